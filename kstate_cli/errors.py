@@ -1,0 +1,76 @@
+"""The error tree: every failure that a user can meet carries its message, a hint and its exit code.
+
+====================  ====  ==================================================================
+class                 exit  meaning
+====================  ====  ==================================================================
+UsageError            2     the command line makes no sense
+ConditionNotMet       3     a question was answered with no (bound not reached, check failed)
+Refused               4     not understood or not safe: nothing was touched
+InUse                 5     locked, or the application is running
+RunFailed             6     the run failed; nothing changed
+RunHalfway            7     the run failed after the commit point: rerun, or undo
+====================  ====  ==================================================================
+
+0 is done (or nothing to do), 1 finished with warnings, 128+N ended by signal N.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_WARNINGS = 1
+
+
+class KstateError(Exception):
+    """Base of all errors that are shown to the user: what happened, where, and what to do next."""
+
+    exit_code = 6
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+
+class UsageError(KstateError):
+    """The arguments cannot be understood."""
+
+    exit_code = 2
+
+
+class ConditionNotMet(KstateError):
+    """A condition that the caller asked about does not hold."""
+
+    exit_code = 3
+
+
+class Refused(KstateError):
+    """kstate does not understand the directory, or the change would not be safe. Nothing was touched."""
+
+    exit_code = 4
+
+
+class InUse(KstateError):
+    """Another process holds the directory."""
+
+    exit_code = 5
+
+
+class RunFailed(KstateError):
+    """A run failed before its commit point: the application directory is what it was."""
+
+    exit_code = 6
+
+
+class RunHalfway(KstateError):
+    """A run failed after its commit point: the next command finishes it, or ``kstate undo`` takes it back."""
+
+    exit_code = 7
+
+
+class Interrupted(KstateError):
+    """A signal ended the command. The exit code is 128 + the signal's number."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"ended by signal {signal_number}")
+        self.exit_code = 128 + signal_number

@@ -1,0 +1,123 @@
+"""A cursor over bytes that never runs past the end, and the writers that go with it."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from .malformed import MalformedBytesError
+
+MIN_I32: Final = -(1 << 31)
+MAX_I32: Final = (1 << 31) - 1
+MIN_I64: Final = -(1 << 63)
+MAX_I64: Final = (1 << 63) - 1
+
+_I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
+_MAX_VARINT_BYTES: Final = 5
+_MAX_U32: Final = (1 << 32) - 1
+_VARINT_MORE: Final = 0x80
+_UNDERFLOW: Final = "BufferUnderflowException"
+
+
+def i32(value: int) -> bytes:
+    """Four bytes, big-endian, signed; :class:`ValueError` if it does not fit."""
+    if not MIN_I32 <= value <= MAX_I32:
+        raise ValueError(f"{value} does not fit in 4 bytes")
+    return _I32.pack(value)
+
+
+def i64(value: int) -> bytes:
+    """Eight bytes, big-endian, signed; :class:`ValueError` if it does not fit."""
+    if not MIN_I64 <= value <= MAX_I64:
+        raise ValueError(f"{value} does not fit in 8 bytes")
+    return _I64.pack(value)
+
+
+def zigzag(value: int) -> bytes:
+    """A zig-zag varint of an i32 as ``ByteUtils.writeVarint`` writes it: 1 to 5 bytes, low 7-bit group first."""
+    if not MIN_I32 <= value <= MAX_I32:
+        raise ValueError(f"{value} does not fit in a 32-bit varint")
+    rest = ((value << 1) ^ (value >> 31)) & _MAX_U32
+    out = bytearray()
+    while rest >= _VARINT_MORE:
+        out.append((rest & 0x7F) | _VARINT_MORE)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+class Reader:
+    """Reads ``data`` from ``start``; every read past the end is a :class:`MalformedBytesError` naming ``what``."""
+
+    __slots__ = ("_data", "_what", "offset")
+
+    def __init__(self, data: bytes, what: str, start: int = 0) -> None:
+        self._data = data
+        self._what = what
+        self.offset = start
+
+    @property
+    def remaining(self) -> int:
+        """Number of unread bytes."""
+        return len(self._data) - self.offset
+
+    def fail(self, problem: str, streams_exception: str | None = None) -> MalformedBytesError:
+        """The error to raise for ``problem`` in these bytes."""
+        return MalformedBytesError(f"{self._what}: {problem}", streams_exception)
+
+    def take(self, length: int, field: str) -> bytes:
+        """The next ``length`` bytes."""
+        if length < 0:
+            raise self.fail(f"negative length {length} of {field}", "NegativeArraySizeException")
+        if length > self.remaining:
+            raise self.fail(
+                f"{field} needs {length} bytes at offset {self.offset}, only {self.remaining} left", _UNDERFLOW
+            )
+        start = self.offset
+        self.offset = start + length
+        return self._data[start : self.offset]
+
+    def rest(self) -> bytes:
+        """Everything unread."""
+        return self.take(self.remaining, "rest")
+
+    def u8(self, field: str) -> int:
+        """One unsigned byte."""
+        return self.take(1, field)[0]
+
+    def i32(self, field: str) -> int:
+        """Four bytes, big-endian, signed."""
+        value: int = _I32.unpack(self.take(4, field))[0]
+        return value
+
+    def i64(self, field: str) -> int:
+        """Eight bytes, big-endian, signed."""
+        value: int = _I64.unpack(self.take(8, field))[0]
+        return value
+
+    def zigzag(self, field: str) -> int:
+        """A zig-zag varint as ``ByteUtils.readVarint`` reads it; more than 5 bytes or 32 bits is malformed."""
+        value = 0
+        for index in range(_MAX_VARINT_BYTES):
+            byte = self.u8(field)
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < _VARINT_MORE:
+                if value > _MAX_U32:
+                    break
+                return (value >> 1) ^ -(value & 1)
+        raise self.fail(f"{field} is a varint of more than 32 bits", "IllegalArgumentException")
+
+    def text(self, length: int, field: str) -> str:
+        """``length`` bytes of UTF-8."""
+        raw = self.take(length, field)
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            # Java puts U+FFFD in place of bad bytes; a name read that way names nothing, so it is refused here.
+            raise self.fail(f"{field} is not UTF-8") from None
+
+    def end(self) -> None:
+        """Nothing may follow."""
+        if self.remaining:
+            raise self.fail(f"{self.remaining} bytes too many")

@@ -1,0 +1,132 @@
+"""``.checkpoint``, ``.checkpoint_<store>`` and ``<store>.position``: one text format (``OffsetCheckpoint``).
+
+UTF-8 lines: the format version ``0``, the number of entries, then ``<topic> <partition> <offset>`` per entry. What an
+offset means is not in the file: the last applied changelog record for a task store, the next record to read for a
+global store, the last applied input record in a ``.position``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ._reader import MAX_I32, MAX_I64, MIN_I32, MIN_I64
+from .malformed import MalformedBytesError
+from .topic_partition import TopicPartition
+
+OFFSET_UNKNOWN: Final = -4
+"""A consistent store without a known offset (``OffsetCheckpoint.OFFSET_UNKNOWN``)."""
+
+_VERSION: Final = 0
+_FIELDS: Final = 3
+# BufferedReader.readLine ends a line at any of these; str.splitlines knows more and would cut lines that Java keeps.
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+# Java's \s without UNICODE_CHARACTER_CLASS.
+_BLANKS: Final = re.compile(r"[ \t\n\x0b\f\r]+")
+_NUMBER: Final = re.compile(r"([+-]?)0*([0-9]+)")
+_MAX_DIGITS: Final = 19
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What the reader of Streams takes from a file.
+
+    ``entries`` holds offsets >= 0 or :data:`OFFSET_UNKNOWN`; ``dropped`` the lines with any other negative offset,
+    which Streams leaves out with a warning.
+    """
+
+    entries: Mapping[TopicPartition, int]
+    dropped: tuple[str, ...] = ()
+
+
+def parse(data: bytes) -> Checkpoint:
+    """Read a file the way ``OffsetCheckpoint.read`` does.
+
+    Accepted as there: CRLF, several blanks or tabs between fields, trailing blanks of an entry, and a repeated
+    topic-partition (the last one wins, and counts once). Refused as there, as :class:`MalformedBytesError`:
+
+    ====================================================== ============================
+    no first or second line                                ``EOFException``
+    version other than 0                                   ``IllegalArgumentException``
+    a line that is not three fields, also an empty one     ``IOException``
+    count other than the number of distinct kept entries   ``IOException``
+    a number that ``parseInt`` / ``parseLong`` refuse      ``NumberFormatException``
+    not UTF-8                                              ``MalformedInputException``
+    ====================================================== ============================
+
+    Each dropped line lowers the expected count by one. Digits other than ASCII, which Java accepts, are refused.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedBytesError(f"not UTF-8 at byte {error.start}", "MalformedInputException") from None
+    lines = _LINE_END.split(text)
+    if lines[-1] == "":
+        # Not a line but the end of the last one.
+        lines.pop()
+    version = _header(lines, 0, "version")
+    if version != _VERSION:
+        raise MalformedBytesError(f"unknown offset checkpoint version: {version}", "IllegalArgumentException")
+    expected = _header(lines, 1, "number of entries")
+    entries: dict[TopicPartition, int] = {}
+    dropped: list[str] = []
+    for number, line in enumerate(lines[2:], start=3):
+        topic_partition, offset = _entry(line, number)
+        if offset >= 0 or offset == OFFSET_UNKNOWN:
+            entries[topic_partition] = offset
+        else:
+            dropped.append(line)
+    expected -= len(dropped)
+    if len(entries) != expected:
+        raise MalformedBytesError(f"expected {expected} entries, found {len(entries)}", "IOException")
+    return Checkpoint(entries, tuple(dropped))
+
+
+def render(entries: Mapping[TopicPartition, int]) -> bytes:
+    """The bytes of a file with ``entries``, sorted by topic and partition, lines ended by ``\\n``.
+
+    :class:`ValueError` for what ``OffsetCheckpoint.write`` refuses (a negative offset other than
+    :data:`OFFSET_UNKNOWN`), for what its reader could not take back (a blank in a topic, a number out of range), and
+    for no entries at all: Streams then deletes the file instead of writing one.
+    """
+    if not entries:
+        raise ValueError("a checkpoint without entries is a deleted file, not an empty one")
+    lines = [str(_VERSION), str(len(entries))]
+    for topic_partition, offset in sorted(entries.items()):
+        topic, partition = topic_partition.topic, topic_partition.partition
+        if (offset < 0 and offset != OFFSET_UNKNOWN) or offset > MAX_I64:
+            raise ValueError(f"offset {offset} of {topic_partition} must not be written")
+        if not topic or _BLANKS.search(topic) is not None:
+            raise ValueError(f"topic {topic!r} cannot be written to a checkpoint")
+        if not MIN_I32 <= partition <= MAX_I32:
+            raise ValueError(f"partition {partition} of {topic} is out of range")
+        lines.append(f"{topic} {partition} {offset}")
+    return ("\n".join(lines) + "\n").encode("utf-8")
+
+
+def _header(lines: list[str], index: int, field: str) -> int:
+    if index >= len(lines):
+        raise MalformedBytesError(f"the file ends before the {field} (line {index + 1})", "EOFException")
+    return _number(lines[index], MIN_I32, MAX_I32, f"{field} (line {index + 1})")
+
+
+def _entry(line: str, number: int) -> tuple[TopicPartition, int]:
+    fields = _BLANKS.split(line)
+    # Pattern.split drops empty trailing strings but keeps an empty leading one: blanks may end a line, not start it.
+    while fields and not fields[-1]:
+        fields.pop()
+    if len(fields) != _FIELDS:
+        raise MalformedBytesError(f"malformed line {number}: {line!r} is not three fields", "IOException")
+    partition = _number(fields[1], MIN_I32, MAX_I32, f"partition (line {number})")
+    offset = _number(fields[2], MIN_I64, MAX_I64, f"offset (line {number})")
+    return TopicPartition(fields[0], partition), offset
+
+
+def _number(text: str, low: int, high: int, field: str) -> int:
+    match = _NUMBER.fullmatch(text)
+    # The length is looked at first: int() refuses thousands of digits with an error of its own.
+    if match is None or len(match[2]) > _MAX_DIGITS or not low <= int(match[1] + match[2]) <= high:
+        raise MalformedBytesError(f"{field} is not a number in range: {text[:80]!r}", "NumberFormatException")
+    return int(match[1] + match[2])

@@ -1,0 +1,71 @@
+"""Topic-partitions, legal names, and the names of changelog topics."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from .malformed import MalformedBytesError
+
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+# Written by Integer.toString: no sign, no leading zero.
+_PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_MAX_PARTITION: Final = (1 << 31) - 1
+_CHANGELOG_SUFFIX: Final = "-changelog"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of a topic; ``str()`` is ``<topic>-<partition>`` (``TopicPartition.toString``).
+
+    Like its namesake it checks nothing: a ``.checkpoint`` may hold a partition that no broker would accept.
+    """
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> TopicPartition:
+        """Split ``<topic>-<partition>`` at the last ``-``: a topic may hold ``-``, a partition has no sign.
+
+        Only the spelling that ``str()`` gives is accepted, so that parsing and printing never change a key;
+        anything else raises :class:`MalformedBytesError`.
+        """
+        topic, dash, partition = text.rpartition("-")
+        if not dash or not topic:
+            raise MalformedBytesError(f"{text!r} is not <topic>-<partition>")
+        if _PARTITION.fullmatch(partition) is None or int(partition) > _MAX_PARTITION:
+            raise MalformedBytesError(f"{text!r} does not end in a partition number")
+        return cls(topic, int(partition))
+
+
+def legal_topic(name: str) -> bool:
+    """Whether a broker accepts ``name``: 1 to 249 of ``[a-zA-Z0-9._-]``, not ``.`` or ``..`` (``Topic.validate``)."""
+    return _LEGAL.fullmatch(name) is not None and name not in {".", ".."}
+
+
+def legal_store_name(name: str) -> bool:
+    """Whether Streams accepts ``name`` for a store; the rule of :func:`legal_topic` (``Named.validate``)."""
+    return legal_topic(name)
+
+
+def changelog_topic(prefix: str, store: str) -> str:
+    """``<prefix>-<store>-changelog`` (``ProcessorStateManager.storeChangelogTopic``).
+
+    ``prefix`` is the application id, or ``<application id>-<topology>`` for a named topology.
+    """
+    return f"{prefix}-{store}{_CHANGELOG_SUFFIX}"
+
+
+def store_of_changelog(topic: str, prefix: str) -> str | None:
+    """The store whose changelog ``topic`` is under ``prefix``, or ``None`` (a source topic, or a foreign one)."""
+    start = f"{prefix}-"
+    if not topic.startswith(start) or not topic.endswith(_CHANGELOG_SUFFIX):
+        return None
+    # An overlap of prefix and suffix leaves a negative length, which the slice turns into "".
+    store = topic[len(start) : len(topic) - len(_CHANGELOG_SUFFIX)]
+    return store if legal_store_name(store) else None

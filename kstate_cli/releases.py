@@ -1,0 +1,167 @@
+"""Kafka Streams releases as data: what each writes, what it reads, what it cannot read.
+
+A new release is one row in ``RELEASES``; a new pair that was run against the real releases is one entry in ``PROVEN``.
+Sources: the rocksdbjni version in each release's pom, and the writer/reader matrix of RocksDB versions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kstate_cli.errors import UsageError
+
+
+class OffsetsHome(Enum):
+    """Where a release keeps changelog offsets and Positions."""
+
+    FILES = "files"
+    """``.checkpoint`` and ``<store>.position`` beside the stores (``OffsetCheckpoint``)."""
+    COLUMN_FAMILY = "column-family"
+    """The ``offsets`` column family in each RocksDB (KIP-1035)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One minor release of Kafka Streams."""
+
+    name: str
+    rocksdb: tuple[str, ...]
+    """Versions of rocksdbjni that patch releases of this minor release ship."""
+    reads_sst_format: int
+    """The highest SST ``format_version`` that its RocksDB reads."""
+    offsets_home: OffsetsHome
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """``(4, 3)`` for ``4.3``: what releases are ordered by."""
+        return _number(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _number(name: str) -> tuple[int, int]:
+    major, minor = name.split(".")[:2]
+    return int(major), int(minor)
+
+
+_FILES, _COLUMN_FAMILY = OffsetsHome.FILES, OffsetsHome.COLUMN_FAMILY
+
+RELEASES: tuple[Release, ...] = (
+    Release("3.2", ("6.29.4.1",), 5, _FILES),
+    Release("3.3", ("7.1.2",), 5, _FILES),
+    Release("3.4", ("7.1.2",), 5, _FILES),
+    Release("3.5", ("7.9.2",), 5, _FILES),
+    Release("3.6", ("7.9.2",), 5, _FILES),
+    Release("3.7", ("7.9.2",), 5, _FILES),
+    Release("3.8", ("7.9.2",), 5, _FILES),
+    Release("3.9", ("7.9.2",), 5, _FILES),
+    Release("4.0", ("9.7.3",), 6, _FILES),
+    Release("4.1", ("9.7.3",), 6, _FILES),
+    Release("4.2", ("10.1.3",), 6, _FILES),
+    Release("4.3", ("10.1.3",), 6, _COLUMN_FAMILY),
+)
+
+PROVEN: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("4.3", "4.2"),
+        ("4.3", "4.1"),
+        ("4.3", "3.9"),
+        ("4.2", "3.9"),
+        ("4.2", "4.3"),
+        ("4.1", "4.3"),
+        ("3.9", "4.3"),
+        ("3.6", "4.3"),
+    }
+)
+"""(from, to) pairs that the interop tests run against the real releases."""
+
+KIND_SINCE: dict[str, str] = {
+    "versioned": "3.5",
+    "grace-buffer": "3.6",
+    "time-ordered-window": "3.3",
+    "time-ordered-session": "3.3",
+    "headers-key-value": "4.3",
+    "headers-window": "4.3",
+    "headers-session": "4.3",
+    "headers-time-ordered-window": "4.3",
+    "headers-time-ordered-session": "4.3",
+}
+"""Store kinds that not every release of ``RELEASES`` reads, with the first that does."""
+
+SUBSCRIPTION_VERSION_SINCE: dict[int, str] = {1: "3.4"}
+"""Versions of the foreign-key join's ``SubscriptionWrapper`` that not every release reads."""
+
+OFFSETS_FAMILY = "offsets"
+TIMESTAMPED_FAMILY = "keyValueWithTimestamp"
+HEADERS_FAMILIES: frozenset[str] = frozenset(
+    {"keyValueWithTimestampAndHeaders", "sessionKeyValueWithHeaders", "windowKeyValueWithHeaders"}
+)
+KNOWN_FAMILIES: frozenset[str] = frozenset({"default", TIMESTAMPED_FAMILY, OFFSETS_FAMILY}) | HEADERS_FAMILIES
+
+OLD_SST_FORMAT = 5
+"""The SST format that every release of ``RELEASES`` reads."""
+NEWEST_SST_FORMAT = RELEASES[-1].reads_sst_format
+
+
+def release(text: str) -> Release:
+    """The release that ``text`` names: ``4.2``, or a patch release of it such as ``4.2.1``.
+
+    Raises UsageError for anything else.
+    """
+    parts = text.strip().removeprefix("v").split(".")
+    known = {r.name: r for r in RELEASES}
+    if 2 <= len(parts) <= 3 and all(part.isascii() and part.isdigit() for part in parts):
+        found = known.get(".".join(parts[:2]))
+        if found:
+            return found
+    raise UsageError(
+        f"release {text!r} is not one that kstate knows", hint=f"known releases: {', '.join(known)} (or a patch release)"
+    )
+
+
+def readable_by(kind: str, target: Release) -> bool:
+    """True when ``target`` has stores of this kind at all."""
+    since = KIND_SINCE.get(kind)
+    return since is None or target.number >= _number(since)
+
+
+def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: frozenset[int]) -> tuple[str, ...]:
+    """Names of the releases that open a database of these column families and SST formats as it is."""
+    found = []
+    for candidate in RELEASES:
+        if sst_formats and max(sst_formats) > candidate.reads_sst_format:
+            continue
+        if not all(readable_by(kind, candidate) for kind in kinds):
+            continue
+        if OFFSETS_FAMILY in families and candidate.offsets_home is not OffsetsHome.COLUMN_FAMILY:
+            continue
+        if families & HEADERS_FAMILIES and candidate.number < _number("4.3"):
+            continue
+        if not families <= KNOWN_FAMILIES:
+            continue
+        found.append(candidate.name)
+    return tuple(found)
+
+
+def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[str, ...]:
+    """Names of the releases that may have opened a database last, judged by the RocksDB that wrote its OPTIONS."""
+    has_offsets = OFFSETS_FAMILY in families
+    found = []
+    for candidate in RELEASES:
+        if (candidate.offsets_home is OffsetsHome.COLUMN_FAMILY) != has_offsets:
+            continue
+        if rocksdb_version is None or any(_same_version(rocksdb_version, v) for v in candidate.rocksdb):
+            found.append(candidate.name)
+    return tuple(found)
+
+
+def _same_version(stored: str, shipped: str) -> bool:
+    """OPTIONS files name three numbers (``6.29.4``) where rocksdbjni may have four (``6.29.4.1``)."""
+    return shipped.split(".")[:3] == stored.split(".")[:3]
+
+
+def proven(sources: tuple[str, ...], target: Release) -> bool:
+    """True when a pair of one of ``sources`` and ``target`` is run by the interop tests."""
+    return any((source, target.name) in PROVEN for source in sources)
