@@ -142,9 +142,11 @@ final class Runner {
         if (what.has("no-dump")) {
             return 0;
         }
+        final long reading = System.nanoTime();
         final StoreDump dump = new StoreDump(streams, topology.describe(), features, index(naming), partitions(naming));
         dump.write(what.get("dump", null));
         digests = dump.digests;
+        Json.print("event", "read", "step", step, "tookMs", (System.nanoTime() - reading) / 1_000_000);
         digests.forEach((store, d) -> Json.print("event", "store", "step", step, "store", store, "entries", d.get("entries"),
             "sha256", d.get("sha256"), "persistent", d.get("persistent"), "position", d.get("position"),
             "note", d.get("note")));
@@ -183,7 +185,10 @@ final class Runner {
         c.put("statestore.cache.max.bytes", "0");
         c.put("cache.max.bytes.buffering", "0"); // its name before 3.4
         c.put("session.timeout.ms", "6000");
-        c.put("heartbeat.interval.ms", "500");
+        c.put("heartbeat.interval.ms", "200");
+        // A fetch that waits for more blocks every later request to the same broker, and there is only one.
+        c.put("consumer.fetch.max.wait.ms", "20");
+        c.put("poll.ms", "20");
         // At once instead of once a second of wall-clock time: what a join and a window emit, and keep, is then the same in every run.
         c.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", "0");
         c.put("__emit.interval.ms.kstreams.windowed.aggregation__", "0");
@@ -301,7 +306,7 @@ final class Runner {
             admin.listConsumerGroupOffsets(app).partitionsToOffsetAndMetadata().get();
         final Map<TopicPartition, OffsetSpec> wanted = new LinkedHashMap<>();
         final TreeMap<String, TopicDescription> topics = Topics.describe(admin, name -> sources.contains(name)
-            || name.startsWith(app + "-") && !name.endsWith("-changelog"));
+            || name.startsWith(app + "-") && (name.endsWith("-repartition") || name.endsWith("-topic")));
         String unsure = null;
         for (final Map.Entry<String, TopicDescription> e : topics.entrySet()) {
             e.getValue().partitions().forEach(p -> wanted.put(new TopicPartition(e.getKey(), p.partition()), OffsetSpec.latest()));

@@ -63,6 +63,7 @@ final class Topics {
         p.put("isolation.level", isolation);
         p.put("enable.auto.commit", "false");
         p.put("max.poll.records", "5000");
+        p.put("fetch.max.wait.ms", "10");
         try (KafkaConsumer<byte[], byte[]> consumer =
                  new KafkaConsumer<>(p, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             final List<TopicPartition> tps = consumer.partitionsFor(topic).stream()

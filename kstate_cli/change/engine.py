@@ -1,0 +1,177 @@
+"""Carries out a plan: stage, verify, switch, keep. One ``renameat2(RENAME_EXCHANGE)`` is the commit.
+
+Everything before it leaves the application directory as it was; after it the new one is in place, whole. The caller
+holds the application lock all the while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kstate_cli.change.fingerprint import differences, fingerprint
+from kstate_cli.change.journal import Run, RunState, create_run, read_runs, remove_empty_folders
+from kstate_cli.change.plan import OmitTree, Plan
+from kstate_cli.change.recover import sweep
+from kstate_cli.change.stage import Counts, apply_steps, copy_tree
+from kstate_cli.change.system import exchange, sync_directory, sync_file_system
+from kstate_cli.change.verify import verify_staged
+from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway
+from kstate_cli.rocks.shadow import RocksError
+
+_CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How to carry out a plan."""
+
+    workers: int
+    verify_full: bool = False
+    copy_ssts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run did."""
+
+    run: str
+    headers_dropped: int
+    rows_converted: int
+
+
+def execute(plan: Plan, options: RunOptions, progress: Callable[[str, str, int], None]) -> Result:
+    """Carries out ``plan``. ``progress`` gets (phase, path, bytes).
+
+    Raises RunFailed when nothing has changed, RunHalfway when the switch has happened but could not be recorded.
+    """
+    run: Run | None = None
+    try:
+        run = create_run(plan.app, plan.command, source=plan.source, target=plan.target, steps=len(plan.steps))
+        counts = _stage(plan, run, options, progress)
+        progress("switch", str(plan.app), 0)
+        run.write(
+            "switching",
+            old_inode=plan.app.stat().st_ino,
+            new_inode=run.tree.stat().st_ino,
+            fingerprint=fingerprint(run.tree),
+        )
+        _exchange(plan.app, run)
+    except (OSError, RocksError, KstateError, KeyboardInterrupt) as error:
+        raise _failed(plan, run, error) from error
+    try:
+        sync_directory(plan.app.parent)
+        sync_directory(run.path)
+        run.write("switched", warnings=list(plan.warnings))
+    except OSError as error:
+        raise RunHalfway(
+            f"{plan.app} is the new directory, but that could not be recorded: {error}",
+            hint="mend the disk; the next kstate command finishes the run, or kstate undo takes it back",
+        ) from error
+    return Result(run.name, counts.headers_dropped, counts.rows_converted)
+
+
+def _stage(plan: Plan, run: Run, options: RunOptions, progress: Callable[[str, str, int], None]) -> Counts:
+    omit = frozenset(plan.app / step.path for step in plan.steps if isinstance(step, OmitTree))
+    progress("stage", str(plan.app), 0)
+    copy_tree(plan.app, run.tree, omit, copy_ssts=options.copy_ssts)
+    counts = apply_steps(plan, run.tree, options.workers, lambda path, size: progress("store", path, size))
+    progress("verify", str(plan.app), 0)
+    verify_staged(plan, run.tree, options.workers, full=options.verify_full, linked=not options.copy_ssts)
+    sync_file_system(run.path)
+    return counts
+
+
+def _exchange(app: Path, run: Run) -> None:
+    try:
+        exchange(app, run.tree)
+    except OSError as error:
+        if error.errno in _CANNOT_EXCHANGE:
+            raise Refused(
+                f"the file system of {app} cannot exchange two directories: {error.strerror}",
+                hint="move the state.dir to a local file system (ext4, xfs, btrfs)",
+            ) from error
+        raise
+
+
+def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
+    """Sweeps what was staged and turns the error into the one to show. Sweeping may fail too: the next command does it."""
+    if run is not None:
+        with contextlib.suppress(OSError):
+            sweep(run, str(error))
+        if isinstance(error, Refused):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(run.path)
+                remove_empty_folders(plan.app)
+    if isinstance(error, (Refused, Interrupted, KeyboardInterrupt)):
+        return error
+    where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return RunFailed(
+        f"{plan.command} failed: {text}{where}",
+        where=str(plan.app),
+        hint="nothing has changed; mend the cause and run the command again",
+    )
+
+
+def undo(app: Path, *, discard_newer: bool) -> tuple[Run | None, str]:
+    """Takes back the newest run that is kept: the same exchange, the other way. Returns the run and a message.
+
+    Raises Refused once Streams (or anybody) has changed the directory since, unless ``discard_newer``.
+    """
+    kept = [run for run in read_runs(app) if run.state is RunState.KEPT]
+    if not kept:
+        return None, "nothing to undo"
+    run = kept[-1]
+    details = run.last("switching")
+    if not run.tree.is_dir() or run.tree.stat().st_ino != details["old_inode"]:
+        raise Refused(
+            f"run {run.name} has not kept the directory that it found",
+            hint=f"look at {run.path}: something else has removed or replaced it",
+        )
+    if app.stat().st_ino != details["new_inode"] and not discard_newer:
+        raise Refused(
+            f"{app} is not the directory that run {run.name} made: it was replaced from elsewhere",
+            hint="--discard-newer puts the kept directory in its place all the same",
+        )
+    changed = differences(details["fingerprint"], fingerprint(app))
+    if changed and not discard_newer:
+        raise Refused(
+            f"{app} has changed since run {run.name}: {_some(changed)}",
+            hint=f"to go back with what was done since: kstate migrate {app} --to {run.events[0].get('source', 'RELEASE')}; "
+            "to throw it away: kstate undo --discard-newer",
+        )
+    run.write("undoing")
+    try:
+        exchange(app, run.tree)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            run.write("undo-cancelled")
+        raise RunFailed(f"undo failed: {error.strerror}", where=str(app), hint="nothing has changed") from error
+    try:
+        sync_directory(app.parent)
+        sync_directory(run.path)
+        run.write("undone")
+    except OSError as error:
+        raise RunHalfway(f"{app} is the old directory again, but that could not be recorded: {error}") from error
+    return run, f"run {run.name} ({run.events[0].get('command')}) is undone"
+
+
+def _some(paths: list[str]) -> str:
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+
+
+def pinned_bytes(run: Run) -> int:
+    """Bytes on disk that deleting what the run keeps would free: files without another hard link."""
+    total = 0
+    for folder, _, files in os.walk(run.tree):
+        for name in files:
+            stat = os.stat(os.path.join(folder, name), follow_symlinks=False)
+            if stat.st_nlink == 1:
+                total += stat.st_blocks * 512
+    return total

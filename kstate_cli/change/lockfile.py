@@ -1,0 +1,60 @@
+"""The application lock: ``APP/.lock``, a POSIX record lock as the JVM takes it (``StateDirectory.lockStateDirectory``).
+
+``flock`` would not conflict with Java. The file is opened once and never again while the lock is held: closing any
+descriptor of it would drop the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kstate_cli.errors import InUse, Refused
+from kstate_cli.statedir.locks import read_lock_table
+
+LOCK_NAME = ".lock"
+_POLL_SECONDS = 0.2
+
+
+@contextlib.contextmanager
+def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
+    """Holds the application's lock, waiting up to ``wait`` seconds for it.
+
+    Raises InUse (with the pid where the system tells) when somebody else holds it, Refused when it cannot be opened.
+    """
+    path = app / LOCK_NAME
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise Refused(f"{path} is not a regular file", hint="Streams locks a regular file of that name")
+    is_new = not path.exists()
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise Refused(f"{path} cannot be opened for locking: {error.strerror}", hint="run as the application's user") from None
+    try:
+        if is_new and os.geteuid() == 0:
+            os.fchown(descriptor, app.stat().st_uid, app.stat().st_gid)
+        deadline = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() >= deadline:
+                    raise in_use(app, read_lock_table().holder(path)) from None
+                time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def in_use(app: Path, pid: int | None) -> InUse:
+    """The error for a directory that another process holds."""
+    who = f"process {pid}" if pid else "another process"
+    return InUse(
+        f"{app} is in use by {who}",
+        hint="stop the application (or the other kstate) first, or wait for it with --wait SECONDS",
+    )

@@ -1,0 +1,78 @@
+"""Whether an application directory lies where it can be changed safely: file system, mounts, space, owner, links."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kstate_cli.change.plan import EditDatabase, Plan
+from kstate_cli.errors import Refused
+from kstate_cli.rocks.shadow import LINKED_SUFFIXES
+from kstate_cli.statedir.database import is_database
+from kstate_cli.statedir.mounts import mount_of, mounts_at_or_below, read_mounts
+
+_OPEN_STORE_BYTES = 24 * 1024 * 1024
+"""What RocksDB sets aside for the MANIFEST and the log of one open database."""
+
+
+def check_place(app: Path, *, lock_is_shared: bool) -> None:
+    """Refuses directories whose lock or whose exchange cannot be relied on. Raises Refused."""
+    mounts = read_mounts()
+    at_or_below = mounts_at_or_below(app, mounts)
+    if any(mount.point == app for mount in at_or_below):
+        raise Refused(
+            f"{app} is a mount point: it cannot be exchanged with its successor in one step",
+            hint="mount the state.dir instead of the application directory",
+        )
+    if at_or_below:
+        raise Refused(f"{at_or_below[0].point} is a mount point inside the application directory", hint="unmount it first")
+    mount = mount_of(app, mounts)
+    if mount is not None and mount.may_not_share_locks and not lock_is_shared:
+        raise Refused(
+            f"{app} lies on {mount.kind} ({mount.point}): its locks may not be seen by the host of the application",
+            hint="make sure that the application is stopped everywhere, then say --lock-is-shared",
+        )
+    if not os.access(app.parent, os.W_OK | os.X_OK):
+        raise Refused(f"{app.parent} is not writable for this user", hint="run as the application's user")
+
+
+def check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
+    """Refuses when the file system has no room for the staged directory. Raises Refused."""
+    copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
+    needed = copied + plan.rewritten_bytes + workers * _OPEN_STORE_BYTES
+    stat = os.statvfs(plan.app)
+    free = stat.f_bavail * stat.f_frsize
+    if needed > free:
+        raise Refused(
+            f"not enough room: {needed:,} bytes are needed beside {plan.app}, {free:,} are free",
+            hint="free some space (kstate clean drops what earlier runs kept)",
+        )
+    files = sum(1 for step in plan.steps if isinstance(step, EditDatabase)) * 16
+    if stat.f_files and stat.f_favail < files:
+        raise Refused(f"not enough inodes: {files} are needed, {stat.f_favail} are free", hint="free some files")
+
+
+def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
+    total = 0
+    database = (path / "CURRENT").exists() and is_database(path)
+    for entry in os.scandir(path):
+        if entry.is_dir(follow_symlinks=False):
+            total += _copied_bytes(Path(entry.path), copy_ssts=copy_ssts)
+        elif not database or copy_ssts or not entry.name.endswith(LINKED_SUFFIXES):
+            total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def check_owner(app: Path) -> None:
+    """Refuses when this user could not give the copies to the owner of the files. Raises Refused."""
+    if os.geteuid() == 0:
+        return
+    groups = {os.getegid(), *os.getgroups()}
+    for folder, _, files in os.walk(app):
+        for path in (folder, *(os.path.join(folder, name) for name in files)):
+            stat = os.stat(path, follow_symlinks=False)
+            if stat.st_uid != os.geteuid() or stat.st_gid not in groups:
+                raise Refused(
+                    f"{path} belongs to uid {stat.st_uid}, gid {stat.st_gid}: this user could not keep that",
+                    hint="run as the application's user or as root, or copy instead with --copy",
+                )

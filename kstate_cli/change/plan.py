@@ -1,0 +1,154 @@
+"""What a change will do, as immutable data: the same object is printed by ``--dry-run`` and executed by a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.formats.offsets import OffsetsRecord
+from kstate_cli.statedir.model import Database
+
+
+@dataclass(frozen=True, slots=True)
+class OmitTree:
+    """A directory that the new application directory does not have; the kept one still does."""
+
+    path: str
+    why: str
+    action: str = field(default="leave out", init=False)
+
+    def describe(self) -> str:
+        """One line for the plan."""
+        return self.why
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFile:
+    """A file that the new application directory does not have."""
+
+    path: str
+    why: str
+    action: str = field(default="remove file", init=False)
+
+    def describe(self) -> str:
+        """One line for the plan."""
+        return self.why
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """A small file, written whole."""
+
+    path: str
+    data: bytes
+    what: str
+    action: str = field(default="write file", init=False)
+
+    def describe(self) -> str:
+        """One line for the plan."""
+        return self.what
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """Rows of a headers column family that move to the column family of the older layout."""
+
+    source: str
+    target: str
+    layout: str
+    """``timestamped``, ``plain`` or ``session``: what is left of a value (``migrate.headers``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditDatabase:
+    """Everything that changes in one RocksDB, done in one open."""
+
+    path: str
+    before: Database
+    drop: tuple[str, ...] = ()
+    offsets: OffsetsRecord | None = None
+    """The whole content that the column family ``offsets`` is to have; None leaves it alone."""
+    sst_format: int | None = None
+    """Rewrite every SST with this format_version; None keeps the files themselves."""
+    conversions: tuple[Conversion, ...] = ()
+    action: str = field(default="edit store", init=False)
+
+    @property
+    def families_after(self) -> frozenset[str]:
+        """The column families that the database has afterwards."""
+        names = set(self.before.column_families) - set(self.drop)
+        names |= {c.target for c in self.conversions}
+        names -= {c.source for c in self.conversions}
+        if self.offsets is not None:
+            names.add("offsets")
+        return frozenset(names)
+
+    @property
+    def rewritten_bytes(self) -> int:
+        """Bytes of SSTs that are written anew."""
+        dropped = set(self.drop)
+        files = [f for name, live in self.before.live.items() if name not in dropped for f in live]
+        if self.sst_format is not None:
+            return sum(file.size for file in files)
+        sources = {c.source for c in self.conversions}
+        return sum(file.size for name in sources for file in self.before.live.get(name, ()))
+
+    def describe(self) -> str:
+        """One line for the plan."""
+        parts = []
+        if self.offsets is not None:
+            parts.append(f"offsets: {_offsets_text(self.offsets)}")
+        parts += [f"drop column family {name}" for name in self.drop]
+        parts += [f"convert {c.source} to {c.target} ({c.layout})" for c in self.conversions]
+        if self.sst_format is not None:
+            parts.append(f"rewrite SSTs as format {self.sst_format}, CRC32c")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    """A RocksDB that only carries an offset: a segment for a windowed store that has none."""
+
+    path: str
+    offsets: OffsetsRecord
+    action: str = field(default="create carrier segment", init=False)
+
+    def describe(self) -> str:
+        """One line for the plan."""
+        return f"offsets: {_offsets_text(self.offsets)}"
+
+
+Step = OmitTree | RemoveFile | WriteFile | EditDatabase | CreateDatabase
+
+
+def _offsets_text(record: OffsetsRecord) -> str:
+    parts = [f"{tp}={offset}" for tp, offset in sorted(record.offsets.items())]
+    if record.position is not None and not record.position.is_empty:
+        parts.append("position")
+    return ", ".join([*parts, "status closed"])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A change to one application directory. ``steps`` paths are relative to it."""
+
+    app: Path
+    command: str
+    """What the journal and ``kstate status`` call it: ``migrate --to 4.2``."""
+    source: str
+    target: str
+    steps: tuple[Step, ...]
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    summary: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to do."""
+        return not self.steps
+
+    @property
+    def rewritten_bytes(self) -> int:
+        """Bytes of SSTs that are written anew."""
+        return sum(step.rewritten_bytes for step in self.steps if isinstance(step, EditDatabase))

@@ -1,0 +1,105 @@
+"""The console script: commands, signals, and the one place where errors become messages and exit codes.
+
+Commands import what they need when they run, so that ``kstate --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+import typer
+
+from kstate_cli.cli import clean_cmd, demo_cmd, inspect_position_cmd, ls_cmd, migrate_cmd, status_cmd, undo_cmd
+from kstate_cli.cli.output import safe
+from kstate_cli.errors import Interrupted, KstateError
+
+_EPILOG = (
+    "Exit codes: 0 done or nothing to do, 1 finished with warnings, 2 usage, 3 condition not met, 4 refused, "
+    "5 in use, 6 failed and nothing changed, 7 failed midway (rerun or undo), 128+N signal."
+)
+
+app = typer.Typer(
+    name="kstate",
+    help="Looks after the state directories of Kafka Streams applications while the application is stopped.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"auto_envvar_prefix": "KSTATE", "help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+app.command("ls")(ls_cmd.ls)
+app.command("inspect-position")(inspect_position_cmd.inspect_position)
+app.command("migrate")(migrate_cmd.migrate)
+app.command("undo")(undo_cmd.undo)
+app.command("status")(status_cmd.status)
+app.command("clean")(clean_cmd.clean)
+app.command("demo")(demo_cmd.demo)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from kstate_cli import __version__
+
+        typer.echo(f"kstate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
+) -> None:
+    """Looks after the state directories of Kafka Streams applications while the application is stopped."""
+
+
+def _on_signal(number: int, _frame: FrameType | None) -> None:
+    raise Interrupted(number)
+
+
+def main() -> None:
+    """Runs the command line and ends the process with its exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, _on_signal)
+    code = 0
+    try:
+        result: Any = app(standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except KstateError as error:
+        code = error.exit_code
+        _show(error)
+    except BrokenPipeError:
+        # The reader of our output has gone (``| head``): that is not our failure.
+        with contextlib.suppress(Exception):
+            sys.stderr.close()
+        code = 141
+    except OSError as error:
+        code = 6
+        name = f" {error.filename}" if error.filename else ""
+        _show(KstateError(f"{error.strerror or error}{name}", hint="nothing has changed"))
+    except Exception as error:
+        code = _click_error(error)
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    sys.exit(code)
+
+
+def _click_error(error: Exception) -> int:
+    """Usage errors show themselves; anything else is a defect of kstate and is shown whole."""
+    show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
+    if callable(show) and isinstance(code, int):
+        show()
+        return code
+    if type(error).__name__ in ("Abort", "Exit"):
+        return code if isinstance(code, int) else 1
+    raise error
+
+
+def _show(error: KstateError) -> None:
+    where = f" ({error.where})" if error.where and error.where not in error.message else ""
+    sys.stderr.write(safe(f"kstate: {error.message}{where}") + "\n")
+    if error.hint:
+        sys.stderr.write(safe(f"  what to do: {error.hint}") + "\n")

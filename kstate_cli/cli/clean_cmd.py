@@ -1,0 +1,63 @@
+"""``kstate clean``: deletes what runs have kept for undo."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from typing import Annotated
+
+import typer
+
+from kstate_cli.cli.options import App, LockIsShared, Quiet, Wait
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def clean(
+    app: App,
+    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="Only runs that ended so long ago: 7d, 12h.")] = "0s",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")] = False,
+    wait: Wait = 0.0,
+    lock_is_shared: LockIsShared = False,
+    quiet: Quiet = False,
+) -> int:
+    """Delete the directories that runs have kept. Afterwards they cannot be undone."""
+    from kstate_cli.change.engine import pinned_bytes
+    from kstate_cli.change.journal import read_runs, remove_empty_folders
+    from kstate_cli.change.lockfile import application_lock
+    from kstate_cli.change.place import check_place
+    from kstate_cli.change.recover import recover, remove_run
+    from kstate_cli.cli.output import say
+    from kstate_cli.statedir.find import find_application
+
+    limit = datetime.now(timezone.utc) - _age(older_than)
+    path = find_application(app)
+    old = [r for r in read_runs(path) if not r.events or datetime.fromisoformat(r.events[-1]["at"]) <= limit]
+    if not old:
+        say("nothing to clean", quiet=quiet)
+        return 0
+    if dry_run:
+        for run in old:
+            say(f"run {run.name}: {pinned_bytes(run):,} bytes would be freed", quiet=quiet)
+        return 0
+    check_place(path, lock_is_shared=lock_is_shared)
+    with application_lock(path, wait):
+        for line in recover(path):
+            say(line, quiet=quiet)
+        names = {run.name for run in old}
+        for run in read_runs(path):
+            if run.name in names:
+                freed = pinned_bytes(run)
+                remove_run(run)
+                say(f"run {run.name}: deleted, {freed:,} bytes freed", quiet=quiet)
+        remove_empty_folders(path)
+    return 0
+
+
+def _age(text: str) -> timedelta:
+    from kstate_cli.errors import UsageError
+
+    match = re.fullmatch(r"(\d{1,6})([smhdw])", text)
+    if match is None:
+        raise UsageError(f"--older-than {text!r} is not an age", hint="for example 7d, 12h, 30m")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})

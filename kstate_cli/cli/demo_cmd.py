@@ -1,0 +1,37 @@
+"""``kstate demo``: the whole story on a bundled state directory of a real 4.3.1, in a temporary folder."""
+
+from __future__ import annotations
+
+from kstate_cli.cli.output import Format
+
+
+def demo() -> int:
+    """Show, migrate 4.3 to 4.2, show again and undo, on a bundled state directory that Kafka Streams 4.3.1 wrote."""
+    import tarfile
+    import tempfile
+    from importlib.resources import files
+    from pathlib import Path
+
+    from kstate_cli.cli.ls_cmd import ls
+    from kstate_cli.cli.migrate_cmd import migrate
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.undo_cmd import undo
+    from kstate_cli.statedir.find import find_application
+
+    with tempfile.TemporaryDirectory(prefix="kstate-demo-") as folder:
+        with (
+            files("kstate_cli").joinpath("demo/state.tar.xz").open("rb") as archive,
+            tarfile.open(fileobj=archive, mode="r:xz") as tar,
+        ):
+            tar.extractall(folder, filter="data")
+        app = find_application(Path(folder) / "state")
+        say(f"1. A state directory that Kafka Streams 4.3.1 wrote: kstate ls {app}")
+        ls(app)
+        say(f"2. The way back to 4.2, without restoring: kstate migrate {app} --to 4.2")
+        migrate(app, to="4.2", warnings_ok=True)
+        say(f"3. The same directory as 4.2 reads it: kstate ls {app}")
+        ls(app)
+        say(f"4. And back: kstate undo {app}")
+        undo(app)
+        ls(app, output=Format.table)
+    return 0

@@ -1,0 +1,140 @@
+"""``kstate migrate``: moves offsets to where another release keeps them, without restoring."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli.cli.options import App, LockIsShared, Output, Quiet, Wait, WarningsOk
+from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from kstate_cli.change.plan import Plan
+
+
+class Guarantee(str, Enum):
+    """``processing.guarantee`` as far as it matters to a migration."""
+
+    at_least_once = "at_least_once"
+    exactly_once = "exactly_once_v2"
+
+
+class Verify(str, Enum):
+    """How much is compared before the switch."""
+
+    quick = "quick"
+    full = "full"
+
+
+def migrate(
+    app: App,
+    to: Annotated[str, typer.Option("--to", metavar="RELEASE", help="The Kafka Streams release to migrate to, such as 4.2.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")] = False,
+    guarantee: Annotated[
+        Guarantee,
+        typer.Option("--guarantee", help="at_least_once: uncommitted data cannot be in stores that were not left clean."),
+    ] = Guarantee.exactly_once,
+    wipe_unclean: Annotated[
+        bool, typer.Option("--wipe-unclean", help="Leave out tasks that were not left clean: Streams restores them.")
+    ] = False,
+    drop_headers: Annotated[
+        bool, typer.Option("--drop-headers", help="Convert headers stores to the older layout; record headers are lost.")
+    ] = False,
+    verify: Annotated[
+        Verify, typer.Option("--verify", help="full: compare every row of rewritten stores before the switch.")
+    ] = Verify.quick,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")] = False,
+    workers: Annotated[int, typer.Option("--workers", help="Stores at once; 0 means one per core.", min=0)] = 0,
+    wait: Wait = 0.0,
+    lock_is_shared: LockIsShared = False,
+    warnings_ok: WarningsOk = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Upgrade or downgrade an application directory in place, undoable, without restoring anything.
+
+    The application must be stopped. The old directory is kept until `kstate clean`.
+    """
+    from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.output import RunProgress, print_json, say
+    from kstate_cli.migrate.planner import MigrateOptions
+    from kstate_cli.migrate.run import Request
+    from kstate_cli.migrate.run import migrate as run_migration
+    from kstate_cli.releases import release
+    from kstate_cli.statedir.find import find_application
+
+    request = Request(
+        app=find_application(app),
+        target=release(to),
+        options=MigrateOptions(
+            at_least_once=guarantee is Guarantee.at_least_once, wipe_unclean=wipe_unclean, drop_headers=drop_headers
+        ),
+        run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy),
+        wait=wait,
+        lock_is_shared=lock_is_shared,
+        dry_run=dry_run,
+    )
+    with RunProgress(quiet=quiet) as progress:
+
+        def on_plan(plan: Plan) -> None:
+            progress.expect(plan.rewritten_bytes)
+            show_plan(plan, output)
+
+        outcome = run_migration(request, on_plan=on_plan, progress=progress)
+    plan, result = outcome.plan, outcome.result
+    for line in outcome.recovered:
+        say(line, quiet=quiet)
+    code = 1 if plan.warnings and not plan.empty and not warnings_ok else 0
+    if output is Format.json:
+        print_json(
+            {
+                "schema_version": 1,
+                "type": "summary",
+                "app": str(plan.app),
+                "target": plan.target,
+                "steps": len(plan.steps),
+                "warnings": len(plan.warnings),
+                "executed": result is not None,
+                "run": result.run if result else None,
+                "headers_dropped": result.headers_dropped if result else 0,
+                "rows_converted": result.rows_converted if result else 0,
+            }
+        )
+    elif plan.empty:
+        say(f"nothing to do: {plan.app} is where {plan.target} wants it", quiet=quiet)
+    elif result is None:
+        say("dry run: nothing was changed", quiet=quiet)
+    else:
+        say(f"migrated to {plan.target} (run {result.run})", quiet=quiet)
+        if result.rows_converted:
+            say(f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost", quiet=quiet)
+        say(f"next: start the application with {plan.target}; back: kstate undo {plan.app}", quiet=quiet)
+    return code
+
+
+def show_plan(plan: Plan, output: Format) -> None:
+    """The plan as a table or as JSON lines; warnings and notes on standard error for people."""
+    from kstate_cli.cli.output import print_json, say, table
+
+    if output is Format.json:
+        for step in plan.steps:
+            print_json(
+                {"schema_version": 1, "type": "step", "action": step.action, "path": step.path, "what": step.describe()}
+            )
+        for kind, texts in (("warning", plan.warnings), ("note", plan.notes)):
+            for text in texts:
+                print_json({"schema_version": 1, "type": kind, "text": text})
+        return
+    if plan.steps:
+        table(
+            f"{plan.command}: {plan.app}",
+            ("step", "path", "what"),
+            [(step.action, step.path, step.describe()) for step in plan.steps],
+        )
+    for text in plan.warnings:
+        say(f"warning: {text}")
+    for text in plan.notes:
+        say(f"note: {text}")

@@ -1,0 +1,26 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kstate_cli.cli.output import Format
+
+App = Annotated[
+    Path,
+    typer.Argument(metavar="APP", help="Application directory (state.dir/application.id), or a state.dir holding one."),
+]
+Output = Annotated[Format, typer.Option("-o", "--output", help="table, or json: one JSON object per line.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress, only results and errors.")]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="Wait so long for the application's lock.", min=0)]
+LockIsShared = Annotated[
+    bool,
+    typer.Option(
+        "--lock-is-shared",
+        help="On NFS and the like: you vouch that the application runs nowhere, its lock may not be visible here.",
+    ),
+]
+WarningsOk = Annotated[bool, typer.Option("--warnings-ok", help="Exit 0 instead of 1 when there are warnings.")]

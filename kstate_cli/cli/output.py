@@ -1,0 +1,119 @@
+"""What commands print: results on standard output, messages and progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+
+class Format(str, Enum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+
+
+def safe(text: object) -> str:
+    """Text from disk, with everything that a terminal would act on escaped."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def print_json(row: dict[str, Any]) -> None:
+    """One JSON line on standard output."""
+    sys.stdout.write(json.dumps(row) + "\n")
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """A message on standard error."""
+    if not quiet:
+        sys.stderr.write(safe(text) + "\n")
+
+
+def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: frozenset[str] = frozenset()) -> None:
+    """A table on standard output; cells are shown as they are, never as markup."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    view = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        view.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        view.add_row(*(Text(safe(cell)) for cell in row))
+    _console(stderr=False).print(view)
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    # Not on a terminal a table must not be cut to 80 columns: it is read by tools, or with less -S.
+    width = None if stream.isatty() else int(os.environ.get("COLUMNS", "0") or 0) or 200
+    return Console(file=stream, width=width, highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
+
+
+class RunProgress:
+    """Phases and bytes of a run: a bar on a terminal, else a plain line per phase and now and then for bytes."""
+
+    _NAMES = {"read": "reading", "stage": "staging", "store": "rewriting", "verify": "verifying", "switch": "switching"}
+    _SECONDS = 10.0
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._phase = ""
+        self._done = 0
+        self._total = 0
+        self._said = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        if not quiet and sys.stderr.isatty():
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(),
+                TimeRemainingColumn(),
+                console=_console(stderr=True),
+                transient=True,
+            )
+
+    def __enter__(self) -> RunProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def expect(self, total: int) -> None:
+        """The bytes of SSTs that will be written anew."""
+        self._total = total
+
+    def __call__(self, phase: str, path: str, size: int) -> None:
+        """Called by the engine: the phase, where, and bytes done since the last call."""
+        if self._quiet:
+            return
+        self._done += size
+        if phase != self._phase:
+            self._phase = phase
+            name = self._NAMES.get(phase, phase)
+            if self._bar is None:
+                sys.stderr.write(f"kstate: {name}\n")
+            elif self._total and phase in ("stage", "store"):
+                if self._task is None:
+                    self._bar.start()
+                    self._task = self._bar.add_task(name, total=self._total)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._done, description=self._NAMES.get(phase, phase))
+        elif size and self._total and time.monotonic() - self._said > self._SECONDS:
+            self._said = time.monotonic()
+            sys.stderr.write(f"kstate: {self._done:,} of {self._total:,} bytes\n")

@@ -1,0 +1,43 @@
+"""``kstate undo``: takes the newest run back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kstate_cli.cli.options import App, LockIsShared, Quiet, Wait
+
+
+def undo(
+    app: App,
+    discard_newer: Annotated[
+        bool, typer.Option("--discard-newer", help="Also when the application has run since: what it did is put aside.")
+    ] = False,
+    wait: Wait = 0.0,
+    lock_is_shared: LockIsShared = False,
+    quiet: Quiet = False,
+) -> int:
+    """Put the directory back that the newest run found. Nothing to undo is fine: exit 0."""
+    from kstate_cli.change.engine import undo as undo_run
+    from kstate_cli.change.journal import read_runs
+    from kstate_cli.change.lockfile import application_lock
+    from kstate_cli.change.place import check_place
+    from kstate_cli.change.recover import recover
+    from kstate_cli.cli.output import say
+    from kstate_cli.statedir.find import find_application
+
+    path = find_application(app)
+    if not read_runs(path):
+        say("nothing to undo", quiet=quiet)
+        return 0
+    check_place(path, lock_is_shared=lock_is_shared)
+    with application_lock(path, wait):
+        recovered = recover(path)
+        for line in recovered:
+            say(line, quiet=quiet)
+        if any("nothing had changed" in line for line in recovered):
+            return 0
+        _, message = undo_run(path, discard_newer=discard_newer)
+    say(message, quiet=quiet)
+    return 0

@@ -1,0 +1,118 @@
+"""The row values of versioned stores (``RocksDBVersionedStore`` and its segment value format).
+
+A store keeps the latest version of a key in one row and older versions in rows of logical segments, chosen by the time
+until which a version was valid. Keys are :class:`kstate_cli.formats.keys.VersionedKey`. Times are milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ._reader import Reader, i32, i64
+
+_TOMBSTONE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LatestValue:
+    """``validFrom:i64 ‖ value``; the latest version is never a tombstone: a deleted key has no such row."""
+
+    valid_from: int
+    value: bytes
+
+    def to_bytes(self) -> bytes:
+        """``validFrom:i64 ‖ value``."""
+        return i64(self.valid_from) + self.value
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> LatestValue:
+        """Read ``validFrom:i64 ‖ value``; :class:`~kstate_cli.formats.malformed.MalformedBytesError` if shorter."""
+        reader = Reader(data, "latest value")
+        return cls(reader.i64("timestamp"), reader.rest())
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version, valid from ``valid_from`` until the next one; ``value`` is ``None`` for a tombstone."""
+
+    valid_from: int
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentValue:
+    """The versions of one key in one segment, newest first; the newest is valid until ``next_timestamp``.
+
+    Bytes: ``next:i64 ‖ min:i64 ‖ (ts:i64 ‖ size:i32) per version, newest first ‖ values, oldest first``. ``min`` is
+    the time of the oldest version and the only sign where the list ends; size -1 is a tombstone, 0 an empty value. A
+    row whose ``next`` equals ``min`` is *degenerate*: one tombstone and nothing else.
+    """
+
+    next_timestamp: int
+    versions: tuple[Version, ...]
+
+    @property
+    def min_timestamp(self) -> int:
+        """Time of the oldest version."""
+        return self.versions[-1].valid_from
+
+    @property
+    def is_degenerate(self) -> bool:
+        """Whether the row is a lone tombstone that is followed by nothing."""
+        return self.next_timestamp == self.min_timestamp
+
+    def to_bytes(self) -> bytes:
+        """The bytes above; :class:`ValueError` for versions out of order, or none."""
+        problem = _problem(self.next_timestamp, self.versions)
+        if problem is not None:
+            raise ValueError(problem)
+        out = bytearray(i64(self.next_timestamp) + i64(self.min_timestamp))
+        for version in self.versions:
+            out += i64(version.valid_from) + i32(_TOMBSTONE if version.value is None else len(version.value))
+        for version in reversed(self.versions):
+            out += version.value or b""
+        return bytes(out)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SegmentValue:
+        """Read the bytes above.
+
+        :class:`~kstate_cli.formats.malformed.MalformedBytesError` for times that do not fall from newest to oldest, a
+        list that misses ``min``, sizes below -1, and sizes that do not add up to the rest of the row.
+        """
+        reader = Reader(data, "segment value")
+        next_timestamp = reader.i64("next timestamp")
+        min_timestamp = reader.i64("minimum timestamp")
+        entries: list[tuple[int, int]] = []
+        while not entries or entries[-1][0] > min_timestamp:
+            timestamp = reader.i64("timestamp of version")
+            size = reader.i32("size of version")
+            if size < _TOMBSTONE:
+                raise reader.fail(f"size {size} of version {timestamp}")
+            entries.append((timestamp, size))
+        if entries[-1][0] != min_timestamp:
+            raise reader.fail(f"version {entries[-1][0]} is older than the minimum {min_timestamp}")
+        values = [None if size == _TOMBSTONE else reader.take(size, "value") for _, size in reversed(entries)]
+        reader.end()
+        versions = tuple(
+            Version(timestamp, value) for (timestamp, _), value in zip(entries, reversed(values), strict=True)
+        )
+        problem = _problem(next_timestamp, versions)
+        if problem is not None:
+            raise reader.fail(problem)
+        return cls(next_timestamp, versions)
+
+
+def _problem(next_timestamp: int, versions: tuple[Version, ...]) -> str | None:
+    if not versions:
+        return "no versions"
+    if next_timestamp == versions[-1].valid_from:
+        lone = len(versions) == 1 and versions[0].value is None
+        return None if lone else "only a lone tombstone may end when it begins"
+    later = next_timestamp
+    for version in versions:
+        if version.valid_from >= later:
+            return f"version {version.valid_from} does not come before {later}"
+        later = version.valid_from
+    return None

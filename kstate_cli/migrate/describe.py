@@ -1,0 +1,91 @@
+"""One row per store: what ``kstate ls`` and ``kstate inspect-position`` print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
+from kstate_cli.releases import opens_in
+from kstate_cli.statedir.model import Application
+
+SCHEMA = 1
+Row = dict[str, Any]
+
+
+def store_rows(app: Application) -> list[Row]:
+    """A row for each store with a directory, and for each store that only has an offset."""
+    rows: list[Row] = []
+    for task in resolve(app):
+        rows += [_store_row(app, task, found) for found in task.stores]
+        rows += [_absent_row(app, task, name, offsets) for name, offsets in sorted(task.absent.items())]
+    return rows
+
+
+def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
+    store = found.store
+    problems = [p for d in store.databases for p in d.problems]
+    row: Row = {
+        "schema_version": SCHEMA,
+        "task": task.task.name,
+        "store": store.name,
+        "kind": store.kind.name,
+        "kind_certain": store.kind.certain,
+        "kind_from": store.kind.inferred_from,
+        "offsets_in": found.offsets_in,
+        "changelog": by_topic(found.offsets),
+        "position": found.position.as_map(),
+        "status": store.status,
+        "running": app.running,
+        "as_of": app.as_of,
+        "sst_formats": sorted(store.sst_formats),
+        "opens_in": list(
+            ()
+            if any(p.fatal for p in problems)
+            else opens_in(kinds=frozenset({store.kind.name}), families=store.families, sst_formats=store.sst_formats)
+        ),
+        "column_families": sorted(store.families),
+        "segments": [d.segment_start for d in store.databases] if store.segmented else None,
+        "keys_estimate": sum(d.rows for d in store.databases),
+        "bytes": sum(d.size for d in store.databases),
+        "leftovers": list(task.task.leftovers),
+        "problems": [f"{p.where}: {p.what}" for p in problems],
+        "unclean": [reason for reason in task.unclean if f"{task.task.name}/{store.name}" in reason.split(":")[0]],
+    }
+    return row
+
+
+def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: dict[TopicPartition, int]) -> Row:
+    """A custom store, one in memory, or one that is gone: only its offset is here."""
+    row: Row = {
+        "schema_version": SCHEMA,
+        "task": task.task.name,
+        "store": name,
+        "kind": "no-directory",
+        "kind_certain": False,
+        "kind_from": "an offset without a RocksDB: a custom store, or one that is gone",
+        "offsets_in": "store-file" if name in task.task.store_files else "checkpoint",
+        "changelog": by_topic(offsets),
+        "position": {},
+        "status": None,
+        "running": app.running,
+        "as_of": app.as_of,
+        "sst_formats": [],
+        "opens_in": [],
+        "column_families": [],
+        "segments": None,
+        "keys_estimate": 0,
+        "bytes": 0,
+        "leftovers": list(task.task.leftovers),
+        "problems": [],
+        "unclean": [],
+    }
+    return row
+
+
+def by_topic(offsets: dict[TopicPartition, int]) -> dict[str, dict[int, int]]:
+    """``{topic: {partition: offset}}``."""
+    found: dict[str, dict[int, int]] = {}
+    for tp, offset in sorted(offsets.items()):
+        found.setdefault(tp.topic, {})[tp.partition] = offset
+    return found

@@ -1,0 +1,30 @@
+"""The older layout of stores that keep record headers (KIP-1271), which releases before 4.3 do not read."""
+
+from __future__ import annotations
+
+import re
+
+from kstate_cli.change.plan import Conversion
+from kstate_cli.releases import HEADERS_FAMILIES, TIMESTAMPED_FAMILY
+from kstate_cli.statedir.model import Database, Store
+
+_JOIN_WINDOW = re.compile(r".*-(this|other)-join-store|KSTREAM-(JOINTHIS|JOINOTHER|OUTERTHIS|OUTEROTHER)-\d+-store")
+
+
+def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
+    """What turns a database into the layout that the same topology has without headers.
+
+    Key-value and window rows keep their timestamp, sessions never had one. The windows of stream-stream joins are
+    plain there (``StreamJoinedStoreFactory``); only their names tell them apart.
+    """
+    found = []
+    for family in sorted(HEADERS_FAMILIES & set(database.column_families)):
+        if family == "sessionKeyValueWithHeaders":
+            found.append(Conversion(family, "default", "session"))
+        elif family == "windowKeyValueWithHeaders":
+            found.append(Conversion(family, "default", "timestamped"))
+        elif store.segmented and _JOIN_WINDOW.fullmatch(store.name):
+            found.append(Conversion(family, "default", "plain"))
+        else:
+            found.append(Conversion(family, TIMESTAMPED_FAMILY, "timestamped"))
+    return tuple(found)

@@ -1,0 +1,327 @@
+"""The plan of a migration: what is refused, and the steps between two releases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, Step, WriteFile
+from kstate_cli.errors import Refused
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
+from kstate_cli.formats.offsets import OFFSETS_CF, STATUS_CLOSED, OffsetsRecord
+from kstate_cli.formats.position import Position
+from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic, legal_store_name
+from kstate_cli.formats.values import subscription_version
+from kstate_cli.migrate.headers import conversions
+from kstate_cli.migrate.owners import changelog_prefix
+from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
+from kstate_cli.releases import (
+    HEADERS_FAMILIES,
+    OLD_SST_FORMAT,
+    SUBSCRIPTION_VERSION_SINCE,
+    OffsetsHome,
+    Release,
+    proven,
+    readable_by,
+    release,
+    written_by,
+)
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.statedir.model import Application, Store, Task
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateOptions:
+    """What the user says about the directory and allows."""
+
+    at_least_once: bool = False
+    """Uncommitted data cannot be in the stores: the application never ran with exactly-once."""
+    wipe_unclean: bool = False
+    """Tasks that may hold uncommitted data are left out, so that Streams restores them."""
+    drop_headers: bool = False
+    """Headers stores are converted to the older layout; their headers are lost."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    app: Application
+    target: Release
+    options: MigrateOptions
+    steps: list[Step] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def into_family(self) -> bool:
+        return self.target.offsets_home is OffsetsHome.COLUMN_FAMILY
+
+
+def plan_migration(app: Application, target: Release, options: MigrateOptions) -> Plan:
+    """The plan that brings ``app`` to ``target``; empty when it is there already.
+
+    Raises Refused, naming everything that stands in the way and the rule it breaks.
+    """
+    fatal = [p for p in app.all_problems() if p.fatal]
+    if fatal:
+        lines = [f"{p.where}: {p.what} ({p.rule})" for p in fatal]
+        raise Refused(_listed("the directory cannot be migrated as it is", lines), where=str(app.path))
+    sources = _sources(app)
+    draft = _Draft(app, target, options)
+    draft.warnings += [f"{p.where}: {p.what} ({p.rule})" for p in app.all_problems()]
+    _refuse_unreadable(draft)
+    unclean: list[str] = []
+    for resolved in resolve(app):
+        if _moves_offsets(draft, resolved.task):
+            if resolved.unclean and options.wipe_unclean:
+                _leave_out(draft, resolved)
+                continue
+            if resolved.unclean and not options.at_least_once:
+                unclean += resolved.unclean
+                continue
+            draft.warnings += resolved.warnings
+            draft.notes += resolved.notes
+            (_into_family if draft.into_family else _out_of_family)(draft, resolved)
+        else:
+            _rewrite_only(draft, resolved.task)
+    if unclean:
+        raise Refused(
+            _listed("not left clean: under exactly-once uncommitted data may be in the stores", unclean),
+            where=str(app.path),
+            hint="if the application ran with at-least-once: --guarantee at_least_once; "
+            "else --wipe-unclean leaves these tasks out, so that Streams restores them",
+        )
+    steps = tuple(draft.steps)
+    if steps and not proven(sources, target):
+        draft.notes.append(f"unproven: {'/'.join(sources) or '?'} to {target} has not been run against the real releases")
+    source = sources[-1] if sources else target.name
+    return Plan(
+        app=app.path,
+        command=f"migrate --to {target}",
+        source=source,
+        target=target.name,
+        steps=steps,
+        warnings=tuple(draft.warnings),
+        notes=tuple(draft.notes),
+    )
+
+
+def _listed(headline: str, lines: list[str]) -> str:
+    shown = lines[:20] + ([f"… and {len(lines) - 20} more"] if len(lines) > 20 else [])
+    return headline + "".join(f"\n  {line}" for line in shown)
+
+
+def _sources(app: Application) -> tuple[str, ...]:
+    """The releases that may have written the directory, oldest first: what its databases agree on."""
+    found: set[str] | None = None
+    for task in app.tasks:
+        for store in task.stores:
+            for database in store.databases:
+                version = database.options.rocksdb_version if database.options else None
+                names = set(written_by(version, frozenset(database.column_families)))
+                if names:
+                    found = names if found is None else (found & names or found | names)
+    return tuple(sorted(found or (), key=lambda name: release(name).number))
+
+
+def _moves_offsets(draft: _Draft, task: Task) -> bool:
+    """True when the offsets of a task are not, or not only, where the target keeps them."""
+    if draft.into_family:
+        databases = [d for store in task.stores for d in store.databases]
+        if not task.stores:
+            return False
+        return task.checkpoint is not None or any(d.offsets is None for d in databases)
+    return task.has_offsets_family
+
+
+def _refuse_unreadable(draft: _Draft) -> None:
+    """Stores that the target cannot read at all."""
+    target, lines, headers = draft.target, [], []
+    for task in draft.app.tasks:
+        for store in task.stores:
+            shown = f"{task.name}/{store.name}"
+            if store.families & HEADERS_FAMILIES and not draft.into_family:
+                headers.append(f"{shown}: a store with record headers ({store.kind.name})")
+                kind = store.kind.name.removeprefix("headers-")
+            else:
+                kind = store.kind.name
+            if not readable_by(kind, target):
+                lines.append(f"{shown}: {kind} stores are unknown to {target}")
+            if store.kind.name == "foreign-key-subscription":
+                lines += _unreadable_subscriptions(shown, store, target)
+    if lines:
+        raise Refused(_listed(f"{target} cannot read these stores", lines), where=str(draft.app.path))
+    if headers and not draft.options.drop_headers:
+        raise Refused(
+            _listed(f"{target} cannot read these stores", headers),
+            where=str(draft.app.path),
+            hint="--drop-headers converts their rows to the older layout; the headers are lost",
+        )
+
+
+def _unreadable_subscriptions(shown: str, store: Store, target: Release) -> list[str]:
+    since = {v: name for v, name in SUBSCRIPTION_VERSION_SINCE.items() if target.number < release(name).number}
+    if not since:
+        return []
+    for database in store.databases:
+        with Shadow(database.path) as shadow:
+            for family in database.data_families:
+                for _, value in shadow.rows(family):
+                    version = subscription_version(value)
+                    if version in since:
+                        return [f"{shown}: foreign-key subscriptions of version {version} need {since[version]}"]
+    return []
+
+
+def _leave_out(draft: _Draft, resolved: TaskOffsets) -> None:
+    why = f"left out, so that Streams restores it: {resolved.unclean[0]}"
+    draft.steps.append(OmitTree(_relative(draft, resolved.task.path), why))
+    draft.warnings.append(f"{resolved.task.name}: {why}")
+
+
+def _relative(draft: _Draft, path: Path) -> str:
+    return str(path.relative_to(draft.app.path))
+
+
+def _rewrite_only(draft: _Draft, task: Task) -> None:
+    """Offsets stay where they are; SSTs may still be too new."""
+    before = len(draft.steps)
+    for store in task.stores:
+        for database in store.databases:
+            if max(database.sst_formats, default=0) > draft.target.reads_sst_format:
+                draft.steps.append(EditDatabase(_relative(draft, database.path), database, sst_format=OLD_SST_FORMAT))
+    if len(draft.steps) > before and task.checkpoint is None and not task.is_global:
+        draft.notes.append(f"{task.name}: it has no .checkpoint: Streams restores it, migrated or not")
+
+
+def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
+    """Into 4.3: offsets, ``-4`` and Positions go into each database, and the files leave."""
+    task = resolved.task
+    for found in resolved.stores:
+        store = found.store
+        record = OffsetsRecord(dict(found.offsets), None if found.position.is_empty else found.position, STATUS_CLOSED)
+        for database in store.databases:
+            draft.steps.append(EditDatabase(_relative(draft, database.path), database, offsets=record))
+        if store.segmented and not store.databases and found.offsets:
+            # 0 is a multiple of every segment interval; without a segment the offset has no home and, under
+            # exactly-once, 4.3 wipes the whole task at every start.
+            path = _relative(draft, store.path / f"{store.name}.0")
+            draft.steps.append(CreateDatabase(path, record))
+        if store.is_grace_buffer and found.offsets:
+            _write_offsets(draft, task, f".checkpoint_{store.name}", found.offsets)
+        _name_unlogged(draft, found)
+        if store.position_file is not None and (store.databases or found.offsets):
+            draft.steps.append(RemoveFile(_relative(draft, store.position_file.path), "its Position is in the store now"))
+    for name, offsets in sorted(resolved.absent.items()):
+        if not task.is_global and legal_store_name(name) and name not in task.store_files:
+            _write_offsets(draft, task, f".checkpoint_{name}", offsets)
+            draft.notes.append(f"{task.name}: {name} has no RocksDB here; its offset goes to .checkpoint_{name}")
+    draft.warnings += [f"{task.name}: nothing here keeps the offset {o} of {tp}: it is dropped" for tp, o in resolved.unknown.items()]
+    if task.checkpoint is not None:
+        draft.steps.append(RemoveFile(_relative(draft, task.checkpoint.path), "its offsets are in the stores now"))
+    _remove_leftovers(draft, task)
+    kept = sorted(set(task.position_files) - {s.name for s in task.stores})
+    draft.notes += [f"{task.name}/{name}.position: no store of that name here; it stays" for name in kept]
+
+
+def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
+    """Out of 4.3: the column family goes, and the files that the older releases read are written."""
+    task = resolved.task
+    lines: dict[TopicPartition, int] = {}
+    for found in resolved.stores:
+        store = found.store
+        _edit_out(draft, store)
+        if found.stale:
+            draft.warnings.append(
+                f"global/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "
+                "where a release up to 4.2 does not start with an unknown one"
+            )
+            continue
+        if not found.offsets and not store.databases and store.segmented:
+            # No segment, so no row: "from the beginning" is true, and no line at all wipes the task under EOS.
+            topic = changelog_topic(changelog_prefix(draft.app.app_id, task, task.stores), store.name)
+            found.offsets = {TopicPartition(topic, task.partition or 0): OFFSET_UNKNOWN}
+        for tp, offset in found.offsets.items():
+            if tp in lines and lines[tp] != offset:
+                draft.warnings.append(f"{task.name}: stores disagree about {tp}: the lowest offset is taken")
+            lines[tp] = min(offset, lines.get(tp, offset))
+        _name_unlogged(draft, found)
+        _position_file(draft, task, found)
+    if not task.is_global:
+        for offsets in resolved.absent.values():
+            lines.update(offsets)
+    lines = _without_unreadable(draft, task, lines)
+    if lines:
+        _write_offsets(draft, task, ".checkpoint", lines)
+    elif task.checkpoint is not None:
+        draft.steps.append(RemoveFile(_relative(draft, task.checkpoint.path), "no store here has an offset"))
+    for file in task.store_files.values():
+        draft.steps.append(RemoveFile(_relative(draft, file.path), "its offset is in .checkpoint now"))
+    _remove_leftovers(draft, task)
+
+
+def _edit_out(draft: _Draft, store: Store) -> None:
+    for database in store.databases:
+        if _is_carrier(store, database.segment_start, empty=database.empty, families=database.column_families):
+            draft.steps.append(OmitTree(_relative(draft, database.path), "a segment that only carried an offset"))
+            continue
+        drop = (OFFSETS_CF,) if OFFSETS_CF in database.column_families else ()
+        changed = conversions(store, database) if draft.options.drop_headers else ()
+        too_new = max(database.sst_formats, default=0) > draft.target.reads_sst_format or (
+            bool(changed) and draft.target.reads_sst_format <= OLD_SST_FORMAT
+        )
+        if drop or changed or too_new:
+            draft.steps.append(
+                EditDatabase(
+                    _relative(draft, database.path),
+                    database,
+                    drop=drop,
+                    conversions=changed,
+                    sst_format=OLD_SST_FORMAT if too_new else None,
+                )
+            )
+
+
+def _is_carrier(store: Store, start: int | None, *, empty: bool, families: tuple[str, ...]) -> bool:
+    return start == 0 and empty and not store.is_grace_buffer and set(families) == {"default", OFFSETS_CF}
+
+
+def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Offsets below 0 other than -4 cannot be written: Streams refuses them everywhere."""
+    bad = {tp: offset for tp, offset in lines.items() if offset < 0 and offset != OFFSET_UNKNOWN}
+    if bad:
+        named = [f"{task.name}: offset {offset} of {tp}" for tp, offset in bad.items()]
+        raise Refused(_listed("these offsets are none that Streams writes", named), where=str(draft.app.path))
+    return lines
+
+
+def _position_file(draft: _Draft, task: Task, found: StoreOffsets) -> None:
+    if task.is_global or found.position.is_empty:
+        return
+    data = render(found.position.to_checkpoint_entries())
+    path = _relative(draft, task.path / f"{found.store.name}.position")
+    draft.steps.append(WriteFile(path, data, _position_text(found.position)))
+
+
+def _position_text(position: Position) -> str:
+    parts = [f"{topic}-{p}={o}" for topic, offsets in position.as_map().items() for p, o in offsets.items()]
+    return f"position: {', '.join(parts)}"
+
+
+def _write_offsets(draft: _Draft, task: Task, name: str, offsets: dict[TopicPartition, int]) -> None:
+    path = _relative(draft, task.path / name)
+    draft.steps.append(WriteFile(path, render(offsets), ", ".join(f"{tp}={o}" for tp, o in sorted(offsets.items()))))
+
+
+def _name_unlogged(draft: _Draft, found: StoreOffsets) -> None:
+    """A clean store without an offset anywhere has no changelog, or Streams restores it from the beginning."""
+    if not found.offsets and found.store.databases and not found.store.empty:
+        draft.warnings.append(
+            f"{found.store.path.relative_to(draft.app.path)}: no offset anywhere: it counts as a store without a changelog"
+        )
+
+
+def _remove_leftovers(draft: _Draft, task: Task) -> None:
+    for name in task.leftovers:
+        if name.endswith(".tmp"):
+            draft.steps.append(RemoveFile(_relative(draft, task.path / name), "a temporary file that a crash has left"))
+

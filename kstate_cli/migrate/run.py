@@ -1,0 +1,80 @@
+"""``kstate migrate`` from the path to the result: lock, take over, read, plan, check, carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kstate_cli.change.engine import Result, RunOptions, execute
+from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
+from kstate_cli.change.place import check_owner, check_place, check_room
+from kstate_cli.change.plan import Plan
+from kstate_cli.change.recover import recover, unfinished_runs
+from kstate_cli.migrate.planner import MigrateOptions, plan_migration
+from kstate_cli.releases import Release
+from kstate_cli.statedir.scan import read_application
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for."""
+
+    app: Path
+    target: Release
+    options: MigrateOptions
+    run: RunOptions
+    wait: float = 0.0
+    lock_is_shared: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The plan, and what became of it (None for a dry run, or when there was nothing to do)."""
+
+    plan: Plan
+    result: Result | None
+    recovered: tuple[str, ...] = ()
+
+
+def migrate(
+    request: Request, *, on_plan: Callable[[Plan], None], progress: Callable[[str, str, int], None]
+) -> Outcome:
+    """Migrates, or only plans. ``on_plan`` sees the plan before anything is staged.
+
+    Raises InUse, Refused, RunFailed and RunHalfway.
+    """
+    if request.dry_run:
+        plan = _plan(request, progress)
+        on_plan(plan)
+        unfinished = [run.name for run in unfinished_runs(request.app)]
+        notes = tuple(f"run {name} is unfinished: the next command that changes something takes it over" for name in unfinished)
+        return Outcome(plan, None, notes)
+    check_place(request.app, lock_is_shared=request.lock_is_shared)
+    if not (request.app / LOCK_NAME).exists():
+        # Taking the lock would create the file: what is refused, or done already, must not leave even that.
+        plan = _plan(request, progress)
+        if plan.empty:
+            on_plan(plan)
+            return Outcome(plan, None)
+    with application_lock(request.app, request.wait):
+        recovered = tuple(recover(request.app))
+        plan = _plan(request, progress)
+        on_plan(plan)
+        if plan.empty:
+            return Outcome(plan, None, recovered)
+        return Outcome(plan, execute(plan, request.run, progress), recovered)
+
+
+def _plan(request: Request, progress: Callable[[str, str, int], None]) -> Plan:
+    app = read_application(request.app, workers=request.run.workers, on_store=lambda name: progress("read", name, 0))
+    if app.running:
+        raise in_use(app.path, app.pid)
+    plan = plan_migration(app, request.target, request.options)
+    if not plan.empty:
+        check_place(request.app, lock_is_shared=request.lock_is_shared)
+        if not request.run.copy_ssts:
+            check_owner(request.app)
+        check_room(plan, request.run.workers, copy_ssts=request.run.copy_ssts)
+    return plan

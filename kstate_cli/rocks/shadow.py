@@ -1,0 +1,166 @@
+"""Reading a RocksDB without changing it: a private directory of links to the SSTs and copies of the small files.
+
+Even a read-only open writes into the directory it is given (rocksdict leaves a file there), so it is given another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rocksdict import Rdict
+
+LINKED_SUFFIXES = (".sst", ".blob")
+"""Files that RocksDB never changes once they are written."""
+_COPIED = re.compile(r"CURRENT|MANIFEST-\d+|OPTIONS-\d+|\d+\.log")
+_ATTEMPTS = 5
+_LEVEL = re.compile(r"^--- level (\d+)")
+_FILE = re.compile(r"^\s*(\d+):(\d+)\[")
+
+
+class RocksError(Exception):
+    """RocksDB cannot open or read a database. The message names the file as it lies in the real directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """One SST that the current version of a column family consists of; size in bytes."""
+
+    name: str
+    size: int
+
+
+class Shadow:
+    """A database opened read-only through a private copy. A context manager.
+
+    Raises RocksError where RocksDB refuses the database, FileNotFoundError where files keep vanishing (a live
+    application compacts).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._private = ""
+        self._db: Rdict | None = None
+        self._families: dict[str, Rdict] = {}
+        self.column_families: tuple[str, ...] = ()
+
+    def __enter__(self) -> Shadow:
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._open()
+                return self
+            except (FileNotFoundError, RocksError) as error:
+                self.close()
+                # Beside a running application a file may vanish between the copy and the open: look again.
+                vanished = isinstance(error, FileNotFoundError) or "No such file" in str(error)
+                if not vanished or attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        from rocksdict import AccessType, Options, Rdict
+
+        self._private = tempfile.mkdtemp(prefix="kstate-shadow-")
+        with os.scandir(self.path) as entries:
+            names = sorted(entry.name for entry in entries)
+        # CURRENT first: the MANIFEST that it names is then at least as new.
+        for name in sorted(names, key=lambda n: n != "CURRENT"):
+            target = os.path.join(self._private, name)
+            if name.endswith(LINKED_SUFFIXES):
+                os.symlink(self.path.absolute() / name, target)
+            elif _COPIED.fullmatch(name):
+                shutil.copyfile(self.path / name, target)
+        try:
+            self.column_families = tuple(sorted(Rdict.list_cf(self._private, Options(raw_mode=True))))
+            self._db = Rdict(
+                self._private,
+                _read_options(),
+                column_families={name: _read_options() for name in self.column_families},
+                access_type=AccessType.read_only(False),
+            )
+            self._families = {name: self._db.get_column_family(name) for name in self.column_families}
+        except Exception as error:
+            raise self._real(error) from None
+
+    def close(self) -> None:
+        """Closes the database and removes the private directory."""
+        self._families.clear()
+        if self._db is not None:
+            with contextlib.suppress(Exception):
+                self._db.close()
+            self._db = None
+        if self._private:
+            shutil.rmtree(self._private, ignore_errors=True)
+            self._private = ""
+
+    def rows(self, family: str) -> Iterator[tuple[bytes, bytes]]:
+        """Every row of a column family in key order.
+
+        Raises RocksError at a block that cannot be read: the plain iterators of rocksdict would end silently there.
+        """
+        iterator = self._families[family].iter()
+        try:
+            iterator.seek_to_first()
+            while iterator.valid():
+                yield iterator.key(), iterator.value()
+                iterator.next()
+            iterator.status()
+        except Exception as error:
+            raise self._real(error) from None
+
+    def last_row(self, family: str) -> tuple[bytes, bytes] | None:
+        """The row with the greatest key, or None in an empty column family."""
+        iterator = self._families[family].iter()
+        try:
+            iterator.seek_to_last()
+            row = (iterator.key(), iterator.value()) if iterator.valid() else None
+            iterator.status()
+        except Exception as error:
+            raise self._real(error) from None
+        return row
+
+    def estimated_rows(self, family: str) -> int:
+        """RocksDB's own estimate of the number of keys."""
+        return int(self._families[family].property_int_value("rocksdb.estimate-num-keys") or 0)
+
+    def live_files(self, family: str) -> tuple[LiveFile, ...]:
+        """The SSTs of a column family (property ``rocksdb.sstables``), sorted by name."""
+        text = self._families[family].property_value("rocksdb.sstables") or ""
+        found = []
+        for line in text.splitlines():
+            match = _FILE.match(line)
+            if match:
+                found.append(LiveFile(f"{int(match[1]):06d}.sst", int(match[2])))
+        return tuple(sorted(found, key=lambda file: file.name))
+
+    def table_properties(self, family: str) -> str:
+        """RocksDB's aggregated table properties of a column family, as text."""
+        return self._families[family].property_value("rocksdb.aggregated-table-properties") or ""
+
+    def _real(self, error: Exception) -> RocksError:
+        """The error, its paths those of the real directory."""
+        text = str(error).replace(self._private, str(self.path)) if self._private else str(error)
+        return RocksError(text.strip() or type(error).__name__)
+
+
+def _read_options() -> object:
+    """Options for a short read: no thread pool for opening files, no statistics."""
+    from rocksdict import Options
+
+    options = Options(raw_mode=True)
+    options.set_max_file_opening_threads(1)
+    options.set_skip_stats_update_on_db_open(True)
+    options.set_max_open_files(64)
+    return options

@@ -1,0 +1,1 @@
+"""The tree on disk: applications, tasks, stores, segments, locks. Finds and describes; never writes."""

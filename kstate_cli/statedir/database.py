@@ -1,0 +1,175 @@
+"""One RocksDB directory, read through a shadow: column families, offsets, samples of rows, SST formats."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import islice
+from pathlib import Path
+
+from kstate_cli.formats import sst
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows
+from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
+from kstate_cli.releases import KNOWN_FAMILIES, NEWEST_SST_FORMAT
+from kstate_cli.rocks.shadow import LiveFile, RocksError, Shadow
+from kstate_cli.statedir.model import Database, Problem
+
+_SAMPLE_ROWS = 4
+_OPTIONS = re.compile(r"OPTIONS-(\d+)")
+_MANIFEST = re.compile(r"MANIFEST-\d+")
+
+
+def is_database(path: Path) -> bool:
+    """True for a directory that RocksDB has opened: it has CURRENT, or at least a MANIFEST."""
+    return any(name == "CURRENT" or _MANIFEST.fullmatch(name) for name in os.listdir(path))
+
+
+def read_database(path: Path, segment: int | None, shown: str) -> Database:
+    """Reads one database; what cannot be read or is not understood becomes a Problem, never an exception.
+
+    ``shown`` names the database in problems (``0_0/rocksdb/count``).
+    """
+    problems: list[Problem] = []
+    size = _check_files(path, shown, problems)
+    families: tuple[str, ...] = ()
+    live: dict[str, tuple[LiveFile, ...]] = {}
+    samples: dict[str, tuple[tuple[bytes, bytes], ...]] = {}
+    offsets: OffsetsRecord | None = None
+    rows = 0
+    formats = _sst_formats(path, shown, problems)
+    if not any(p.fatal for p in problems):
+        try:
+            with Shadow(path) as shadow:
+                families = shadow.column_families
+                for name in families:
+                    live[name] = shadow.live_files(name)
+                    if name == OFFSETS_CF:
+                        offsets = decode_rows(shadow.rows(name))
+                        continue
+                    rows += shadow.estimated_rows(name)
+                    samples[name] = _samples(shadow, name)
+        except (RocksError, OSError) as error:
+            problems.append(Problem(shown, f"RocksDB cannot read it: {error}", "a store must open"))
+        except MalformedBytesError as error:
+            problems.append(Problem(shown, f"column family offsets: {error}", "keys and values as Streams 4.3 writes them"))
+    alive = {file.name for files in live.values() for file in files}
+    for files in live.values():
+        _check_live(path, files, shown, problems)
+    unknown = sorted(set(families) - KNOWN_FAMILIES)
+    if unknown:
+        names = ", ".join(unknown)
+        problems.append(Problem(shown, f"unknown column family {names}", "only column families of Streams are understood"))
+    return Database(
+        path=path,
+        segment_start=segment,
+        column_families=families,
+        live=live,
+        sst_formats=frozenset(number for name, number in formats.items() if name in alive),
+        rows=rows,
+        empty=not any(samples.values()),
+        samples=samples,
+        offsets=offsets,
+        options=_stored_options(path, shown, problems),
+        size=size,
+        newest_sst_ns=max((_mtime(path / name) for name in alive), default=0),
+        opened_ns=_mtime(path / "CURRENT"),
+        problems=tuple(problems),
+    )
+
+
+def _check_files(path: Path, shown: str, problems: list[Problem]) -> int:
+    """The bytes of all files; anything but a regular file is a problem."""
+    size = 0
+    for entry in sorted(os.scandir(path), key=lambda e: e.name):
+        if entry.is_symlink() or not entry.is_file(follow_symlinks=False):
+            problems.append(
+                Problem(f"{shown}/{entry.name}", "not a regular file", "a RocksDB directory holds regular files only")
+            )
+            continue
+        size += entry.stat(follow_symlinks=False).st_size
+    if not (path / "CURRENT").exists():
+        problems.append(Problem(shown, "CURRENT is missing", "a RocksDB directory has CURRENT"))
+    return size
+
+
+def _sst_formats(path: Path, shown: str, problems: list[Problem]) -> dict[str, int]:
+    """The format_version of each SST, from its footer."""
+    found: dict[str, int] = {}
+    for name in sorted(os.listdir(path)):
+        if not name.endswith(".sst") or (path / name).is_symlink():
+            continue
+        try:
+            with open(path / name, "rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - sst.FOOTER_LENGTH))
+                footer = sst.footer(file.read())
+        except FileNotFoundError:
+            continue  # a live application compacted it away
+        except MalformedBytesError as error:
+            problems.append(Problem(f"{shown}/{name}", f"not a readable SST: {error}", "every SST ends in a known footer"))
+            continue
+        except OSError as error:
+            problems.append(Problem(f"{shown}/{name}", f"cannot be read: {error.strerror}", "every file is readable"))
+            continue
+        found[name] = footer.format_version
+        if footer.format_version > NEWEST_SST_FORMAT:
+            problems.append(
+                Problem(
+                    f"{shown}/{name}",
+                    f"SST format_version {footer.format_version} is newer than any that kstate knows ({NEWEST_SST_FORMAT})",
+                    "unknown formats are refused",
+                )
+            )
+    return found
+
+
+def _check_live(path: Path, files: tuple[LiveFile, ...], shown: str, problems: list[Problem]) -> None:
+    """Each SST that the MANIFEST names must be there in its size: a lenient open does not look."""
+    for file in files:
+        try:
+            size = (path / file.name).stat().st_size
+        except OSError:
+            problems.append(Problem(f"{shown}/{file.name}", "is missing", "the MANIFEST names it"))
+            continue
+        if size != file.size:
+            problems.append(
+                Problem(f"{shown}/{file.name}", f"has {size} bytes, not {file.size}", "the MANIFEST names its size")
+            )
+
+
+def _samples(shadow: Shadow, family: str) -> tuple[tuple[bytes, bytes], ...]:
+    first = list(islice(shadow.rows(family), _SAMPLE_ROWS))
+    last = shadow.last_row(family)
+    return tuple(first) + ((last,) if last is not None and last not in first else ())
+
+
+def _stored_options(path: Path, shown: str, problems: list[Problem]) -> StoredOptions | None:
+    """The newest OPTIONS file, with a problem for every setting that kstate does not handle."""
+    newest = newest_options(path)
+    if newest is None:
+        problems.append(Problem(shown, "no OPTIONS file", "a RocksDB directory has one"))
+        return None
+    try:
+        stored = parse(newest.read_bytes())
+    except (MalformedBytesError, OSError) as error:
+        problems.append(Problem(f"{shown}/{newest.name}", f"cannot be read: {error}", "OPTIONS as RocksDB writes them"))
+        return None
+    problems.extend(
+        Problem(f"{shown}/{newest.name}", reason, "only settings that keep the store in its directory are handled")
+        for reason in foreign_settings(stored, str(path))
+    )
+    return stored
+
+
+def newest_options(path: Path) -> Path | None:
+    """The OPTIONS file with the greatest number."""
+    numbered = [(int(m[1]), name) for name in os.listdir(path) if (m := _OPTIONS.fullmatch(name))]
+    return path / max(numbered)[1] if numbered else None
+
+
+def _mtime(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,91 @@
+"""From the path that a user gives to an application directory and its task directories."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from kstate_cli.errors import Refused, UsageError
+
+TASK_NAME = re.compile(r"\d+_\d+")
+TOPOLOGY_NAME = re.compile(r"__.+__")
+PROCESS_FILE = "kafka-streams-process-metadata"
+OWN_FOLDER = ".kstate"
+
+
+def find_application(path: Path) -> Path:
+    """The absolute path of the application directory that ``path`` names: itself, or the only one in a ``state.dir``.
+
+    Raises UsageError where there is none or more than one, Refused for a symbolic link (the exchange of a change
+    would replace the link, and its name may not be the application.id).
+    """
+    if path.is_symlink():
+        raise Refused(
+            f"{path} is a symbolic link", hint=f"name the directory that it points to: {os.path.realpath(path)}"
+        )
+    if not path.exists():
+        raise UsageError(f"{path} does not exist", hint="give state.dir/application.id")
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a directory", hint="give state.dir/application.id")
+    absolute = Path(os.path.realpath(path))
+    if looks_like_application(absolute):
+        return absolute
+    try:
+        inside = sorted(
+            Path(entry.path)
+            for entry in os.scandir(absolute)
+            if entry.is_dir(follow_symlinks=False) and entry.name != OWN_FOLDER and looks_like_application(Path(entry.path))
+        )
+    except PermissionError as error:
+        raise Refused(f"{absolute} cannot be read: {error.strerror}", hint="run as the application's user") from None
+    if len(inside) == 1:
+        return inside[0]
+    if inside:
+        names = ", ".join(entry.name for entry in inside)
+        raise UsageError(f"{absolute} holds several applications: {names}", hint="name one of them")
+    raise UsageError(
+        f"{absolute} is not an application directory of Kafka Streams: no .lock, no {PROCESS_FILE}, no task directory",
+        hint="give state.dir/application.id",
+    )
+
+
+def looks_like_application(path: Path) -> bool:
+    """True for a directory with a lock file, a process file, ``global`` or a task directory."""
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.name in (".lock", PROCESS_FILE):
+                    return True
+                if entry.is_dir(follow_symlinks=False) and (entry.name == "global" or TASK_NAME.fullmatch(entry.name)):
+                    return True
+    except PermissionError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}", hint="run as the application's user") from None
+    except OSError:
+        return False
+    return False
+
+
+def task_directories(app: Path) -> list[tuple[str, Path]]:
+    """(name, path) of each task directory in order: ``0_0`` … , named topologies, then ``global``."""
+    found: list[tuple[str, Path]] = []
+    for entry in sorted(os.listdir(app)):
+        path = app / entry
+        if path.is_symlink() or not path.is_dir():
+            continue
+        if TASK_NAME.fullmatch(entry) or entry == "global":
+            found.append((entry, path))
+        elif TOPOLOGY_NAME.fullmatch(entry):
+            found += [
+                (f"{entry}/{name}", path / name)
+                for name in sorted(os.listdir(path))
+                if TASK_NAME.fullmatch(name) and (path / name).is_dir() and not (path / name).is_symlink()
+            ]
+    return sorted(found, key=_order)
+
+
+def _order(item: tuple[str, Path]) -> tuple[bool, str, tuple[int, ...]]:
+    name = item[0]
+    topology, _, task = name.rpartition("/")
+    numbers = tuple(int(part) for part in task.split("_")) if TASK_NAME.fullmatch(task) else ()
+    return name == "global", topology, numbers

@@ -1,0 +1,203 @@
+"""What a state directory holds, as data: application, tasks, stores, databases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.formats.checkpoint import Checkpoint
+from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.offsets import OffsetsRecord
+from kstate_cli.formats.options_file import StoredOptions
+from kstate_cli.formats.position import Position
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.rocks.shadow import LiveFile
+
+GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in the directory that Streams chokes on or that kstate does not understand."""
+
+    where: str
+    what: str
+    rule: str
+    fatal: bool = True
+    """Fatal problems are refused before a change; the others are warnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """A file in the format of ``OffsetCheckpoint``; ``content`` is None where it cannot be read (``error`` says why)."""
+
+    path: Path
+    content: Checkpoint | None
+    error: str | None
+    mtime_ns: int
+
+    @property
+    def entries(self) -> dict[TopicPartition, int]:
+        """The offsets; empty where the file cannot be read."""
+        return dict(self.content.entries) if self.content else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One RocksDB directory."""
+
+    path: Path
+    segment_start: int | None
+    """The segment's start in ms, None for a store in ``rocksdb/``."""
+    column_families: tuple[str, ...]
+    live: dict[str, tuple[LiveFile, ...]]
+    """SSTs per column family."""
+    sst_formats: frozenset[int]
+    rows: int
+    """Estimated number of rows in the data column families."""
+    empty: bool
+    """True when no data column family has a row (read, not estimated)."""
+    samples: dict[str, tuple[tuple[bytes, bytes], ...]]
+    offsets: OffsetsRecord | None
+    """What its ``offsets`` column family says; None where there is none."""
+    options: StoredOptions | None
+    size: int
+    """Bytes of all its files."""
+    newest_sst_ns: int
+    """mtime of its youngest live SST, 0 without one."""
+    opened_ns: int
+    """mtime of CURRENT: RocksDB replaces it at each open for writing."""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def data_families(self) -> tuple[str, ...]:
+        """All column families but ``offsets``."""
+        return tuple(name for name in self.column_families if name != "offsets")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One state store of one task: a single RocksDB, or one per segment."""
+
+    name: str
+    path: Path
+    segmented: bool
+    databases: tuple[Database, ...]
+    kind: Kind
+    position_file: CheckpointFile | None
+    store_file: CheckpointFile | None
+    """``.checkpoint_<store>``."""
+
+    @property
+    def empty(self) -> bool:
+        """True when no database has a row."""
+        return all(database.empty for database in self.databases)
+
+    @property
+    def families(self) -> frozenset[str]:
+        """The column families of all its databases."""
+        return frozenset(name for database in self.databases for name in database.column_families)
+
+    @property
+    def sst_formats(self) -> frozenset[int]:
+        """The SST formats of all its databases."""
+        return frozenset(f for database in self.databases for f in database.sst_formats)
+
+    @property
+    def has_offsets_family(self) -> bool:
+        """True when any of its databases has the column family ``offsets``."""
+        return "offsets" in self.families
+
+    @property
+    def is_grace_buffer(self) -> bool:
+        """The buffer of a stream-table join: 4.3 keeps its offset in ``.checkpoint_<store>``."""
+        only_zero = self.segmented and [d.segment_start for d in self.databases] == [0]
+        return self.kind.name == "grace-buffer" or (only_zero and self.name.endswith("-Buffer"))
+
+    @property
+    def status(self) -> str | None:
+        """``open`` when any database says so, else ``closed`` when any says so, else None."""
+        values = {d.offsets.status for d in self.databases if d.offsets is not None}
+        if any(value not in (None, 0) for value in values):
+            return "open"
+        return "closed" if 0 in values else None
+
+    @property
+    def position(self) -> Position:
+        """The Position on disk: all places merged (max per component, as Streams does at open)."""
+        merged = Position.empty()
+        for database in self.databases:
+            if database.offsets is not None and database.offsets.position is not None:
+                merged = merged.merge(database.offsets.position)
+        if self.position_file and self.position_file.content:
+            merged = merged.merge(Position.from_checkpoint(self.position_file.content))
+        return merged
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task directory, or ``global``."""
+
+    name: str
+    """``0_1``, ``global``, or ``__topology__/0_1``."""
+    path: Path
+    stores: tuple[Store, ...]
+    checkpoint: CheckpointFile | None
+    store_files: dict[str, CheckpointFile]
+    """All ``.checkpoint_<store>`` files by store name."""
+    position_files: dict[str, CheckpointFile]
+    leftovers: tuple[str, ...]
+    """Names of files that no running application leaves: ``.checkpoint.tmp`` and the like."""
+    problems: tuple[Problem, ...]
+    mtime_ns: int = 0
+
+    @property
+    def is_global(self) -> bool:
+        """The directory of the global stores: no partition, next-offset meaning."""
+        return self.name == GLOBAL
+
+    @property
+    def partition(self) -> int | None:
+        """The partition of the task, None for ``global``."""
+        return None if self.is_global else int(self.name.rsplit("_", 1)[1])
+
+    @property
+    def topology(self) -> str | None:
+        """The named topology that the task belongs to, if any."""
+        return self.name.split("/")[0][2:-2] if "/" in self.name else None
+
+    @property
+    def has_offsets_family(self) -> bool:
+        """True when any database of the task has the column family ``offsets``."""
+        return any(store.has_offsets_family for store in self.stores)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An application directory as it was read."""
+
+    path: Path
+    tasks: tuple[Task, ...]
+    running: bool | None
+    pid: int | None
+    problems: tuple[Problem, ...] = field(default=())
+
+    @property
+    def app_id(self) -> str:
+        """``application.id``: the directory's name."""
+        return self.path.name
+
+    @property
+    def as_of(self) -> str:
+        """``closed``, or ``last-flush`` where a running application may hold more in memory."""
+        return "closed" if self.running is False else "last-flush"
+
+    def all_problems(self) -> tuple[Problem, ...]:
+        """Problems of the application, its tasks and databases."""
+        found = list(self.problems)
+        for task in self.tasks:
+            found += task.problems
+            for store in task.stores:
+                for database in store.databases:
+                    found += database.problems
+        return tuple(found)

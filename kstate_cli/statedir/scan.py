@@ -1,0 +1,239 @@
+"""Reads a whole application directory into the model, changing nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.formats import checkpoint
+from kstate_cli.formats.kinds import Kind, infer_kind
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.topic_partition import legal_store_name
+from kstate_cli.statedir.database import is_database, read_database
+from kstate_cli.statedir.find import TOPOLOGY_NAME, task_directories
+from kstate_cli.statedir.locks import LockTable, read_lock_table
+from kstate_cli.statedir.model import Application, CheckpointFile, Database, Problem, Store, Task
+from kstate_cli.statedir.segments import segment_start
+
+CHECKPOINT = ".checkpoint"
+STORE_CHECKPOINT = ".checkpoint_"
+POSITION = ".position"
+_IGNORED = frozenset({"lost+found"})
+
+
+@dataclass(slots=True)
+class _TaskEntries:
+    """What lies directly in a task directory, sorted out by name."""
+
+    stores: list[tuple[str, Path, bool]] = field(default_factory=list)
+    checkpoint: CheckpointFile | None = None
+    store_files: dict[str, CheckpointFile] = field(default_factory=dict)
+    position_files: dict[str, CheckpointFile] = field(default_factory=dict)
+    leftovers: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_application(
+    path: Path, *, workers: int | None = None, on_store: Callable[[str], None] | None = None
+) -> Application:
+    """Reads the application directory ``path`` (absolute). Databases are read in ``workers`` threads at once."""
+    table = read_lock_table()
+    problems = _foreign_in_application(path)
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        tasks = tuple(_read_task(name, task, pool, on_store) for name, task in task_directories(path))
+    running, pid = _running(path, tasks, table)
+    return Application(path, tasks, running, pid, tuple(problems))
+
+
+def _running(path: Path, tasks: tuple[Task, ...], table: LockTable) -> tuple[bool | None, int | None]:
+    lock = path / ".lock"
+    pid = table.holder(lock)
+    if pid is not None:
+        return True, pid
+    for task in tasks:
+        for store in task.stores:
+            for database in store.databases:
+                pid = table.holder(database.path / "LOCK")
+                if pid is not None:
+                    return True, pid
+    return table.held(lock), None
+
+
+def _foreign_in_application(path: Path) -> list[Problem]:
+    found = []
+    for name in sorted(os.listdir(path)):
+        entry = path / name
+        if entry.is_symlink() and (entry.is_dir() or name in ("global", ".lock")):
+            found.append(Problem(name, "is a symbolic link", "task directories and .lock must lie in the application"))
+        elif TOPOLOGY_NAME.fullmatch(name) and entry.is_dir():
+            found += [
+                Problem(f"{name}/{child}", "is a symbolic link", "task directories must lie in the application")
+                for child in sorted(os.listdir(entry))
+                if (entry / child).is_symlink()
+            ]
+    return found
+
+
+def _read_task(name: str, path: Path, pool: ThreadPoolExecutor, on_store: Callable[[str], None] | None) -> Task:
+    entries = _sort_entries(name, path)
+    stores = []
+    for store_name, store_path, segmented in sorted(entries.stores):
+        stores.append(_read_store(name, store_name, store_path, segmented, entries, pool))
+        if on_store:
+            on_store(f"{name}/{store_name}")
+    return Task(
+        name=name,
+        path=path,
+        stores=tuple(stores),
+        checkpoint=entries.checkpoint,
+        store_files=entries.store_files,
+        position_files=entries.position_files,
+        leftovers=tuple(sorted(entries.leftovers)),
+        problems=tuple(entries.problems),
+        mtime_ns=path.stat().st_mtime_ns,
+    )
+
+
+def _sort_entries(task: str, path: Path) -> _TaskEntries:
+    found = _TaskEntries()
+    for name in sorted(os.listdir(path)):
+        entry, shown = path / name, f"{task}/{name}"
+        if name in _IGNORED:
+            continue
+        if entry.is_symlink():
+            found.problems.append(Problem(shown, "is a symbolic link", "files of a task must lie in its directory"))
+        elif name == CHECKPOINT:
+            found.checkpoint = _read_checkpoint(entry, shown, found.problems)
+        elif name.startswith(CHECKPOINT) and name.endswith(".tmp"):
+            found.leftovers.append(name)
+        elif name.startswith(STORE_CHECKPOINT):
+            found.store_files[name.removeprefix(STORE_CHECKPOINT)] = _read_checkpoint(entry, shown, found.problems)
+        elif name.endswith(POSITION):
+            found.position_files[name.removesuffix(POSITION)] = _read_checkpoint(entry, shown, found.problems)
+        elif name.endswith((POSITION + ".tmp", ".lock")):
+            found.leftovers.append(name)
+        elif name == "rocksdb" and entry.is_dir():
+            _sort_rocksdb(shown, entry, found)
+        elif entry.is_dir():
+            _sort_directory(shown, name, entry, found)
+        else:
+            found.problems.append(_ignorable(shown))
+    return found
+
+
+def _ignorable(shown: str) -> Problem:
+    rule = "Streams ignores it, but a task directory with it never counts as empty; it is carried along"
+    return Problem(shown, "is not a file of Streams", rule, fatal=False)
+
+
+def _sort_rocksdb(shown: str, path: Path, found: _TaskEntries) -> None:
+    """The stores in ``rocksdb/``: one database each."""
+    for name in sorted(os.listdir(path)):
+        entry = path / name
+        if entry.is_symlink():
+            found.problems.append(Problem(f"{shown}/{name}", "is a symbolic link", "stores must lie in the task"))
+        elif not entry.is_dir():
+            found.problems.append(_ignorable(f"{shown}/{name}"))
+        elif not legal_store_name(name):
+            found.problems.append(Problem(f"{shown}/{name!r}", "is no legal store name", "[a-zA-Z0-9._-], 249 at most"))
+        else:
+            found.stores.append((name, entry, False))
+
+
+def _sort_directory(shown: str, name: str, path: Path, found: _TaskEntries) -> None:
+    """A directory of a task: a segmented store when its entries say so, else a custom store's or a foreign one."""
+    children = sorted(os.listdir(path))
+    segments = [child for child in children if segment_start(name, child) is not None]
+    if not legal_store_name(name):
+        found.problems.append(Problem(f"{shown!r}", "is no legal store name", "[a-zA-Z0-9._-], 249 at most"))
+        return
+    if children and not segments:
+        # A custom store may keep anything here, and Streams would choke on it only if it were a segmented store.
+        found.problems.append(_ignorable(shown))
+        return
+    for child in children:
+        entry = path / child
+        if entry.is_symlink():
+            found.problems.append(Problem(f"{shown}/{child}", "is a symbolic link", "segments must lie in their store"))
+        elif child not in segments:
+            found.problems.append(
+                Problem(
+                    f"{shown}/{child}",
+                    "cannot be parsed as a segment",
+                    "4.3 does not start with it, older releases open the store silently empty: move it out of the task",
+                )
+            )
+        elif not entry.is_dir():
+            found.problems.append(Problem(f"{shown}/{child}", "is not a directory", "a segment is a RocksDB directory"))
+    found.stores.append((name, path, True))
+
+
+def _read_checkpoint(path: Path, shown: str, problems: list[Problem]) -> CheckpointFile:
+    error: str | None = None
+    content = None
+    mtime = 0
+    try:
+        mtime = path.stat().st_mtime_ns
+        content = checkpoint.parse(path.read_bytes())
+    except MalformedBytesError as malformed:
+        error = str(malformed)
+    except OSError as unreadable:
+        error = unreadable.strerror or str(unreadable)
+    if error is not None:
+        problems.append(Problem(shown, error, "Streams does not start with a malformed offset file in a task"))
+    if content is not None and any(tp.partition < 0 for tp in content.entries):
+        problems.append(Problem(shown, "names a negative partition", "partitions count from 0"))
+        content = None
+    for line in content.dropped if content else ():
+        problems.append(Problem(shown, f"negative offset in {line!r}", "Streams drops such a line", fatal=False))
+    return CheckpointFile(path, content, error, mtime)
+
+
+def _read_store(
+    task: str, name: str, path: Path, segmented: bool, entries: _TaskEntries, pool: ThreadPoolExecutor
+) -> Store:
+    places: list[tuple[Path, int | None]] = []
+    if segmented:
+        for child in sorted(os.listdir(path)):
+            start = segment_start(name, child)
+            if start is not None and not (path / child).is_symlink() and (path / child).is_dir():
+                places.append((path / child, start))
+        places.sort(key=lambda place: place[1] or 0)
+    else:
+        places.append((path, None))
+    databases: list[Database] = []
+    opened = [(place, start) for place, start in places if _has_database(place, task, entries)]
+    root = path.parents[1] if not segmented else path.parent
+    for database in pool.map(lambda p: read_database(p[0], p[1], f"{task}/{p[0].relative_to(root)}"), opened):
+        databases.append(database)
+    return Store(
+        name=name,
+        path=path,
+        segmented=segmented,
+        databases=tuple(databases),
+        kind=_kind(name, segmented, databases),
+        position_file=entries.position_files.get(name),
+        store_file=entries.store_files.get(name),
+    )
+
+
+def _has_database(path: Path, task: str, entries: _TaskEntries) -> bool:
+    """An empty directory is a store that was never opened; files without a MANIFEST are not a database any more."""
+    if is_database(path):
+        return True
+    if os.listdir(path):
+        entries.problems.append(
+            Problem(f"{task}/{path.name}", "has files but neither CURRENT nor a MANIFEST", "a store must open")
+        )
+    return False
+
+
+def _kind(name: str, segmented: bool, databases: list[Database]) -> Kind:
+    families = frozenset(family for d in databases for family in d.data_families)
+    starts = [d.segment_start for d in databases if d.segment_start is not None] if segmented else None
+    sampled = next((d for d in databases if not d.empty), databases[0] if databases else None)
+    samples = sampled.samples if sampled else {}
+    return infer_kind(families, starts, samples, name, sampled.segment_start if sampled else None)

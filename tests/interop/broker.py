@@ -1,0 +1,127 @@
+"""A one-node broker on 127.0.0.1, started and stopped by its process id."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from .releases import InteropError, broker_jars
+
+_START_SECONDS = 60
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+# A closed or killed application leaves its group by request, and a new one starts at once.
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+auto.create.topics.enable=false
+delete.topic.enable=true
+# Nothing is ever compacted, nor deleted for its age: event times lie in the past, and Streams gives the changelogs of windows
+# cleanup.policy=compact,delete with a retention.ms: the cleaner would delete those segments within 15 s. Ten years and not
+# the largest long, which overflows in the broker's scheduler.
+log.cleaner.enable=false
+log.retention.check.interval.ms=315360000000
+log.initial.task.delay.ms=315360000000
+log.retention.ms=-1
+log.roll.hours=87600
+log.segment.bytes=1073741824
+log.index.size.max.bytes=65536
+num.network.threads=2
+num.io.threads=4
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def listens(port: int) -> bool:
+    """Whether something accepts connections on this port of 127.0.0.1."""
+    with socket.socket() as one:
+        one.settimeout(0.5)
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+@dataclass
+class Broker:
+    """A broker whose data lies in a folder of its own: `with Broker(folder) as broker: broker.bootstrap`."""
+
+    folder: Path
+    heap: str = "512m"
+    port: int = field(default=0, init=False)
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+
+    @property
+    def bootstrap(self) -> str:
+        """The value for bootstrap.servers."""
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Broker:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop it and delete its data."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self) -> int:
+        """Start the broker on free ports, wait until it answers, and return its process id."""
+        jars = broker_jars()
+        self.port, controller = free_ports(2)
+        data = self.folder / "data"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "server.properties"
+        config.write_text(_PROPERTIES.format(port=self.port, controller=controller, data=data))
+        java = ["java", f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]  # fmt: skip
+        with (self.folder / "broker.log").open("ab") as log:
+            if not (data / "meta.properties").exists():
+                command = [*java, "kafka.tools.StorageTool", "format", "-t", "a3N0YXRlLWludGVyb3AtMQ", "-c", str(config)]
+                subprocess.run(command, check=True, stdout=log, stderr=log)
+            self._process = subprocess.Popen([*java, "kafka.Kafka", str(config)], cwd=self.folder, start_new_session=True,
+                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # fmt: skip
+        deadline = time.monotonic() + _START_SECONDS
+        while not listens(self.port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise InteropError(f"the broker does not start: see {self.folder / 'broker.log'}")
+            time.sleep(0.05)
+        return self._process.pid
+
+    def stop(self) -> None:
+        """Kill it: its data is not needed any more, and a clean end takes seconds."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None

@@ -1,0 +1,110 @@
+"""Kafka Streams releases and the broker: their jars from Maven Central, and the harness compiled against each."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+HARNESS = Path(__file__).resolve().parent / "harness"
+BROKER_VERSION = "4.3.1"
+
+_POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>kstate</groupId><artifactId>fetch</artifactId><version>1</version>
+<dependencies>{}</dependencies></project>
+"""
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+
+
+class InteropError(Exception):
+    """The harness itself failed: no verdict on kstate."""
+
+
+def home() -> Path:
+    """The folder of everything that is fetched or compiled: nothing is written beside the sources."""
+    chosen = os.environ.get("KSTATE_INTEROP_HOME")
+    return Path(chosen).resolve() if chosen else Path.home() / ".cache" / "kstate-interop"
+
+
+def number(version: str) -> tuple[int, int]:
+    """The release line: (4, 3) of 4.3.1."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def streams_jars(version: str) -> Path:
+    """The folder with the jars of this Kafka Streams release; fetched on first use."""
+    return _jars(home() / "lib" / version, f"org.apache.kafka:kafka-streams:{version}")
+
+
+def broker_jars() -> Path:
+    """The folder with the jars of the broker; fetched on first use."""
+    return _jars(home() / "lib" / f"broker-{BROKER_VERSION}", f"org.apache.kafka:kafka_2.13:{BROKER_VERSION}")
+
+
+def classes(version: str) -> Path:
+    """The harness compiled against this release; compiled when its sources have changed."""
+    jars = streams_jars(version)
+    files = _sources(version)
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    target = home() / "classes" / f"{version}-{digest}"
+    with _lock("classes"):
+        if not target.exists():
+            partial = target.with_name(f"{target.name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            command = ["javac", "-nowarn", "-Xlint:-deprecation", "--release", "17", "-cp", f"{jars}/*", "-d", str(partial)]
+            done = subprocess.run([*command, *map(str, files)], stderr=subprocess.PIPE, text=True, check=False)
+            if done.returncode:
+                raise InteropError(f"the harness does not compile against {version}:\n{done.stderr}")
+            partial.rename(target)
+    return target
+
+
+def _sources(version: str) -> list[Path]:
+    """harness/base is compiled against every release, harness/since-X.Y against releases from X.Y on."""
+    folders = [HARNESS / "base"]
+    folders += [f for f in sorted(HARNESS.glob("since-*")) if number(version) >= number(f.name.removeprefix("since-"))]
+    return sorted(file for folder in folders for file in folder.rglob("*.java"))
+
+
+def _jars(target: Path, artifact: str) -> Path:
+    """The jars of one artifact with what they depend on, and the slf4j-simple that fits its slf4j-api."""
+    if (target / "complete").exists():
+        return target
+    with _lock(target.name):
+        if (target / "complete").exists():
+            return target
+        shutil.rmtree(target, ignore_errors=True)
+        _fetch(target, artifact)
+        api = sorted(target.glob("slf4j-api-*.jar"))[-1].stem.removeprefix("slf4j-api-")
+        _fetch(target, f"org.slf4j:slf4j-simple:{api}")
+        (target / "complete").touch()
+    return target
+
+
+def _fetch(target: Path, coordinates: str) -> None:
+    work = home() / "pom" / target.name
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "pom.xml").write_text(_POM.format(_DEPENDENCY.format(*coordinates.split(":"))))
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+    try:
+        subprocess.run(command, cwd=work, check=True, stdout=sys.stderr)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise InteropError(f"Maven cannot fetch {coordinates}: {error}") from error
+
+
+@contextlib.contextmanager
+def _lock(name: str) -> Iterator[None]:
+    """One process at a time fetches or compiles."""
+    folder = home() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,132 @@
+"""SST footers and OPTIONS files."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstate_cli.formats import options_file, sst
+from kstate_cli.formats.malformed import MalformedBytesError
+
+MAGIC = bytes.fromhex("f7cff485b741e288")
+TEXT = """# This is a RocksDB option file.
+
+[Version]
+  rocksdb_version=7.9.2
+  options_file_version=1.1
+
+[DBOptions]
+  max_open_files=-1
+  atomic_flush=false
+  \n
+[CFOptions "default"]
+  comparator=leveldb.BytewiseComparator
+  merge_operator=nullptr
+  compression=kNoCompression
+  compression_opts={level=32767;window_bits=-14;}
+
+[TableOptions/BlockBasedTable "default"]
+  format_version=5
+  block_size=4096
+"""
+
+
+@pytest.mark.parametrize(("checksum", "version"), [(1, 5), (4, 6)])
+def test_footer(checksum: int, version: int) -> None:
+    data = bytes((checksum,)) + bytes(40) + version.to_bytes(4, "little") + MAGIC
+    assert len(data) == sst.FOOTER_LENGTH
+    assert sst.footer(data) == sst.SstFooter(checksum, version)
+
+
+@given(st.binary() | st.binary(min_size=45, max_size=45).map(lambda data: data + MAGIC))
+def test_footer_of_any_bytes(data: bytes) -> None:
+    try:
+        sst.footer(data)
+    except MalformedBytesError:
+        pass
+
+
+@pytest.mark.parametrize("data", [b"", bytes(53), bytes(44) + MAGIC])
+def test_not_a_footer(data: bytes) -> None:
+    with pytest.raises(MalformedBytesError):
+        sst.footer(data)
+
+
+def test_options() -> None:
+    stored = options_file.parse(TEXT)
+    assert stored == options_file.parse(TEXT.encode())
+    assert stored.rocksdb_version == "7.9.2"
+    assert stored.db == {"max_open_files": "-1", "atomic_flush": "false"}
+    assert stored.column_families["default"]["compression_opts"] == "{level=32767;window_bits=-14;}"
+    assert stored.tables == {"default": {"format_version": "5", "block_size": "4096"}}
+    assert options_file.foreign_settings(stored) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a=b\n",
+        TEXT + "junk\n",
+        TEXT + "[Unknown]\n",
+        TEXT + "[DBOptions]\n",
+        TEXT + "[CFOptions]\n",
+        TEXT.replace("rocksdb_version", "x"),
+        TEXT.replace('[CFOptions "default"]', '[CFOptions "other"]'),
+        TEXT[: TEXT.index("[DBOptions]")],
+    ],
+)
+def test_malformed_options(text: str) -> None:
+    with pytest.raises(MalformedBytesError):
+        options_file.parse(text)
+
+
+@given(
+    st.binary() | st.text(alphabet='[]"=#\\ \nVersionDBOpt').map(str.encode) | st.binary().map(TEXT.encode().__add__)
+)
+def test_options_of_any_bytes(data: bytes) -> None:
+    try:
+        options_file.parse(data)
+    except MalformedBytesError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("atomic_flush=false", "wal_dir=/elsewhere", "wal_dir"),
+        ("atomic_flush=false", "db_paths={/elsewhere}", "db_paths"),
+        ("compression=kNo", "cf_paths={/elsewhere}", "cf_paths"),
+        ("leveldb.BytewiseComparator", "rocksdb.ReverseBytewiseComparator", "comparator"),
+        ("merge_operator=nullptr", "merge_operator=StringAppendOperator", "merge operator"),
+    ],
+)
+def test_foreign_settings(old: str, new: str, word: str) -> None:
+    reasons = options_file.foreign_settings(options_file.parse(TEXT.replace(old, new)))
+    assert len(reasons) == 1 and word in reasons[0]
+
+
+def test_own_wal_dir_is_not_foreign() -> None:
+    stored = options_file.parse(TEXT.replace("atomic_flush=false", "wal_dir=/db/"))
+    assert options_file.foreign_settings(stored, "/db") == ()
+
+
+def test_restore_settings() -> None:
+    after = (
+        TEXT.replace("7.9.2", "9.8.4")
+        .replace("max_open_files=-1", "max_open_files=10")
+        .replace("kNoCompression", "kSnappy")
+        .replace("format_version=5", "format_version=6")
+        .replace("block_size=4096", "block_size=1\n  added=1")
+    ) + '\n[CFOptions "offsets"]\n  compression=kSnappy\n'
+    restored = options_file.restore_settings(TEXT, after, frozenset({"format_version"}))
+    expected = (
+        TEXT.replace("7.9.2", "9.8.4")
+        .replace("format_version=5", "format_version=6")
+        .replace("block_size=4096", "block_size=4096\n  added=1")
+    ) + '\n[CFOptions "offsets"]\n  compression=kSnappy\n'
+    assert restored == expected
+    assert options_file.restore_settings(TEXT, TEXT, frozenset()) == TEXT
+    with pytest.raises(MalformedBytesError):
+        options_file.restore_settings("", TEXT, frozenset())
