@@ -117,7 +117,8 @@ def release(text: str) -> Release:
         if found:
             return found
     raise UsageError(
-        f"release {text!r} is not one that kstate knows", hint=f"known releases: {', '.join(known)} (or a patch release)"
+        f"release {text!r} is not one that kstate knows",
+        hint=f"known releases: {', '.join(known)} (or a patch release)",
     )
 
 
@@ -148,11 +149,13 @@ def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: fr
 def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[str, ...]:
     """Names of the releases that may have opened a database last, judged by the RocksDB that wrote its OPTIONS."""
     has_offsets = OFFSETS_FAMILY in families
+    # OPTIONS that kstate itself, or ldb, wrote name a RocksDB that no release ships: the layout alone tells then.
+    known = any(_same_version(rocksdb_version or "", v) for candidate in RELEASES for v in candidate.rocksdb)
     found = []
     for candidate in RELEASES:
         if (candidate.offsets_home is OffsetsHome.COLUMN_FAMILY) != has_offsets:
             continue
-        if rocksdb_version is None or any(_same_version(rocksdb_version, v) for v in candidate.rocksdb):
+        if not known or any(_same_version(rocksdb_version or "", v) for v in candidate.rocksdb):
             found.append(candidate.name)
     return tuple(found)
 

@@ -100,7 +100,7 @@ def _exchange(app: Path, run: Run) -> None:
 
 
 def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
-    """Sweeps what was staged and turns the error into the one to show. Sweeping may fail too: the next command does it."""
+    """Sweeps what was staged (where that fails too, the next command does it); returns the error to show."""
     if run is not None:
         with contextlib.suppress(OSError):
             sweep(run, str(error))
@@ -143,8 +143,8 @@ def undo(app: Path, *, discard_newer: bool) -> tuple[Run | None, str]:
     if changed and not discard_newer:
         raise Refused(
             f"{app} has changed since run {run.name}: {_some(changed)}",
-            hint=f"to go back with what was done since: kstate migrate {app} --to {run.events[0].get('source', 'RELEASE')}; "
-            "to throw it away: kstate undo --discard-newer",
+            hint=f"to keep what was done since: kstate migrate {app} --to {run.events[0].get('source', 'RELEASE')}; "
+            f"to put it aside: kstate undo {app} --discard-newer",
         )
     run.write("undoing")
     try:

@@ -33,7 +33,9 @@ def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        raise Refused(f"{path} cannot be opened for locking: {error.strerror}", hint="run as the application's user") from None
+        raise Refused(
+            f"{path} cannot be opened for locking: {error.strerror}", hint="run as the application's user"
+        ) from None
     try:
         if is_new and os.geteuid() == 0:
             os.fchown(descriptor, app.stat().st_uid, app.stat().st_gid)

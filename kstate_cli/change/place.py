@@ -25,7 +25,9 @@ def check_place(app: Path, *, lock_is_shared: bool) -> None:
             hint="mount the state.dir instead of the application directory",
         )
     if at_or_below:
-        raise Refused(f"{at_or_below[0].point} is a mount point inside the application directory", hint="unmount it first")
+        raise Refused(
+            f"{at_or_below[0].point} is a mount point inside the application directory", hint="unmount it first"
+        )
     mount = mount_of(app, mounts)
     if mount is not None and mount.may_not_share_locks and not lock_is_shared:
         raise Refused(

@@ -11,14 +11,24 @@ from pathlib import Path
 
 from kstate_cli.change.lockfile import LOCK_NAME
 from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, WriteFile
+from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, encode_rows
 from kstate_cli.formats.values import strip_headers_to_plain, strip_headers_to_timestamped, strip_session_headers
 from kstate_cli.rocks.shadow import LINKED_SUFFIXES, RocksError
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.statedir.database import is_database, newest_options
 
+
+def _strict_timestamped(value: bytes) -> tuple[bytes, int]:
+    """Key-value and window rows always have a timestamp; only index rows of time-ordered stores are empty."""
+    if value in (b"", b"\x00"):
+        raise MalformedBytesError("a headers value without a timestamp")
+    return strip_headers_to_timestamped(value)
+
+
 STRIP: dict[str, Callable[[bytes], tuple[bytes, int]]] = {
-    "timestamped": strip_headers_to_timestamped,
+    "timestamped": _strict_timestamped,
+    "time-ordered": strip_headers_to_timestamped,
     "plain": strip_headers_to_plain,
     "session": strip_session_headers,
 }
@@ -112,7 +122,7 @@ def _edit(step: EditDatabase | CreateDatabase, staged: Path, counts: Counts, pro
                 store.set_offsets(OFFSETS_CF, encode_rows(step.offsets), exists=False)
         else:
             _edit_existing(step, path, counts, progress)
-    except RocksError as error:
+    except (RocksError, MalformedBytesError) as error:
         raise RocksError(f"{step.path}: {error}") from None
     _own_new_files(path)
 
@@ -126,7 +136,9 @@ def _edit_existing(step: EditDatabase, path: Path, counts: Counts, progress: Pro
                 families.add(conversion.target)
             strip = STRIP[conversion.layout]
 
-            def converted(source: str = conversion.source, strip: Callable[[bytes], tuple[bytes, int]] = strip) -> object:
+            def converted(
+                source: str = conversion.source, strip: Callable[[bytes], tuple[bytes, int]] = strip
+            ) -> object:
                 for key, value in store.rows(source):
                     older, lost = strip(value)
                     counts.headers_dropped += lost
@@ -161,9 +173,9 @@ def _own_new_files(path: Path) -> None:
     parent = path.parent.stat()
     for target in (path, *(path / name for name in os.listdir(path))):
         stat = target.stat(follow_symlinks=False)
-        if stat.st_nlink == 1 or target == path:
-            if (stat.st_uid, stat.st_gid) != (parent.st_uid, parent.st_gid) and os.geteuid() == 0:
-                os.chown(target, parent.st_uid, parent.st_gid)
+        foreign = (stat.st_uid, stat.st_gid) != (parent.st_uid, parent.st_gid)
+        if foreign and os.geteuid() == 0 and (stat.st_nlink == 1 or target == path):
+            os.chown(target, parent.st_uid, parent.st_gid)
 
 
 def _write_file(path: Path, data: bytes) -> None:

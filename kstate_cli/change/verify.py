@@ -18,6 +18,7 @@ from pathlib import Path
 from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase, Plan
 from kstate_cli.change.stage import STRIP
 from kstate_cli.formats import sst
+from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows
 from kstate_cli.rocks.shadow import LiveFile, RocksError, Shadow
 
@@ -55,15 +56,21 @@ def _verify(step: EditDatabase | CreateDatabase, app: Path, staged: Path, *, ful
                 _compare_rows(step, app, shadow, untouched, full=full)
             else:
                 for name in untouched:
-                    _same_files(name, step.before.live[name], shadow.live_files(name), app / step.path, path, linked=linked)
+                    _same_files(
+                        name, step.before.live[name], shadow.live_files(name), app / step.path, path, linked=linked
+                    )
             _converted(step, app, shadow)
-    except RocksError as error:
+    except (RocksError, MalformedBytesError) as error:
         raise VerificationError(f"{step.path}: {error}") from None
 
 
 def _same_offsets(shadow: Shadow, wanted: OffsetsRecord) -> None:
     found = decode_rows(shadow.rows(OFFSETS_CF))
-    if dict(found.offsets) != dict(wanted.offsets) or found.status != wanted.status or found.position != wanted.position:
+    if (
+        dict(found.offsets) != dict(wanted.offsets)
+        or found.status != wanted.status
+        or found.position != wanted.position
+    ):
         raise VerificationError(f"column family offsets holds {found}, not {wanted}")
 
 

@@ -15,7 +15,9 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 def clean(
     app: App,
-    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="Only runs that ended so long ago: 7d, 12h.")] = "0s",
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="AGE", help="Only runs that ended so long ago: 7d, 12h.")
+    ] = "0s",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")] = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,

@@ -17,7 +17,9 @@ def inspect_position(
     merge: Annotated[bool, typer.Option("--merge", help="Also the Positions of all stores shown, merged.")] = False,
     at: Annotated[
         list[str] | None,
-        typer.Option("--at", metavar="TOPIC:PARTITION=OFFSET", help="Test a PositionBound (repeatable); exit 3 when not reached."),
+        typer.Option(
+            "--at", metavar="TOPIC:PARTITION=OFFSET", help="Test a PositionBound (repeatable); exit 3 when not reached."
+        ),
     ] = None,
     output: Output = Format.table,
 ) -> int:
@@ -57,7 +59,9 @@ def inspect_position(
             shown.append(("", "(merged)", "", "", _text(merged.as_map())))
         table(None, ("task", "store", "in", "changelog", "position"), shown)
     if behind:
-        raise ConditionNotMet(f"not up to the bound: {', '.join(behind)}", hint="restore or run the application further")
+        raise ConditionNotMet(
+            f"not up to the bound: {', '.join(behind)}", hint="restore or run the application further"
+        )
     return 0
 
 

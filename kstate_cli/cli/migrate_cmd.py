@@ -31,22 +31,31 @@ class Verify(str, Enum):
 
 def migrate(
     app: App,
-    to: Annotated[str, typer.Option("--to", metavar="RELEASE", help="The Kafka Streams release to migrate to, such as 4.2.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")] = False,
+    to: Annotated[
+        str, typer.Option("--to", metavar="RELEASE", help="The Kafka Streams release to migrate to, such as 4.2.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
+    ] = False,
     guarantee: Annotated[
         Guarantee,
-        typer.Option("--guarantee", help="at_least_once: uncommitted data cannot be in stores that were not left clean."),
+        typer.Option(
+            "--guarantee", help="at_least_once: uncommitted data cannot be in stores that were not left clean."
+        ),
     ] = Guarantee.exactly_once,
     wipe_unclean: Annotated[
         bool, typer.Option("--wipe-unclean", help="Leave out tasks that were not left clean: Streams restores them.")
     ] = False,
     drop_headers: Annotated[
-        bool, typer.Option("--drop-headers", help="Convert headers stores to the older layout; record headers are lost.")
+        bool,
+        typer.Option("--drop-headers", help="Convert headers stores to the older layout; record headers are lost."),
     ] = False,
     verify: Annotated[
         Verify, typer.Option("--verify", help="full: compare every row of rewritten stores before the switch.")
     ] = Verify.quick,
-    copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")] = False,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
+    ] = False,
     workers: Annotated[int, typer.Option("--workers", help="Stores at once; 0 means one per core.", min=0)] = 0,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,

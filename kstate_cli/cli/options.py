@@ -15,7 +15,9 @@ App = Annotated[
 ]
 Output = Annotated[Format, typer.Option("-o", "--output", help="table, or json: one JSON object per line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress, only results and errors.")]
-Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="Wait so long for the application's lock.", min=0)]
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", help="Wait so long for the application's lock.", min=0)
+]
 LockIsShared = Annotated[
     bool,
     typer.Option(

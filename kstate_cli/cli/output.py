@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,9 @@ def say(text: str, *, quiet: bool = False) -> None:
         sys.stderr.write(safe(text) + "\n")
 
 
-def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: frozenset[str] = frozenset()) -> None:
+def table(
+    title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: frozenset[str] = frozenset()
+) -> None:
     """A table on standard output; cells are shown as they are, never as markup."""
     from rich import box
     from rich.table import Table
@@ -64,7 +66,13 @@ def _console(*, stderr: bool) -> Console:
 class RunProgress:
     """Phases and bytes of a run: a bar on a terminal, else a plain line per phase and now and then for bytes."""
 
-    _NAMES = {"read": "reading", "stage": "staging", "store": "rewriting", "verify": "verifying", "switch": "switching"}
+    _NAMES: ClassVar = {
+        "read": "reading",
+        "stage": "staging",
+        "store": "rewriting",
+        "verify": "verifying",
+        "switch": "switching",
+    }
     _SECONDS = 10.0
 
     def __init__(self, *, quiet: bool) -> None:
@@ -108,10 +116,9 @@ class RunProgress:
             name = self._NAMES.get(phase, phase)
             if self._bar is None:
                 sys.stderr.write(f"kstate: {name}\n")
-            elif self._total and phase in ("stage", "store"):
-                if self._task is None:
-                    self._bar.start()
-                    self._task = self._bar.add_task(name, total=self._total)
+            elif self._total and phase in ("stage", "store") and self._task is None:
+                self._bar.start()
+                self._task = self._bar.add_task(name, total=self._total)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done, description=self._NAMES.get(phase, phase))
         elif size and self._total and time.monotonic() - self._said > self._SECONDS:

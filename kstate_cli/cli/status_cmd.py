@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kstate_cli.cli.options import App, Output
 from kstate_cli.cli.output import Format
 
@@ -19,7 +21,7 @@ def status(app: App, output: Output = Format.table) -> int:
 
     path = find_application(app)
     held = read_lock_table().held(path / ".lock")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for run in read_runs(path):
         state = run.state.value if run.state else "created"
         if run.state in UNFINISHED and held is False:

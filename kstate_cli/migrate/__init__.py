@@ -1,1 +1,1 @@
-"""Upgrade and downgrade: where offsets and Positions are now, and the steps that bring them where a release keeps them."""
+"""Upgrade and downgrade: where offsets and Positions are, and the steps to where a release keeps them."""

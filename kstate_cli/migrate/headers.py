@@ -22,7 +22,7 @@ def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
         if family == "sessionKeyValueWithHeaders":
             found.append(Conversion(family, "default", "session"))
         elif family == "windowKeyValueWithHeaders":
-            found.append(Conversion(family, "default", "timestamped"))
+            found.append(Conversion(family, "default", "time-ordered"))
         elif store.segmented and _JOIN_WINDOW.fullmatch(store.name):
             found.append(Conversion(family, "default", "plain"))
         else:

@@ -42,13 +42,13 @@ def give_lines(app_id: str, task: Task, lines: dict[TopicPartition, int]) -> Own
         if tp.partition != task.partition:
             found.unknown[tp] = offset
             continue
-        store = _store_of(tp.topic, prefixes)
-        if store is None:
+        name = _store_of(tp.topic, prefixes)
+        if name is None:
             sources[tp] = offset
-        elif store in names:
-            found.stores.setdefault(store, {})[tp] = offset
+        elif name in names:
+            found.stores.setdefault(name, {})[tp] = offset
         else:
-            found.absent.setdefault(store, {})[tp] = offset
+            found.absent.setdefault(name, {})[tp] = offset
     without = [store for store in task.stores if store.name not in found.stores]
     for tp, offset in sources.items():
         candidates = [store for store in without if tp.topic in store.position.topics] or without
@@ -58,7 +58,9 @@ def give_lines(app_id: str, task: Task, lines: dict[TopicPartition, int]) -> Own
             found.stores.setdefault(store.name, {})[tp] = offset
         if len(candidates) > 1:
             named = ", ".join(store.name for store in candidates)
-            found.notes.append(f"{task.name}: the offset of {tp} goes to {named}: any of them may be built from that topic")
+            found.notes.append(
+                f"{task.name}: the offset of {tp} goes to {named}: any of them may be built from that topic"
+            )
     return found
 
 

@@ -92,7 +92,9 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
         )
     steps = tuple(draft.steps)
     if steps and not proven(sources, target):
-        draft.notes.append(f"unproven: {'/'.join(sources) or '?'} to {target} has not been run against the real releases")
+        draft.notes.append(
+            f"unproven: {'/'.join(sources) or '?'} to {target} has not been run against the real releases"
+        )
     source = sources[-1] if sources else target.name
     return Plan(
         app=app.path,
@@ -210,12 +212,16 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
             _write_offsets(draft, task, f".checkpoint_{store.name}", found.offsets)
         _name_unlogged(draft, found)
         if store.position_file is not None and (store.databases or found.offsets):
-            draft.steps.append(RemoveFile(_relative(draft, store.position_file.path), "its Position is in the store now"))
+            draft.steps.append(
+                RemoveFile(_relative(draft, store.position_file.path), "its Position is in the store now")
+            )
     for name, offsets in sorted(resolved.absent.items()):
         if not task.is_global and legal_store_name(name) and name not in task.store_files:
             _write_offsets(draft, task, f".checkpoint_{name}", offsets)
             draft.notes.append(f"{task.name}: {name} has no RocksDB here; its offset goes to .checkpoint_{name}")
-    draft.warnings += [f"{task.name}: nothing here keeps the offset {o} of {tp}: it is dropped" for tp, o in resolved.unknown.items()]
+    draft.warnings += [
+        f"{task.name}: nothing here keeps the offset {o} of {tp}: it is dropped" for tp, o in resolved.unknown.items()
+    ]
     if task.checkpoint is not None:
         draft.steps.append(RemoveFile(_relative(draft, task.checkpoint.path), "its offsets are in the stores now"))
     _remove_leftovers(draft, task)
@@ -316,7 +322,7 @@ def _name_unlogged(draft: _Draft, found: StoreOffsets) -> None:
     """A clean store without an offset anywhere has no changelog, or Streams restores it from the beginning."""
     if not found.offsets and found.store.databases and not found.store.empty:
         draft.warnings.append(
-            f"{found.store.path.relative_to(draft.app.path)}: no offset anywhere: it counts as a store without a changelog"
+            f"{_relative(draft, found.store.path)}: no offset anywhere: it counts as a store without a changelog"
         )
 
 
@@ -324,4 +330,3 @@ def _remove_leftovers(draft: _Draft, task: Task) -> None:
     for name in task.leftovers:
         if name.endswith(".tmp"):
             draft.steps.append(RemoveFile(_relative(draft, task.path / name), "a temporary file that a crash has left"))
-

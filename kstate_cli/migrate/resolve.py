@@ -6,6 +6,7 @@ Places that disagree give the lowest offset: replaying records is harmless, skip
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.position import Position
@@ -32,10 +33,14 @@ class StoreOffsets:
     @property
     def offsets_in(self) -> str:
         """The place that Streams reads first (``.checkpoint`` overrides the column family), or ``none``."""
-        for place in ("store-file", "checkpoint", "column-family") if self.store.is_grace_buffer else (
-            "checkpoint",
-            "column-family",
-            "store-file",
+        for place in (
+            ("store-file", "checkpoint", "column-family")
+            if self.store.is_grace_buffer
+            else (
+                "checkpoint",
+                "column-family",
+                "store-file",
+            )
         ):
             if place in self.places:
                 return place
@@ -154,12 +159,12 @@ def _newest(database: Database) -> int:
 
 
 def _mark_stale(found: TaskOffsets) -> None:
-    """A global store that the topology has lost stays on disk; its topic in ``.checkpoint`` stops releases up to 4.2."""
+    """A global store that the topology has lost stays on disk; releases up to 4.2 do not start with its topic."""
     opened = sorted(
         ((max(d.opened_ns for d in s.store.databases), s) for s in found.stores if s.store.databases),
         key=lambda item: -item[0],
     )
-    for (newer, _), (older, offsets) in zip(opened, opened[1:], strict=False):
+    for (newer, _), (older, offsets) in pairwise(opened):
         if offsets.stale or newer - older > _GLOBAL_GAP_NS:
             for _, stale in opened[[o for _, o in opened].index(offsets) :]:
                 stale.stale = True

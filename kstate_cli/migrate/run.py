@@ -38,9 +38,7 @@ class Outcome:
     recovered: tuple[str, ...] = ()
 
 
-def migrate(
-    request: Request, *, on_plan: Callable[[Plan], None], progress: Callable[[str, str, int], None]
-) -> Outcome:
+def migrate(request: Request, *, on_plan: Callable[[Plan], None], progress: Callable[[str, str, int], None]) -> Outcome:
     """Migrates, or only plans. ``on_plan`` sees the plan before anything is staged.
 
     Raises InUse, Refused, RunFailed and RunHalfway.
@@ -49,7 +47,9 @@ def migrate(
         plan = _plan(request, progress)
         on_plan(plan)
         unfinished = [run.name for run in unfinished_runs(request.app)]
-        notes = tuple(f"run {name} is unfinished: the next command that changes something takes it over" for name in unfinished)
+        notes = tuple(
+            f"run {name} is unfinished: the next command that changes something takes it over" for name in unfinished
+        )
         return Outcome(plan, None, notes)
     check_place(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK_NAME).exists():

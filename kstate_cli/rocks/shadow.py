@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocksdict import Rdict
+    from rocksdict import Options, Rdict
 
 LINKED_SUFFIXES = (".sst", ".blob")
 """Files that RocksDB never changes once they are written."""
@@ -66,7 +66,9 @@ class Shadow:
                     raise
         raise AssertionError("unreachable")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _open(self) -> None:
@@ -155,7 +157,7 @@ class Shadow:
         return RocksError(text.strip() or type(error).__name__)
 
 
-def _read_options() -> object:
+def _read_options() -> Options:
     """Options for a short read: no thread pool for opening files, no statistics."""
     from rocksdict import Options
 

@@ -17,7 +17,7 @@ from kstate_cli.formats.options_file import restore_settings
 from kstate_cli.rocks.shadow import RocksError
 
 if TYPE_CHECKING:
-    from rocksdict import Options, Rdict
+    from rocksdict import Options, Rdict, WriteOptions
 
 _CONFIG = "rocksdict-config.json"
 _BATCH_ROWS = 5_000
@@ -50,7 +50,9 @@ class WritableStore:
             raise RocksError(str(error)) from None
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None:
             self.close()
         else:
@@ -179,16 +181,18 @@ def _as_rocks_error() -> Iterator[None]:
 
 def _newest_options(path: Path) -> Path:
     return path / max(
-        (name for name in os.listdir(path) if name.startswith("OPTIONS-") and name[8:].isdigit()), key=lambda n: int(n[8:])
+        (name for name in os.listdir(path) if name.startswith("OPTIONS-") and name[8:].isdigit()),
+        key=lambda n: int(n[8:]),
     )
 
 
-def _no_wal() -> object:
+def _no_wal() -> WriteOptions:
     """Streams never writes a WAL either; every write here is flushed before the database is closed."""
     from rocksdict import WriteOptions
 
     options = WriteOptions()
-    options.disable_wal = True
+    # A property at run time, which the stubs of rocksdict call a method.
+    options.disable_wal = True  # type: ignore[method-assign,assignment]
     return options
 
 

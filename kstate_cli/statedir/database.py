@@ -52,14 +52,18 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
         except (RocksError, OSError) as error:
             problems.append(Problem(shown, f"RocksDB cannot read it: {error}", "a store must open"))
         except MalformedBytesError as error:
-            problems.append(Problem(shown, f"column family offsets: {error}", "keys and values as Streams 4.3 writes them"))
+            problems.append(
+                Problem(shown, f"column family offsets: {error}", "keys and values as Streams 4.3 writes them")
+            )
     alive = {file.name for files in live.values() for file in files}
     for files in live.values():
         _check_live(path, files, shown, problems)
     unknown = sorted(set(families) - KNOWN_FAMILIES)
     if unknown:
         names = ", ".join(unknown)
-        problems.append(Problem(shown, f"unknown column family {names}", "only column families of Streams are understood"))
+        problems.append(
+            Problem(shown, f"unknown column family {names}", "only column families of Streams are understood")
+        )
     return Database(
         path=path,
         segment_start=segment,
@@ -107,7 +111,7 @@ def _sst_formats(path: Path, shown: str, problems: list[Problem]) -> dict[str, i
         except FileNotFoundError:
             continue  # a live application compacted it away
         except MalformedBytesError as error:
-            problems.append(Problem(f"{shown}/{name}", f"not a readable SST: {error}", "every SST ends in a known footer"))
+            problems.append(Problem(f"{shown}/{name}", f"not a readable SST: {error}", "an SST ends in a footer"))
             continue
         except OSError as error:
             problems.append(Problem(f"{shown}/{name}", f"cannot be read: {error.strerror}", "every file is readable"))
@@ -117,7 +121,7 @@ def _sst_formats(path: Path, shown: str, problems: list[Problem]) -> dict[str, i
             problems.append(
                 Problem(
                     f"{shown}/{name}",
-                    f"SST format_version {footer.format_version} is newer than any that kstate knows ({NEWEST_SST_FORMAT})",
+                    f"SST format_version {footer.format_version}: the newest that kstate knows is {NEWEST_SST_FORMAT}",
                     "unknown formats are refused",
                 )
             )

@@ -35,7 +35,9 @@ def find_application(path: Path) -> Path:
         inside = sorted(
             Path(entry.path)
             for entry in os.scandir(absolute)
-            if entry.is_dir(follow_symlinks=False) and entry.name != OWN_FOLDER and looks_like_application(Path(entry.path))
+            if entry.is_dir(follow_symlinks=False)
+            and entry.name != OWN_FOLDER
+            and looks_like_application(Path(entry.path))
         )
     except PermissionError as error:
         raise Refused(f"{absolute} cannot be read: {error.strerror}", hint="run as the application's user") from None

@@ -1,6 +1,6 @@
 """Who holds a lock, as the kernel tells it: readers never open or create ``.lock``.
 
-Closing any descriptor of a locked file drops the locks of the whole process, so even looking is left to ``/proc/locks``.
+Closing any descriptor of a locked file drops the locks of the whole process: even looking is left to ``/proc/locks``.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFile:
-    """A file in the format of ``OffsetCheckpoint``; ``content`` is None where it cannot be read (``error`` says why)."""
+    """A file in the format of ``OffsetCheckpoint``; where it cannot be read ``content`` is None, ``error`` says why."""
 
     path: Path
     content: Checkpoint | None

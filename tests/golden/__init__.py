@@ -21,6 +21,11 @@ def index() -> dict[str, dict[str, Any]]:
     return found
 
 
+def names() -> list[str]:
+    """The names of all golden directories."""
+    return sorted(index())
+
+
 def expected(name: str) -> dict[str, Any]:
     """What real Streams said: stores, Positions, changelog offsets, rows; make.py explains the members."""
     found: dict[str, Any] = json.loads((FOLDER / f"{name}.expected.json").read_text(encoding="utf-8"))

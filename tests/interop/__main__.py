@@ -26,7 +26,14 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("broker", help="a fresh broker; prints its address, ends with the interrupt key")
     p = commands.add_parser("produce", help="create the application's input topics and send seeded records")
     _application(p)
-    for name, value in (("records", 120), ("first", 0), ("keys", 10), ("partitions", 2), ("seed", 1), ("value-bytes", 24)):
+    for name, value in (
+        ("records", 120),
+        ("first", 0),
+        ("keys", 10),
+        ("partitions", 2),
+        ("seed", 1),
+        ("value-bytes", 24),
+    ):
         p.add_argument(f"--{name}", type=int, default=value)
     p = commands.add_parser("run", help="run an application until its input is consumed; prints JSON lines")
     p.add_argument("release")

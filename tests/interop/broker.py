@@ -90,7 +90,9 @@ class Broker:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Stop it and delete its data."""
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -107,7 +109,15 @@ class Broker:
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]  # fmt: skip
         with (self.folder / "broker.log").open("ab") as log:
             if not (data / "meta.properties").exists():
-                command = [*java, "kafka.tools.StorageTool", "format", "-t", "a3N0YXRlLWludGVyb3AtMQ", "-c", str(config)]
+                command = [
+                    *java,
+                    "kafka.tools.StorageTool",
+                    "format",
+                    "-t",
+                    "a3N0YXRlLWludGVyb3AtMQ",
+                    "-c",
+                    str(config),
+                ]
                 subprocess.run(command, check=True, stdout=log, stderr=log)
             self._process = subprocess.Popen([*java, "kafka.Kafka", str(config)], cwd=self.folder, start_new_session=True,
                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # fmt: skip

@@ -81,7 +81,9 @@ class Harness:
         """Nothing to do."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """End every process; delete the folder if it is a temporary one."""
         for jvm in self._jvms.values():
             jvm.close()

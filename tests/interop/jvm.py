@@ -57,7 +57,9 @@ class Jvm:
         """Nothing to do: it runs already."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """End it."""
         self.close()
 
@@ -119,6 +121,12 @@ class Jvm:
                 match = _LOG_LINE.search(line)
                 if match:
                     level, logger, text = match.groups()
-                    row = {"event": "log", "level": level, "logger": logger.rsplit(".", 1)[-1], "times": 0, "text": text[:800]}
+                    row = {
+                        "event": "log",
+                        "level": level,
+                        "logger": logger.rsplit(".", 1)[-1],
+                        "times": 0,
+                        "text": text[:800],
+                    }
                     found.setdefault((logger, re.sub(r"\d+", "#", text)), row)["times"] += 1
         return [*offsets.values(), *sorted(found.values(), key=lambda row: str(row["level"]))[:20]]

@@ -59,7 +59,17 @@ def classes(version: str) -> Path:
             partial = target.with_name(f"{target.name}.partial")
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            command = ["javac", "-nowarn", "-Xlint:-deprecation", "--release", "17", "-cp", f"{jars}/*", "-d", str(partial)]
+            command = [
+                "javac",
+                "-nowarn",
+                "-Xlint:-deprecation",
+                "--release",
+                "17",
+                "-cp",
+                f"{jars}/*",
+                "-d",
+                str(partial),
+            ]
             done = subprocess.run([*command, *map(str, files)], stderr=subprocess.PIPE, text=True, check=False)
             if done.returncode:
                 raise InteropError(f"the harness does not compile against {version}:\n{done.stderr}")
@@ -93,7 +103,14 @@ def _fetch(target: Path, coordinates: str) -> None:
     work = home() / "pom" / target.name
     work.mkdir(parents=True, exist_ok=True)
     (work / "pom.xml").write_text(_POM.format(_DEPENDENCY.format(*coordinates.split(":"))))
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+    command = [
+        "mvn",
+        "-q",
+        "-B",
+        "dependency:copy-dependencies",
+        "-DincludeScope=runtime",
+        f"-DoutputDirectory={target}",
+    ]
     try:
         subprocess.run(command, cwd=work, check=True, stdout=sys.stderr)
     except (OSError, subprocess.CalledProcessError) as error:

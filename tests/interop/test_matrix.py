@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.golden.archives import unpack
+from tests.golden import unpack
 
 from . import dumps
 from .harness import App, Batch, Guarantee, Harness, Run, positions
@@ -110,8 +110,12 @@ def wiped(reply: Reply) -> bool:
     return any("orrupted" in str(event["text"]) for event in reply.of("log"))
 
 
-@pytest.mark.parametrize(("chain", "guarantee"), CASES, ids=lambda value: value if isinstance(value, str) else "-".join(value))
-def test_migrated_directory_serves_the_same(harness: Harness, tmp_path: Path, chain: tuple[str, ...], guarantee: str) -> None:
+@pytest.mark.parametrize(
+    ("chain", "guarantee"), CASES, ids=lambda value: value if isinstance(value, str) else "-".join(value)
+)
+def test_migrated_directory_serves_the_same(
+    harness: Harness, tmp_path: Path, chain: tuple[str, ...], guarantee: str
+) -> None:
     source, target = chain[0], chain[-1]
     oldest = "{}.{}".format(*min(map(number, chain)))
     app = application("kinds", guarantee)
@@ -120,7 +124,9 @@ def test_migrated_directory_serves_the_same(harness: Harness, tmp_path: Path, ch
     shutil.copytree(tmp_path / "state", tmp_path / "unmigrated")
 
     reference = tmp_path / "reference.jsonl"
-    before = good(harness.run(source, app, tmp_path / "unmigrated", Run(dump=reference, as_of=oldest, expect_no_restore=True)))
+    before = good(
+        harness.run(source, app, tmp_path / "unmigrated", Run(dump=reference, as_of=oldest, expect_no_restore=True))
+    )
     for release in chain[1:]:
         done = migrate(tmp_path / "state" / app.name, release, "--warnings-ok")  # kv-nolog has no changelog: a warning
         assert done.status == 0, done.output
@@ -133,7 +139,7 @@ def test_migrated_directory_serves_the_same(harness: Harness, tmp_path: Path, ch
     assert not wiped(after), after.told()
     assert sum_of(grown, "count") == records_with_value(harness, f"{app.input}-events", tmp_path)
     # What the target release left behind it opens again.
-    good(harness.run(target, app, tmp_path / "state", Run(as_of=oldest, expect_no_restore=True, read=False)))
+    good(harness.run(target, app, tmp_path / "state", Run(as_of=oldest, expect_no_restore=True)))
 
 
 def test_without_kstate_an_older_release_refuses_the_directory(harness: Harness, tmp_path: Path) -> None:
