@@ -57,7 +57,7 @@ class Conversion:
     source: str
     target: str
     layout: str
-    """``timestamped``, ``time-ordered``, ``plain`` or ``session``: what is left of a value (``migrate.headers``)."""
+    """``timestamped``, ``time-ordered``, ``plain``, ``session`` or ``bare``: what is left of a value (``migrate.headers``)."""
 
 
 @dataclass(frozen=True, slots=True)

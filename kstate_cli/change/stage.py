@@ -31,6 +31,7 @@ STRIP: dict[str, Callable[[bytes], tuple[bytes, int]]] = {
     "time-ordered": strip_headers_to_timestamped,
     "plain": strip_headers_to_plain,
     "session": strip_session_headers,
+    "bare": lambda value: (value, 0),
 }
 """What is left of a headers value in each older layout, and how many headers it loses."""
 

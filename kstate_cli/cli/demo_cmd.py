@@ -24,7 +24,7 @@ def demo() -> int:
             tarfile.open(fileobj=archive, mode="r:xz") as tar,
         ):
             tar.extractall(folder, filter="data")
-        app = find_application(Path(folder) / "state")
+        app = find_application(Path(folder))
         say(f"1. A state directory that Kafka Streams 4.3.1 wrote: kstate ls {app}")
         ls(app)
         say(f"2. The way back to 4.2, without restoring: kstate migrate {app} --to 4.2")

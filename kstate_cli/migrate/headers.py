@@ -11,6 +11,11 @@ from kstate_cli.statedir.model import Database, Store
 _JOIN_WINDOW = re.compile(r".*-(this|other)-join-store|KSTREAM-(JOINTHIS|JOINOTHER|OUTERTHIS|OUTEROTHER)-\d+-store")
 
 
+def undecided(store: Store) -> bool:
+    """True where the rows do not tell which layout they have: session stores come with and without a header prefix."""
+    return "sessionKeyValueWithHeaders" in store.families and not store.kind.certain and not store.empty
+
+
 def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
     """What turns a database into the layout that the same topology has without headers.
 
@@ -20,7 +25,9 @@ def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
     found = []
     for family in sorted(HEADERS_FAMILIES & set(database.column_families)):
         if family == "sessionKeyValueWithHeaders":
-            found.append(Conversion(family, "default", "session"))
+            # Real 4.3.1 writes bare aggregations into time-ordered session stores, and reads back nothing else.
+            bare = store.kind.name == "headers-time-ordered-session"
+            found.append(Conversion(family, "default", "bare" if bare else "session"))
         elif family == "windowKeyValueWithHeaders":
             found.append(Conversion(family, "default", "time-ordered"))
         elif store.segmented and _JOIN_WINDOW.fullmatch(store.name):

@@ -12,7 +12,7 @@ from kstate_cli.formats.offsets import OFFSETS_CF, STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic, legal_store_name
 from kstate_cli.formats.values import subscription_version
-from kstate_cli.migrate.headers import conversions
+from kstate_cli.migrate.headers import conversions, undecided
 from kstate_cli.migrate.owners import changelog_prefix
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import (
@@ -144,6 +144,8 @@ def _refuse_unreadable(draft: _Draft) -> None:
             if store.families & HEADERS_FAMILIES and not draft.into_family:
                 headers.append(f"{shown}: a store with record headers ({store.kind.name})")
                 kind = store.kind.name.removeprefix("headers-")
+                if undecided(store):
+                    lines.append(f"{shown}: its rows do not tell whether sessions are time-ordered")
             else:
                 kind = store.kind.name
             if not readable_by(kind, target):

@@ -158,11 +158,10 @@ class Shadow:
 
 
 def _read_options() -> Options:
-    """Options for a short read: no thread pool for opening files, no statistics."""
+    """Options for a short read: no thread pool for opening files."""
     from rocksdict import Options
 
     options = Options(raw_mode=True)
     options.set_max_file_opening_threads(1)
-    options.set_skip_stats_update_on_db_open(True)
     options.set_max_open_files(64)
     return options

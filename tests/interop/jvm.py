@@ -32,7 +32,9 @@ class Reply:
     def told(self) -> str:
         """Everything but the restores, as text: for the message of a failed assertion."""
         silent = {"config", "checkpoint", "restore-start", "restore-end", "store", "state"}
-        return "\n".join(json.dumps(event) for event in self.events if event["event"] not in silent)
+        return "\n".join(
+            json.dumps(event) for event in self.events if event["event"] not in silent or event.get("note")
+        )
 
 
 class Jvm:

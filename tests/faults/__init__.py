@@ -1,0 +1,1 @@
+"""kstate with system calls that fail and with sudden death, one call at a time."""

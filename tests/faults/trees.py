@@ -1,0 +1,60 @@
+"""What an application directory means: two directories with the same meaning serve Streams the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from kstate_cli.rocks.shadow import Shadow
+
+_ROCKSDB = re.compile(r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|MANIFEST-\d+|OPTIONS-\d+|\d+\.(sst|blob|log)")
+"""The files of a database. `*.dbtmp` is not among them: RocksDB leaves none behind when it has closed a database."""
+
+Meaning = dict[str, str]
+"""Relative path -> what is there."""
+
+
+def meaning(app: Path) -> Meaning:
+    """Of each database the column families and all their rows, of each other file its bytes, and the folders."""
+    found: Meaning = {}
+    for folder, _, files in os.walk(app):
+        place = os.path.relpath(folder, app)
+        found[place] = "folder"
+        database = "CURRENT" in files
+        if database:
+            found[place] = _database(Path(folder))
+        for name in files:
+            if not (database and _ROCKSDB.fullmatch(name)):
+                found[os.path.join(place, name)] = _file(Path(folder) / name)
+    return found
+
+
+def _database(path: Path) -> str:
+    with Shadow(path) as shadow:
+        return " ".join(f"{name}={_rows(shadow, name)}" for name in shadow.column_families)
+
+
+def _rows(shadow: Shadow, family: str) -> str:
+    digest = hashlib.sha256()
+    count = 0
+    for key, value in shadow.rows(family):
+        digest.update(b"%d %d " % (len(key), len(value)) + key + value)
+        count += 1
+    return f"{count}:{digest.hexdigest()[:16]}"
+
+
+def _file(path: Path) -> str:
+    if path.name.startswith(".checkpoint") or path.name.endswith(".position"):
+        return path.read_bytes().hex()
+    return "file"
+
+
+def differences(one: Meaning, other: Meaning) -> list[str]:
+    """Where two directories differ, for the message of a failed assertion."""
+    return [
+        f"{path}: {one.get(path)} / {other.get(path)}"
+        for path in sorted(one.keys() | other.keys())
+        if one.get(path) != other.get(path)
+    ]
