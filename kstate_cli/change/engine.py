@@ -19,7 +19,7 @@ from kstate_cli.change.journal import Run, RunState, create_run, read_runs, remo
 from kstate_cli.change.plan import OmitTree, Plan
 from kstate_cli.change.recover import sweep
 from kstate_cli.change.stage import Counts, apply_steps, copy_tree
-from kstate_cli.change.system import exchange, sync_directory, sync_file_system
+from kstate_cli.change.system import exchange, signals_held, sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway
 from kstate_cli.rocks.shadow import RocksError
@@ -55,14 +55,20 @@ def execute(plan: Plan, options: RunOptions, progress: Callable[[str, str, int],
         run = create_run(plan.app, plan.command, source=plan.source, target=plan.target, steps=len(plan.steps))
         counts = _stage(plan, run, options, progress)
         progress("switch", str(plan.app), 0)
-        run.write(
-            "switching",
-            old_inode=plan.app.stat().st_ino,
-            new_inode=run.tree.stat().st_ino,
-            fingerprint=fingerprint(run.tree),
-        )
-        _exchange(plan.app, run)
+        made = fingerprint(run.tree)
     except (OSError, RocksError, KstateError, KeyboardInterrupt) as error:
+        raise _failed(plan, run, error) from error
+    # A signal must not part the exchange from what is known of it: it is delivered once the run is recorded.
+    with signals_held():
+        _switch(plan, run, made)
+    return Result(run.name, counts.headers_dropped, counts.rows_converted)
+
+
+def _switch(plan: Plan, run: Run, made: dict[str, list[int]]) -> None:
+    try:
+        run.write("switching", old_inode=plan.app.stat().st_ino, new_inode=run.tree.stat().st_ino, fingerprint=made)
+        _exchange(plan.app, run)
+    except (OSError, KstateError) as error:
         raise _failed(plan, run, error) from error
     try:
         sync_directory(plan.app.parent)
@@ -73,7 +79,6 @@ def execute(plan: Plan, options: RunOptions, progress: Callable[[str, str, int],
             f"{plan.app} is the new directory, but that could not be recorded: {error}",
             hint="mend the disk; the next kstate command finishes the run, or kstate undo takes it back",
         ) from error
-    return Result(run.name, counts.headers_dropped, counts.rows_converted)
 
 
 def _stage(plan: Plan, run: Run, options: RunOptions, progress: Callable[[str, str, int], None]) -> Counts:
@@ -103,7 +108,7 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
     """Sweeps what was staged (where that fails too, the next command does it); returns the error to show."""
     if run is not None:
         with contextlib.suppress(OSError):
-            sweep(run, str(error))
+            sweep(plan.app, run, str(error))
         if isinstance(error, Refused):
             with contextlib.suppress(OSError):
                 shutil.rmtree(run.path)
@@ -146,6 +151,12 @@ def undo(app: Path, *, discard_newer: bool) -> tuple[Run | None, str]:
             hint=f"to keep what was done since: kstate migrate {app} --to {run.events[0].get('source', 'RELEASE')}; "
             f"to put it aside: kstate undo {app} --discard-newer",
         )
+    with signals_held():
+        _switch_back(app, run)
+    return run, f"run {run.name} ({run.events[0].get('command')}) is undone"
+
+
+def _switch_back(app: Path, run: Run) -> None:
     run.write("undoing")
     try:
         exchange(app, run.tree)
@@ -159,7 +170,6 @@ def undo(app: Path, *, discard_newer: bool) -> tuple[Run | None, str]:
         run.write("undone")
     except OSError as error:
         raise RunHalfway(f"{app} is the old directory again, but that could not be recorded: {error}") from error
-    return run, f"run {run.name} ({run.events[0].get('command')}) is undone"
 
 
 def _some(paths: list[str]) -> str:

@@ -57,7 +57,7 @@ class Conversion:
     source: str
     target: str
     layout: str
-    """``timestamped``, ``time-ordered``, ``plain``, ``session`` or ``bare``: what is left of a value (``migrate.headers``)."""
+    """What is left of a value: ``timestamped``, ``time-ordered``, ``plain``, ``session`` or ``bare``."""
 
 
 @dataclass(frozen=True, slots=True)

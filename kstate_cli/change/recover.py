@@ -33,7 +33,7 @@ def recover(app: Path) -> list[str]:
             remove_run(run)
             done.append(f"run {run.name} was being cleaned: finished")
         elif run.state is RunState.STAGING:
-            sweep(run, "interrupted before the switch")
+            sweep(app, run, "interrupted before the switch")
             done.append(f"run {run.name} was interrupted before its switch: swept away, nothing had changed")
         else:
             done.append(_settle(app, run))
@@ -56,7 +56,7 @@ def _settle(app: Path, run: Run) -> str:
         if switched:
             run.write("switched", recovered=True)
             return f"run {run.name} was interrupted after its switch: finished"
-        sweep(run, "interrupted before the switch")
+        sweep(app, run, "interrupted before the switch")
         return f"run {run.name} was interrupted before its switch: swept away, nothing had changed"
     if switched:
         run.write("undo-cancelled")
@@ -65,8 +65,13 @@ def _settle(app: Path, run: Run) -> str:
     return f"the undo of run {run.name} was interrupted after its switch: finished"
 
 
-def sweep(run: Run, why: str) -> None:
-    """Removes what a run has staged (never switched in) and says so in its journal."""
+def sweep(app: Path, run: Run, why: str) -> None:
+    """Removes what a run has staged (never switched in) and says so in its journal.
+
+    Whatever led here: once APP is the directory that the run has made, ``tree`` is the only copy of the old one.
+    """
+    if app.stat().st_ino == run.last("switching").get("new_inode"):
+        return
     if run.tree.exists():
         shutil.rmtree(run.tree)
     run.write("failed", why=why)

@@ -60,7 +60,12 @@ def copy_tree(source: Path, target: Path, omit: frozenset[Path], *, copy_ssts: b
         path, copy = Path(entry.path), target / entry.name
         if path in omit or entry.name == "lost+found":
             continue
-        if entry.is_dir(follow_symlinks=False):
+        if entry.is_symlink():
+            copy.symlink_to(os.readlink(path))
+            stat = entry.stat(follow_symlinks=False)
+            if os.geteuid() == 0:
+                os.chown(copy, stat.st_uid, stat.st_gid, follow_symlinks=False)
+        elif entry.is_dir(follow_symlinks=False):
             copy_tree(path, copy, omit, copy_ssts=copy_ssts)
         elif entry.name == LOCK_NAME or (database and entry.name.endswith(LINKED_SUFFIXES) and not copy_ssts):
             # The lock guards both directories only if it is one inode.

@@ -6,6 +6,9 @@ import ctypes
 import ctypes.util
 import errno
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _AT_FDCWD = -100
@@ -14,6 +17,17 @@ _RENAME_EXCHANGE = 2
 
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(ctypes.util.find_library("c") or "libc.so.6", use_errno=True)
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Holds back the signals that end a command until the block is left."""
+    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def exchange(one: Path, other: Path) -> None:

@@ -6,6 +6,7 @@ Commands import what they need when they run, so that ``kstate --help`` stays qu
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from types import FrameType
@@ -88,14 +89,22 @@ def main() -> None:
 
 
 def _click_error(error: Exception) -> int:
-    """Usage errors show themselves; anything else is a defect of kstate and is shown whole."""
+    """Usage errors show themselves; anything else is a defect of kstate."""
     show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
     if callable(show) and isinstance(code, int):
         show()
         return code
     if type(error).__name__ in ("Abort", "Exit"):
         return code if isinstance(code, int) else 1
-    raise error
+    if os.environ.get("KSTATE_DEBUG"):
+        raise error
+    _show(
+        KstateError(
+            f"a defect of kstate: {type(error).__name__}: {error}",
+            hint="KSTATE_DEBUG=1 shows where; kstate status tells whether a run was under way",
+        )
+    )
+    return 6
 
 
 def _show(error: KstateError) -> None:

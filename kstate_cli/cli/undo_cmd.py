@@ -36,7 +36,8 @@ def undo(
         recovered = recover(path)
         for line in recovered:
             say(line, quiet=quiet)
-        if any("nothing had changed" in line for line in recovered):
+        if any("swept away" in line for line in recovered):
+            # The run to take back never switched: an earlier one is not what was meant.
             return 0
         _, message = undo_run(path, discard_newer=discard_newer)
     say(message, quiet=quiet)

@@ -8,6 +8,7 @@ from pathlib import Path
 from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, Step, WriteFile
 from kstate_cli.errors import Refused
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
+from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic, legal_store_name
@@ -26,7 +27,7 @@ from kstate_cli.releases import (
     release,
     written_by,
 )
-from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.shadow import RocksError, Shadow
 from kstate_cli.statedir.model import Application, Store, Task
 
 
@@ -132,7 +133,7 @@ def _moves_offsets(draft: _Draft, task: Task) -> bool:
         if not task.stores:
             return False
         return task.checkpoint is not None or any(d.offsets is None for d in databases)
-    return task.has_offsets_family
+    return task.has_offsets_family or bool(task.store_files)
 
 
 def _refuse_unreadable(draft: _Draft) -> None:
@@ -166,13 +167,16 @@ def _unreadable_subscriptions(shown: str, store: Store, target: Release) -> list
     since = {v: name for v, name in SUBSCRIPTION_VERSION_SINCE.items() if target.number < release(name).number}
     if not since:
         return []
-    for database in store.databases:
-        with Shadow(database.path) as shadow:
-            for family in database.data_families:
-                for _, value in shadow.rows(family):
-                    version = subscription_version(value)
-                    if version in since:
-                        return [f"{shown}: foreign-key subscriptions of version {version} need {since[version]}"]
+    try:
+        for database in store.databases:
+            with Shadow(database.path) as shadow:
+                for family in database.data_families:
+                    for _, value in shadow.rows(family):
+                        version = subscription_version(value)
+                        if version in since:
+                            return [f"{shown}: foreign-key subscriptions of version {version} need {since[version]}"]
+    except (RocksError, MalformedBytesError) as error:
+        return [f"{shown}: its rows cannot be read: {error}"]
     return []
 
 
@@ -244,7 +248,7 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
                 "where a release up to 4.2 does not start with an unknown one"
             )
             continue
-        if not found.offsets and not store.databases and store.segmented:
+        if not found.offsets and not store.databases and store.segmented and not task.is_global:
             # No segment, so no row: "from the beginning" is true, and no line at all wipes the task under EOS.
             topic = changelog_topic(changelog_prefix(draft.app.app_id, task, task.stores), store.name)
             found.offsets = {TopicPartition(topic, task.partition or 0): OFFSET_UNKNOWN}
@@ -254,6 +258,12 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
             lines[tp] = min(offset, lines.get(tp, offset))
         _name_unlogged(draft, found)
         _position_file(draft, task, found)
+    for tp in {tp for found in resolved.stores if found.stale for tp in found.offsets}:
+        # Who owns a topic the directory does not say. Without its line a store is rebuilt, which is slow but right.
+        if lines.pop(tp, None) is not None:
+            draft.warnings.append(
+                f"global: {tp} stays out of .checkpoint: a store that the last run did not open names it"
+            )
     if not task.is_global:
         for offsets in resolved.absent.values():
             lines.update(offsets)
@@ -305,9 +315,16 @@ def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, i
 def _position_file(draft: _Draft, task: Task, found: StoreOffsets) -> None:
     if task.is_global or found.position.is_empty:
         return
-    data = render(found.position.to_checkpoint_entries())
+    data = _rendered(draft, f"the Position of {task.name}/{found.store.name}", found.position.to_checkpoint_entries())
     path = _relative(draft, task.path / f"{found.store.name}.position")
     draft.steps.append(WriteFile(path, data, _position_text(found.position)))
+
+
+def _rendered(draft: _Draft, what: str, entries: dict[TopicPartition, int]) -> bytes:
+    try:
+        return render(entries)
+    except ValueError as error:
+        raise Refused(f"{what} cannot be written to a file: {error}", where=str(draft.app.path)) from None
 
 
 def _position_text(position: Position) -> str:
@@ -317,7 +334,8 @@ def _position_text(position: Position) -> str:
 
 def _write_offsets(draft: _Draft, task: Task, name: str, offsets: dict[TopicPartition, int]) -> None:
     path = _relative(draft, task.path / name)
-    draft.steps.append(WriteFile(path, render(offsets), ", ".join(f"{tp}={o}" for tp, o in sorted(offsets.items()))))
+    data = _rendered(draft, f"{task.name}/{name}", offsets)
+    draft.steps.append(WriteFile(path, data, ", ".join(f"{tp}={o}" for tp, o in sorted(offsets.items()))))
 
 
 def _name_unlogged(draft: _Draft, found: StoreOffsets) -> None:

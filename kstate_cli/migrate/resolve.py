@@ -5,6 +5,7 @@ Places that disagree give the lowest offset: replaying records is harmless, skip
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -73,8 +74,12 @@ def _resolve_task(app: Application, task: Task) -> TaskOffsets:
     found.unknown, found.notes = dict(owners.unknown), list(owners.notes)
     found.absent = {name: dict(lines) for name, lines in owners.absent.items()}
     if task.has_offsets_family:
-        # Beside the column family .checkpoint comes from upgrade.from, which lists in-memory stores too.
-        found.absent = {}
+        # Beside the column family .checkpoint may come from upgrade.from, which lists in-memory stores too: only a
+        # store that has something in the task is a custom one.
+        here = set(os.listdir(task.path))
+        for name in sorted(set(found.absent) - here):
+            found.notes.append(f"{task.name}: {name} has nothing here: its offset counts as that of an in-memory store")
+        found.absent = {name: lines for name, lines in found.absent.items() if name in here}
     names = {store.name for store in task.stores}
     for name, file in task.store_files.items():
         if name not in names:

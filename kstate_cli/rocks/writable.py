@@ -45,6 +45,8 @@ class WritableStore:
                 options, families = Options.load_latest(str(self.path), Env(), True)
                 for one in families.values():
                     one.set_disable_auto_compactions(True)
+                    # With it RocksDB leaves the filter out of the bottommost level, where a rewrite puts everything.
+                    one.set_optimize_filters_for_hits(False)
                 self._db = Rdict(str(self.path), options, column_families=families)
         except Exception as error:
             raise RocksError(str(error)) from None

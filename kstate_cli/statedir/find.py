@@ -29,6 +29,12 @@ def find_application(path: Path) -> Path:
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory", hint="give state.dir/application.id")
     absolute = Path(os.path.realpath(path))
+    inside_of = next((parent for parent in absolute.parents if looks_like_application(parent)), None)
+    if inside_of is not None or OWN_FOLDER in absolute.parts:
+        raise UsageError(
+            f"{absolute} lies inside an application directory: {inside_of or absolute.parent}",
+            hint="give state.dir/application.id",
+        )
     if looks_like_application(absolute):
         return absolute
     try:
@@ -59,13 +65,19 @@ def looks_like_application(path: Path) -> bool:
             for entry in entries:
                 if entry.name in (".lock", PROCESS_FILE):
                     return True
-                if entry.is_dir(follow_symlinks=False) and (entry.name == "global" or TASK_NAME.fullmatch(entry.name)):
+                named = entry.name == "global" or TASK_NAME.fullmatch(entry.name)
+                # An application may have the name of a task: it is told by what only an application has.
+                if named and entry.is_dir(follow_symlinks=False) and not _has_lock(entry.path):
                     return True
     except PermissionError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}", hint="run as the application's user") from None
     except OSError:
         return False
     return False
+
+
+def _has_lock(path: str) -> bool:
+    return any(os.path.lexists(os.path.join(path, name)) for name in (".lock", PROCESS_FILE))
 
 
 def task_directories(app: Path) -> list[tuple[str, Path]]:

@@ -32,7 +32,15 @@ class LockTable:
         """True or false; None where no lock shows but one may be hidden (another pid namespace, no ``/proc``)."""
         if self.holder(path) is not None:
             return True
-        return False if self.complete else None
+        return False if self.complete and not self._maybe(path) else None
+
+    def _maybe(self, path: Path) -> bool:
+        """Some file systems (btrfs, overlay) show other device numbers here than in stat."""
+        try:
+            inode = path.stat(follow_symlinks=False).st_ino
+        except OSError:
+            return False
+        return any(known == inode for _, known in self.holders)
 
 
 def read_lock_table() -> LockTable:

@@ -105,6 +105,10 @@ def _sort_entries(task: str, path: Path) -> _TaskEntries:
             continue
         if entry.is_symlink():
             found.problems.append(Problem(shown, "is a symbolic link", "files of a task must lie in its directory"))
+        elif not entry.is_dir() and not entry.is_file():
+            found.problems.append(Problem(shown, "is neither a file nor a directory", "a task holds nothing else"))
+        elif entry.is_dir() and (name.startswith(CHECKPOINT) or name.endswith(POSITION)):
+            found.problems.append(Problem(shown, "is a directory", "offset files are files"))
         elif name == CHECKPOINT:
             found.checkpoint = _read_checkpoint(entry, shown, found.problems)
         elif name.startswith(CHECKPOINT) and name.endswith(".tmp"):
@@ -151,8 +155,14 @@ def _sort_directory(shown: str, name: str, path: Path, found: _TaskEntries) -> N
         found.problems.append(Problem(f"{shown!r}", "is no legal store name", "[a-zA-Z0-9._-], 249 at most"))
         return
     if children and not segments:
-        # A custom store may keep anything here, and Streams would choke on it only if it were a segmented store.
-        found.problems.append(_ignorable(shown))
+        if (path.parent / f"{name}{POSITION}").exists():
+            rule = (
+                "a store with a Position is one of Streams: 4.3 does not start with what it cannot parse as a segment"
+            )
+            found.problems.append(Problem(f"{shown}/{children[0]}", "cannot be parsed as a segment", rule))
+        else:
+            # A custom store may keep anything here; Streams would choke on it only if it were a segmented store.
+            found.problems.append(_ignorable(shown))
         return
     for child in children:
         entry = path / child

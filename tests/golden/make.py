@@ -96,6 +96,8 @@ GOLDENS = (
            "4.2.1 upgraded by starting 4.3.1: the .position files are left, stale"),
     Golden("4.3.1-kinds-eos-upgrade-from", "kinds", "eos", (Start("4.3.1", Run(upgrade_from="4.2")),),
            "upgrade.from=4.2: .checkpoint beside the column family, with lines of in-memory stores"),
+    Golden("3.9.2-sparse-named-eos", "sparse", "eos", (Start("3.9.2", Run(read=False, options={"named": "orders"})),),
+           "a named topology: task directories below __orders__"),
     Golden("4.3.1-demo-eos", "demo", "eos", (Start("4.3.1"),), "what `kstate demo` shows", Batch(records=80, keys=8, value_bytes=12)),
 )  # fmt: skip
 
@@ -138,11 +140,22 @@ def make(harness: Harness, golden: Golden, scratch: Path) -> dict[str, Any]:
         },
         "databases": {row.pop("path"): {k: v for k, v in row.items() if k != "event"} for row in databases.of("database")},
     }  # fmt: skip
-    text = json.dumps(expected, indent=1, sort_keys=True) + "\n"
-    (FOLDER / f"{golden.name}.expected.json").write_text(text, encoding="utf-8")
+    (FOLDER / f"{golden.name}.expected.json").write_text(_text(expected), encoding="utf-8")
     shutil.rmtree(state)
     harness.delete(golden.release, app)
     return expected
+
+
+def _text(expected: dict[str, Any]) -> str:
+    """As JSON with a line for each member of a member: short, and readable still."""
+    parts = []
+    for key, value in sorted(expected.items()):
+        if isinstance(value, dict):
+            lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v, sort_keys=True)}" for k, v in sorted(value.items()))
+            parts.append(f" {json.dumps(key)}: {{\n{lines}\n }}")
+        else:
+            parts.append(f" {json.dumps(key)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -7,9 +7,10 @@ import json
 import signal
 import sys
 import tempfile
+from dataclasses import fields
 from pathlib import Path
 
-from . import dumps
+from . import dumps, fixture
 from .broker import Broker
 from .harness import App, Batch
 from .jvm import Event, Jvm, Reply
@@ -26,15 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("broker", help="a fresh broker; prints its address, ends with the interrupt key")
     p = commands.add_parser("produce", help="create the application's input topics and send seeded records")
     _application(p)
-    for name, value in (
-        ("records", 120),
-        ("first", 0),
-        ("keys", 10),
-        ("partitions", 2),
-        ("seed", 1),
-        ("value-bytes", 24),
-    ):
-        p.add_argument(f"--{name}", type=int, default=value)
+    _batch(p)
     p = commands.add_parser("run", help="run an application until its input is consumed; prints JSON lines")
     p.add_argument("release")
     _application(p)
@@ -45,6 +38,13 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="any Streams configuration")
     p.add_argument("--kill", action="store_true", help="halt the JVM at the end instead of closing")
     p.add_argument("--expect-no-restore", action="store_true", help="exit status 4 when a persistent store restored")
+    p = commands.add_parser("fixture", help="a new state directory with its changelogs and dumps; needs no broker")
+    p.add_argument("release")
+    p.add_argument("out", type=Path, help="a folder that is not there yet")
+    p.add_argument("--topology", default="kinds")
+    p.add_argument("--guarantee", choices=["alos", "eos"], default="eos")
+    p.add_argument("--kill", action="store_true", help="halt the JVM at the end instead of closing")
+    _batch(p)
     p = commands.add_parser("compare", help="compare two files that run --dump wrote; exit status 1 when they differ")
     p.add_argument("a", type=Path)
     p.add_argument("b", type=Path)
@@ -55,6 +55,12 @@ def _application(p: argparse.ArgumentParser) -> None:
     p.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="what the command broker printed")
     p.add_argument("--app", required=True)
     p.add_argument("--topology", default="kinds")
+
+
+def _batch(p: argparse.ArgumentParser) -> None:
+    for field in fields(Batch):
+        default = {"records": 120, "keys": 10}.get(field.name, field.default)
+        p.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=default)
 
 
 def _call(release: str, command: Event) -> Reply:
@@ -92,6 +98,9 @@ def main() -> int:
         found = dumps.differences(args["a"], args["b"])
         print("\n".join(map(str, found)) or "the same")
         return 1 if found else 0
+    elif command == "fixture":
+        batch = Batch(**{field.name: args.pop(field.name) for field in fields(Batch)})
+        return fixture.make(args.pop("out"), **args, batch=batch)
     else:
         app = App(args["app"], args["topology"], args.get("guarantee", "eos"))
         bootstrap = {"bootstrap": args.pop("bootstrap")}

@@ -70,9 +70,14 @@ final class Runner {
         final Topology topology;
         final KafkaStreams streams;
         try {
-            topology = Topologies.build(topologyName, naming, features).build(config);
             removeMembersOfDeadRuns();
-            streams = new KafkaStreams(topology, config);
+            if (args.has("named")) {
+                streams = Named.streams(config);
+                topology = Named.topology(streams, args.need("named"), topologyName, naming, features);
+            } else {
+                topology = Topologies.build(topologyName, naming, features).build(config);
+                streams = new KafkaStreams(topology, config);
+            }
         } catch (final RuntimeException e) {
             exception("build", e);
             return 3;
@@ -94,7 +99,11 @@ final class Runner {
         });
         int rc;
         try {
-            streams.start();
+            if (args.has("named")) {
+                Named.start(streams, topology);
+            } else {
+                streams.start();
+            }
         } catch (final RuntimeException e) {
             exception("start", e);
             failed.set(true);

@@ -54,6 +54,11 @@ final class Topologies {
 
     static StreamsBuilder build(final String topology, final Naming naming, final List<Feature> features) {
         final StreamsBuilder builder = new StreamsBuilder();
+        fill(builder, topology, naming, features);
+        return builder;
+    }
+
+    static void fill(final StreamsBuilder builder, final String topology, final Naming naming, final List<Feature> features) {
         switch (topology) {
             case "kinds":
                 kinds(builder, naming, features);
@@ -99,7 +104,6 @@ final class Topologies {
                     throw new IllegalArgumentException("topology '" + topology + "' is unknown to this Kafka Streams release");
                 }
         }
-        return builder;
     }
 
     private static void kinds(final StreamsBuilder builder, final Naming naming, final List<Feature> features) {

@@ -1,0 +1,87 @@
+"""Running the command line, hashing trees, and reading what a directory means."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.statedir.database import is_database
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Its standard output, which must be JSON Lines and nothing else."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def kstate(*arguments: object, status: int | None = 0) -> Done:
+    """Runs kstate in a process of its own; a traceback is always a failure."""
+    command = [sys.executable, "-m", "kstate_cli", *map(str, arguments)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL)
+    assert "Traceback" not in run.stderr, run.stderr
+    if status is not None:
+        assert run.returncode == status, f"exit {run.returncode}, not {status}\n{run.stdout}\n{run.stderr}"
+    return Done(run.returncode, run.stdout, run.stderr)
+
+
+def tree_hash(root: Path) -> dict[str, tuple[Any, ...]]:
+    """Names, bytes, modes, owners, mtimes, ctimes and link counts of a whole tree."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for folder, folders, files in os.walk(root):
+        for name in [".", *folders, *files]:
+            path = Path(folder) / name
+            stat = path.lstat()
+            data = path.read_bytes() if path.is_file() and not path.is_symlink() and name != ".lock" else b""
+            found[os.path.relpath(path, root)] = (
+                hashlib.sha256(data).hexdigest(),
+                stat.st_mode,
+                stat.st_uid,
+                stat.st_gid,
+                stat.st_mtime_ns,
+                stat.st_ctime_ns,
+                stat.st_nlink,
+            )
+    return found
+
+
+def meaning(app: Path) -> dict[str, Any]:
+    """What a directory says: rows of every column family of every database, and the bytes of all offset files."""
+    found: dict[str, Any] = {}
+    for folder, folders, files in os.walk(app):
+        folders.sort()
+        path = Path(folder)
+        if is_database(path):
+            with Shadow(path) as shadow:
+                rows = {name: list(shadow.rows(name)) for name in shadow.column_families}
+            found[os.path.relpath(path, app)] = rows
+        else:
+            for name in files:
+                if name != ".lock":
+                    found[os.path.relpath(path / name, app)] = (path / name).read_bytes()
+    return found
+
+
+def data_rows(app: Path) -> dict[str, list[tuple[bytes, bytes]]]:
+    """Rows of the data column families by database and family; empty ones left out."""
+    return {
+        f"{path} {family}": rows
+        for path, families in meaning(app).items()
+        if isinstance(families, dict)
+        for family, rows in families.items()
+        if family != "offsets" and rows
+    }

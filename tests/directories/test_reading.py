@@ -1,0 +1,127 @@
+"""``ls`` and ``inspect-position``: what they say is what Streams said, and they change nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden import expected, names, unpack
+
+from .support import kstate, tree_hash
+
+CLEAN = [name for name in names() if "killed" not in name]
+NO_POSITION = {"versioned", "grace-table", "global-table", "grace-join-Buffer", "kv-memory"}
+"""Streams never stores the position of versioned, global and in-memory stores; the buffer's cannot be asked for."""
+
+
+def _union(rows: list[dict[str, Any]], member: str) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        for topic, offsets in row[member].items():
+            found.setdefault(topic, {}).update(offsets)
+    return found
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_positions_are_those_that_streams_told(tmp_path: Path, name: str) -> None:
+    rows = kstate("inspect-position", unpack(name, tmp_path), "-o", "json").rows
+    told = expected(name)["stores"]
+    compared = 0
+    for row in rows:
+        position = (told.get(row["store"]) or {}).get("position") or {}
+        if row["store"] in NO_POSITION or not position or row["task"] == "global":
+            continue
+        partition = row["task"].rsplit("_", 1)[1]
+        assert row["position"] == (position.get(partition) or {}), row["store"]
+        compared += 1
+    assert compared > 1
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_changelog_offsets_are_those_that_a_restart_starts_from(tmp_path: Path, name: str) -> None:
+    told = expected(name)["restart"]["offsets"]
+    rows = [row for row in kstate("ls", unpack(name, tmp_path), "-o", "json").rows if row["task"] != "global"]
+    found = _union(rows, "changelog")
+    compared = 0
+    for topic, offsets in told.items():
+        if topic in found and "kv-memory" not in topic:
+            for partition, offset in offsets.items():
+                if found[topic].get(partition, -4) >= 0:
+                    assert found[topic][partition] == offset, topic
+                    compared += 1
+    assert compared > 1
+
+
+@pytest.mark.parametrize("name", names())
+def test_reading_changes_nothing(tmp_path: Path, name: str) -> None:
+    app = unpack(name, tmp_path)
+    before = tree_hash(tmp_path)
+    kstate("ls", app)
+    kstate("ls", app, "-o", "json")
+    kstate("inspect-position", app, "--merge")
+    kstate("status", app)
+    for target in ("3.9", "4.2", "4.3"):
+        kstate("migrate", app, "--to", target, "--dry-run", "--guarantee", "at_least_once", status=None)
+    assert tree_hash(tmp_path) == before
+
+
+def test_every_store_has_its_kind(tmp_path: Path) -> None:
+    rows = kstate("ls", unpack("4.3.1-kinds-eos", tmp_path), "-o", "json").rows
+    kinds = {row["store"]: row["kind"] for row in rows}
+    assert kinds["versioned"] == "versioned"
+    assert kinds["window-final"] == "time-ordered-window"
+    assert kinds["session-final"] == "time-ordered-session"
+    assert kinds["fk-subscription-store"] == "foreign-key-subscription"
+    assert kinds["grace-join-Buffer"] == "grace-buffer"
+    assert kinds["window-count"] == "timestamped-window"
+    assert kinds["session-plain"] == "session"
+    places = {row["store"]: row["offsets_in"] for row in rows}
+    assert (places["grace-join-Buffer"], places["count"], places["kv-nolog"]) == ("store-file", "column-family", "none")
+    assert all(row["opens_in"] == ["4.3"] and row["status"] == "closed" for row in rows)
+
+
+def test_a_bound_is_reached_up_to_the_position_and_not_beyond(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    row = next(r for r in kstate("ls", app, "-o", "json").rows if r["store"] == "count" and r["task"] == "0_0")
+    ((topic, offsets),) = row["position"].items()
+    only = ("inspect-position", app, "--task", "0_0", "--store", "count")
+    kstate(*only, "--at", f"{topic}:0={offsets['0']}")
+    assert "0_0/count" in kstate(*only, "--at", f"{topic}:0={offsets['0'] + 1}", status=3).err
+    kstate(*only, "--at", f"{topic}:1=999999")  # another partition's component does not bind this task
+    kstate(*only, "--at", "elsewhere:0=0", status=3)
+    kstate(*only, "--at", "nonsense", status=2)
+
+
+def test_a_running_application_is_seen_and_named(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    code = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            rows = kstate("ls", app, "-o", "json").rows
+            assert all(row["running"] is True and row["as_of"] == "last-flush" for row in rows)
+            before = tree_hash(tmp_path)
+            for extra in ((), ("--dry-run",)):
+                assert str(holder.pid) in kstate("migrate", app, "--to", "4.2", *extra, status=5).err
+            assert tree_hash(tmp_path) == before
+        finally:
+            holder.kill()
+    with open(app / ".lock", "r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_read_only_mount_is_enough(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    mount = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,bind,ro {tmp_path}"
+    command = f"{mount} && {sys.executable} -m kstate_cli ls {app} -o json && ! touch {app}/x 2>/dev/null"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(kstate("ls", app, "-o", "json").rows)
