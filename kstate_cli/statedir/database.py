@@ -58,6 +58,19 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
     alive = {file.name for files in live.values() for file in files}
     for files in live.values():
         _check_live(path, files, shown, problems)
+    options = _stored_options(path, shown, problems)
+    if families and options is not None and frozenset(families) != frozenset(options.column_families):
+        problems.append(
+            Problem(
+                shown,
+                f"MANIFEST names the column families {', '.join(families)}, OPTIONS {', '.join(options.column_families)}",
+                "they agree unless one of them is cut off",
+            )
+        )
+    orphans = sorted(set(formats) - alive) if families else []
+    if orphans:
+        rule = "a crash leaves such files; if there was none, the MANIFEST is damaged"
+        problems.append(Problem(shown, f"the MANIFEST does not name {', '.join(orphans)}", rule, fatal=False))
     unknown = sorted(set(families) - KNOWN_FAMILIES)
     if unknown:
         names = ", ".join(unknown)
@@ -74,7 +87,7 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
         empty=not any(samples.values()),
         samples=samples,
         offsets=offsets,
-        options=_stored_options(path, shown, problems),
+        options=options,
         size=size,
         newest_sst_ns=max((_mtime(path / name) for name in alive), default=0),
         opened_ns=_mtime(path / "CURRENT"),

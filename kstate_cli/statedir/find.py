@@ -29,10 +29,12 @@ def find_application(path: Path) -> Path:
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory", hint="give state.dir/application.id")
     absolute = Path(os.path.realpath(path))
-    inside_of = next((parent for parent in absolute.parents if looks_like_application(parent)), None)
-    if inside_of is not None or OWN_FOLDER in absolute.parts:
+    named = absolute.name == "global" or TASK_NAME.fullmatch(absolute.name) or TOPOLOGY_NAME.fullmatch(absolute.name)
+    part = bool(named) and not _has_lock(str(absolute)) and looks_like_application(absolute.parent)
+    if part or OWN_FOLDER in absolute.parts:
+        # Its lock would not be the application's.
         raise UsageError(
-            f"{absolute} lies inside an application directory: {inside_of or absolute.parent}",
+            f"{absolute} is part of an application directory or of what kstate keeps, not an application directory",
             hint="give state.dir/application.id",
         )
     if looks_like_application(absolute):

@@ -184,7 +184,7 @@ def test_an_interrupted_run_is_swept_by_the_next_command(tmp_path: Path) -> None
     run = tmp_path / ".kstate" / app.name / "0001-migrate"
     shutil.copytree(app, run / "tree")
     (run / "journal.jsonl").write_text('{"event": "created", "at": "2024-01-01T00:00:00+00:00", "command": "x"}\n{"eve')
-    assert "interrupted" in kstate("status", app).out
+    assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["interrupted"]
     before = meaning(app)
     assert "swept away" in kstate("undo", app).err
     assert meaning(app) == before

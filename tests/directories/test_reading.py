@@ -16,6 +16,9 @@ from tests.golden import expected, names, unpack
 from .support import kstate, tree_hash
 
 CLEAN = [name for name in names() if "killed" not in name]
+# Not of every directory Streams was asked everything: make.py says of which and why.
+WITH_POSITIONS = [name for name in CLEAN if expected(name)["stores"]]
+WITH_OFFSETS = [name for name in CLEAN if len(expected(name)["restart"]["offsets"]) > 1]
 NO_POSITION = {"versioned", "grace-table", "global-table", "grace-join-Buffer", "kv-memory"}
 """Streams never stores the position of versioned, global and in-memory stores; the buffer's cannot be asked for."""
 
@@ -28,7 +31,7 @@ def _union(rows: list[dict[str, Any]], member: str) -> dict[str, dict[str, int]]
     return found
 
 
-@pytest.mark.parametrize("name", CLEAN)
+@pytest.mark.parametrize("name", WITH_POSITIONS)
 def test_positions_are_those_that_streams_told(tmp_path: Path, name: str) -> None:
     rows = kstate("inspect-position", unpack(name, tmp_path), "-o", "json").rows
     told = expected(name)["stores"]
@@ -43,7 +46,7 @@ def test_positions_are_those_that_streams_told(tmp_path: Path, name: str) -> Non
     assert compared > 1
 
 
-@pytest.mark.parametrize("name", CLEAN)
+@pytest.mark.parametrize("name", WITH_OFFSETS)
 def test_changelog_offsets_are_those_that_a_restart_starts_from(tmp_path: Path, name: str) -> None:
     told = expected(name)["restart"]["offsets"]
     rows = [row for row in kstate("ls", unpack(name, tmp_path), "-o", "json").rows if row["task"] != "global"]
