@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from kstate_cli.change.journal import Run, RunState, read_runs
+from kstate_cli.change.journal import Run, RunState, read_runs, remove_empty_folders
 from kstate_cli.change.system import sync_directory
 from kstate_cli.errors import Refused
 
@@ -28,6 +28,7 @@ def recover(app: Path) -> list[str]:
         if run.state is None:
             shutil.rmtree(run.path)
             sync_directory(run.path.parent)
+            remove_empty_folders(app)
             continue
         if run.state is RunState.CLEANING:
             remove_run(run)

@@ -25,7 +25,7 @@ def clean(
 ) -> int:
     """Delete the directories that runs have kept. Afterwards they cannot be undone."""
     from kstate_cli.change.engine import pinned_bytes
-    from kstate_cli.change.journal import read_runs, remove_empty_folders
+    from kstate_cli.change.journal import read_runs, remove_empty_folders, runs_folder
     from kstate_cli.change.lockfile import application_lock
     from kstate_cli.change.place import check_place
     from kstate_cli.change.recover import recover, remove_run
@@ -36,6 +36,9 @@ def clean(
     path = find_application(app)
     old = [r for r in read_runs(path) if not r.events or datetime.fromisoformat(r.events[-1]["at"]) <= limit]
     if not old:
+        if runs_folder(path).exists() and not dry_run:
+            with application_lock(path, wait):
+                remove_empty_folders(path)
         say("nothing to clean", quiet=quiet)
         return 0
     if dry_run:

@@ -63,7 +63,7 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
         problems.append(
             Problem(
                 shown,
-                f"MANIFEST names the column families {', '.join(families)}, OPTIONS {', '.join(options.column_families)}",
+                f"MANIFEST names column families {', '.join(families)}, OPTIONS {', '.join(options.column_families)}",
                 "they agree unless one of them is cut off",
             )
         )
