@@ -36,7 +36,7 @@ def clean(
     path = find_application(app)
     old = [r for r in read_runs(path) if not r.events or datetime.fromisoformat(r.events[-1]["at"]) <= limit]
     if not old:
-        if runs_folder(path).exists() and not dry_run:
+        if runs_folder(path).parent.exists() and not dry_run:
             with application_lock(path, wait):
                 remove_empty_folders(path)
         say("nothing to clean", quiet=quiet)
