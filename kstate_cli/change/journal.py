@@ -169,5 +169,7 @@ def remove_empty_folders(app: Path) -> None:
     for path in (folder, folder.parent):
         try:
             path.rmdir()
+        except FileNotFoundError:
+            continue
         except OSError:
             return
