@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-HARNESS = Path(__file__).resolve().parent / "harness"
+JAVA = Path(__file__).resolve().parent / "java"
 BROKER_VERSION = "4.3.1"
 
 _POM = """<project><modelVersion>4.0.0</modelVersion>
@@ -78,9 +78,9 @@ def classes(version: str) -> Path:
 
 
 def _sources(version: str) -> list[Path]:
-    """harness/base is compiled against every release, harness/since-X.Y against releases from X.Y on."""
-    folders = [HARNESS / "base"]
-    folders += [f for f in sorted(HARNESS.glob("since-*")) if number(version) >= number(f.name.removeprefix("since-"))]
+    """java/base is compiled against every release, java/since-X.Y against releases from X.Y on."""
+    folders = [JAVA / "base"]
+    folders += [f for f in sorted(JAVA.glob("since-*")) if number(version) >= number(f.name.removeprefix("since-"))]
     return sorted(file for folder in folders for file in folder.rglob("*.java"))
 
 
