@@ -1,0 +1,188 @@
+"""A specification in the making: fields that are not known yet are None, and questions say why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kstate_cli.formats.topic_partition import changelog_topic
+from kstate_cli.spec.intervals import default_segment_interval
+from kstate_cli.spec.model import RETAINED_KINDS, SESSION_KINDS, SPEC_KINDS, TIME_ORDERED_KINDS, Spec, StoreSpec
+
+FIELDS: Final = (
+    "kind",
+    "logged",
+    "is_global",
+    "source",
+    "changelog",
+    "subtopology",
+    "partitions",
+    "retention_ms",
+    "segment_interval_ms",
+    "indexed",
+    "topology",
+)
+"""The fields of a store in the order in which they are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Why a field is not known, and the values that are possible, the likeliest first, if any can be named."""
+
+    why: str
+    answers: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A field of a store that must be filled in."""
+
+    store: str
+    field: str
+    question: Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreDraft:
+    """What one source says about a store; the fields are those of :class:`StoreSpec`, None where it says nothing."""
+
+    name: str
+    kind: str | None = None
+    logged: bool | None = None
+    is_global: bool | None = None
+    source: str | None = None
+    changelog: str | None = None
+    subtopology: int | None = None
+    partitions: int | None = None
+    retention_ms: int | None = None
+    segment_interval_ms: int | None = None
+    indexed: bool | None = None
+    topology: str | None = None
+    inferred: Mapping[str, str] = field(default_factory=dict, compare=False)
+    questions: Mapping[str, Question] = field(default_factory=dict, compare=False)
+
+    def get(self, name: str) -> Any:
+        """The value of one of :data:`FIELDS`."""
+        return getattr(self, name)
+
+    def over(self, other: StoreDraft) -> StoreDraft:
+        """This draft, with what it leaves open taken from ``other``."""
+        taken = {name: other.get(name) for name in FIELDS if self.get(name) is None and other.get(name) is not None}
+        if self.logged is not None and self.changelog is None:
+            # "logged = false" has no changelog, and "logged = true" may be about another one than the other's.
+            if not self.logged:
+                taken.pop("changelog", None)
+        elif self.changelog is not None:
+            taken.pop("logged", None)
+            # The topic that somebody names says itself whether it is a source topic.
+            if not (self.is_global or other.is_global):
+                taken.pop("source", None)
+        inferred = {**self.inferred, **{name: why for name, why in other.inferred.items() if name in taken}}
+        questions = {**other.questions, **self.questions}
+        return replace(self, **taken, inferred=inferred, questions=questions)
+
+    def filled(self, application: str | None) -> StoreDraft:
+        """This draft with the defaults of Streams where nothing is said and nothing speaks against them."""
+        found: dict[str, Any] = {}
+        inferred = dict(self.inferred)
+
+        def default(name: str, value: object, why: str) -> None:
+            if self.get(name) is None and name not in self.questions:
+                found[name], inferred[name] = value, why
+
+        named = self.logged is not False and not self.is_global and "logged" not in self._open()
+        if application is not None and named:
+            prefix = f"{application}-{self.topology}" if self.topology else application
+            default("changelog", changelog_topic(prefix, self.name), "the names of application and store")
+        if self.retention_ms is not None and self.kind is not None:
+            interval = default_segment_interval(self.kind, self.retention_ms)
+            # A question about the interval is answered by the retention that somebody gave.
+            if interval is not None and self.segment_interval_ms is None:
+                found["segment_interval_ms"] = interval
+                inferred["segment_interval_ms"] = "the rule of Streams for this retention"
+        if self.kind in TIME_ORDERED_KINDS and (self.kind in SESSION_KINDS or self.kind.startswith("headers-")):
+            default("indexed", True, "stores of this kind always are")
+        return replace(self, **found, inferred=inferred)
+
+    def missing(self) -> tuple[Missing, ...]:
+        """What must be known and is not. Ask a draft that was :meth:`filled`."""
+        needed = {"kind": "nothing tells the kind of the store"}
+        if self.is_global:
+            needed["source"] = (
+                "'table' for a globalTable; 'processor' for addGlobalStore, whose processor may transform records"
+            )
+            needed["changelog"] = "nothing tells the topic that the global store is read from"
+        elif self.logged is not False:
+            needed["changelog"] = "without the application's id the changelog must be named"
+        if self.kind in RETAINED_KINDS and self.logged is not False:
+            needed["retention_ms"] = "nothing tells the retention"
+        if self.kind == "time-ordered-window":
+            needed["indexed"] = "true for sliding windows, false for others"
+        found = {name: Question(why) for name, why in needed.items() if self.get(name) is None}
+        found |= self._open()
+        if "logged" in found:
+            found.pop("changelog", None)
+        return tuple(Missing(self.name, name, found[name]) for name in FIELDS if name in found)
+
+    def _open(self) -> dict[str, Question]:
+        """Questions that no value has answered."""
+        answered = {name for name in FIELDS if self.get(name) is not None}
+        if self.changelog is not None:
+            answered.add("logged")
+        if self.logged is False:
+            answered |= {"changelog", "retention_ms", "segment_interval_ms"}
+        return {name: question for name, question in self.questions.items() if name not in answered}
+
+    def spec(self) -> StoreSpec:
+        """The finished store. Only for a draft without :meth:`missing`; ValueError otherwise."""
+        if self.kind not in SPEC_KINDS:
+            raise ValueError(f"{self.name} has no kind")
+        return StoreSpec(
+            name=self.name,
+            kind=self.kind,
+            changelog=None if self.logged is False else self.changelog,
+            subtopology=self.subtopology,
+            partitions=self.partitions,
+            is_global=bool(self.is_global),
+            source=self.source,
+            retention_ms=self.retention_ms,
+            segment_interval_ms=self.segment_interval_ms,
+            indexed=bool(self.indexed),
+            topology=self.topology,
+            inferred=dict(self.inferred),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpecDraft:
+    """What one source says about an application."""
+
+    application: str | None
+    stores: tuple[StoreDraft, ...]
+
+    def store(self, name: str) -> StoreDraft | None:
+        """What is said about the store of that name."""
+        return next((store for store in self.stores if store.name == name), None)
+
+
+def draft_of(spec: Spec, *, with_inferred: bool = False) -> SpecDraft:
+    """A specification as a draft: only what it states, or also what it inferred."""
+    return SpecDraft(spec.application, tuple(_draft_of(store, with_inferred) for store in spec.stores))
+
+
+def _draft_of(store: StoreSpec, with_inferred: bool) -> StoreDraft:
+    inferred = store.inferred
+    values: dict[str, Any] = {
+        name: getattr(store, name)
+        for name in FIELDS
+        if name != "logged" and (with_inferred or name not in inferred) and getattr(store, name) is not None
+    }
+    # False is the default of both flags: it states something only where the flag matters.
+    if not store.is_global:
+        values.pop("is_global", None)
+    if store.kind not in TIME_ORDERED_KINDS:
+        values.pop("indexed", None)
+    if store.changelog is None and (with_inferred or not {"changelog", "logged"} & inferred.keys()):
+        values["logged"] = False
+    return StoreDraft(name=store.name, inferred=dict(inferred) if with_inferred else {}, **values)

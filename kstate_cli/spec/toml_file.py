@@ -1,0 +1,195 @@
+"""Reading ``kstate.toml``: strictly, so that a slip of the pen never passes for a decision.
+
+``read_draft`` gives what the file says, ``read_spec`` a whole :class:`Spec`, for which the file alone must suffice.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
+from kstate_cli.spec.asking import complete
+from kstate_cli.spec.draft import SpecDraft, StoreDraft
+from kstate_cli.spec.model import (
+    GLOBAL_SOURCES,
+    RETAINED_KINDS,
+    SOURCE_TOPIC,
+    SPEC_KINDS,
+    TIME_ORDERED_KINDS,
+    Spec,
+)
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FORMAT: Final = 1
+_MAX_BYTES: Final = 4 << 20
+_MAX_SHOWN: Final = 100
+_MAX_INT: Final = (1 << 31) - 1
+_MAX_LONG: Final = (1 << 63) - 1
+_TOP: Final = ("format", "application", "stores")
+
+
+def read_spec(path: Path) -> Spec:
+    """The specification in a file that says everything that is needed.
+
+    Raises UsageError where it cannot be understood, Refused (with the lines to add) where something is missing.
+    """
+    return complete(read_draft(path), named=str(path))
+
+
+def read_draft(path: Path) -> SpecDraft:
+    """What a file says. Raises UsageError, naming file, table and key, where it cannot be understood."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="kstate ls APP --spec writes one") from None
+    if len(data) > _MAX_BYTES:
+        raise UsageError(f"{path} is larger than {_MAX_BYTES >> 20} MiB", hint="name a kstate.toml")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}", hint="TOML is always UTF-8") from None
+    return parse_draft(text, str(path))
+
+
+def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
+    """What the text of a file says; ``where`` names it in errors. Raises UsageError."""
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise UsageError(f"{where} is not TOML: {error}", hint="examples/kstate.toml shows the form") from None
+    _known(where, "the file", document, _TOP)
+    number = document.get("format")
+    if number != FORMAT or type(number) is not int:
+        said = "has no format" if number is None else f"has format {_short(number)}"
+        raise UsageError(f"{where} {said}", hint=f"this kstate reads 'format = {FORMAT}'")
+    application = document.get("application")
+    if application is not None and not (isinstance(application, str) and legal_topic(application)):
+        raise UsageError(f"{where}: application = {_short(application)} is no application.id", hint=_LEGAL)
+    stores = document.get("stores", {})
+    if not isinstance(stores, dict):
+        raise UsageError(f"{where}: stores is not a table", hint='write a table for each store: [stores."NAME"]')
+    return SpecDraft(application, tuple(_store(where, name, table) for name, table in stores.items()))
+
+
+_LEGAL: Final = "1 to 249 of the characters a-z A-Z 0-9 . _ -"
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What a key of a store's table may hold, and the field of :class:`StoreDraft` that it is."""
+
+    field: str
+    fits: Callable[[Any], bool]
+    expected: str
+
+
+def _whole(least: int, greatest: int) -> Callable[[Any], bool]:
+    # type(), because True is an int for isinstance.
+    return lambda value: type(value) is int and least <= value <= greatest
+
+
+def _one_of(names: Iterable[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in names
+
+
+def _flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _topic(value: Any) -> bool:
+    return isinstance(value, str) and legal_topic(value)
+
+
+KEYS: Final[Mapping[str, _Key]] = {
+    "kind": _Key("kind", _one_of(SPEC_KINDS), f"one of {', '.join(sorted(SPEC_KINDS))}"),
+    "logged": _Key("logged", _flag, "true or false"),
+    "global": _Key("is_global", _flag, "true or false"),
+    "source": _Key("source", _one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}), '"table", "processor" or "topic"'),
+    "changelog": _Key("changelog", _topic, f"a topic: {_LEGAL}"),
+    "subtopology": _Key("subtopology", _whole(0, _MAX_INT), "a whole number from 0"),
+    "partitions": _Key("partitions", _whole(1, _MAX_INT), "a whole number from 1"),
+    "retention_ms": _Key("retention_ms", _whole(1, _MAX_LONG), "milliseconds, a whole number from 1"),
+    "segment_interval_ms": _Key("segment_interval_ms", _whole(1, _MAX_LONG), "milliseconds, a whole number from 1"),
+    "indexed": _Key("indexed", _flag, "true or false"),
+    "topology": _Key("topology", _topic, "the name of a named topology"),
+}
+"""The keys of ``[stores.NAME]``, in the order in which they are written."""
+
+
+def _store(where: str, name: str, table: object) -> StoreDraft:
+    if not legal_store_name(name):
+        raise UsageError(f"{where}: {_short(name)} is no legal store name", hint=f"a store name is {_LEGAL}")
+    shown = f"[stores.{name}]"
+    if not isinstance(table, dict):
+        hint = f'write [stores."{name}"] for it; a name with dots needs the quotes'
+        raise UsageError(f"{where}: {shown} is not a table", hint=hint)
+    if any(isinstance(value, dict) for value in table.values()):
+        inner = next(key for key, value in table.items() if isinstance(value, dict))
+        hint = f'a store name with dots needs quotes: [stores."{name}.{inner}"]'
+        raise UsageError(f"{where}: {shown} holds a table {inner!r}", hint=hint)
+    _known(where, shown, table, KEYS)
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        rule = KEYS[key]
+        if not rule.fits(value):
+            hint = _similar(value, SPEC_KINDS) if key == "kind" else None
+            raise UsageError(
+                f"{where}: {shown} {key} = {value!r} does not fit", hint=hint or f"{key} is {rule.expected}"
+            )
+        values[rule.field] = value
+    draft = StoreDraft(name=name, **values)
+    for wrong, hint in _contradictions(draft):
+        raise UsageError(f"{where}: {shown} {wrong}", hint=hint)
+    return draft
+
+
+def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
+    if store.logged is False and store.changelog is not None:
+        yield "is not logged and has a changelog", "remove 'logged = false' or the changelog"
+    if store.is_global:
+        for key in ("subtopology", "topology"):
+            if store.get(key) is not None:
+                yield f"is global and has a {key}", f"global stores lie in no subtopology: remove {key}"
+        if store.logged is not None:
+            yield "is global and says 'logged'", "a global store is read from its source topic: name it as changelog"
+        if store.source == SOURCE_TOPIC:
+            yield 'is global with source = "topic"', 'for a global store source is "table" or "processor"'
+    elif store.source in GLOBAL_SOURCES:
+        yield f'has source = "{store.source}" and is not global', "add 'global = true'"
+    elif store.source == SOURCE_TOPIC and store.changelog is None:
+        yield 'has source = "topic" and names none', "name the source topic as changelog"
+    if store.kind is not None:
+        if store.kind not in RETAINED_KINDS:
+            for key in ("retention_ms", "segment_interval_ms"):
+                if store.get(key) is not None:
+                    yield f"is of kind {store.kind} and has {key}", f"that kind has none: remove {key}"
+        if store.indexed and store.kind not in TIME_ORDERED_KINDS:
+            yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
+
+
+def _known(where: str, table: str, found: Mapping[str, Any], known: Iterable[str]) -> None:
+    for key in found:
+        if key not in known:
+            hint = _similar(key, known) or f"the keys are {', '.join(known)}"
+            raise UsageError(f"{where}: {table} has an unknown key {_short(key)}", hint=hint)
+
+
+def _similar(value: object, known: Iterable[str]) -> str | None:
+    close = difflib.get_close_matches(str(value)[:100], list(known), 1)
+    return f"did you mean {close[0]!r}?" if close else None
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
