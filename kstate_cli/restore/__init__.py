@@ -1,0 +1,1 @@
+"""Rebuilding state stores from dumps of their changelogs."""

@@ -1,0 +1,310 @@
+"""What a versioned store holds after its changelog has been restored: the same rows, byte for byte.
+
+The rules are those of ``RocksDBVersionedStore`` (``restoreBatch``, ``doPut``), of
+``RocksDBVersionedStoreSegmentValueFormatter`` and of ``LogicalKeyValueSegments``; they are the same from 3.9 to 4.3.
+Times are milliseconds.
+
+*Batches.* Streams restores batch by batch, and judges what has expired by the greatest timestamp of the batch, that is
+too early for the records before it. What a batch throws away too early can be missed by a later record of the same key:
+a record that arrives late and belongs *before* a tombstone whose segment is gone becomes the latest version, so a
+deleted key is back. :class:`VersionedReplay` therefore replays record by record, as the application wrote them, which
+is what small batches give; a batch's own view can be asked for with ``batch_end``. In the record-by-record view nothing
+that an accepted record touches has expired, so expiry is only the last step.
+
+*Reopened stores.* A store that Streams reopens does not know the segments it has on disk until a record writes to them
+(``LogicalKeyValueSegments.openExisting``), and files a late record wrongly then. Rows given to
+:meth:`VersionedReplay.load` are all known: the result is that of a store which was never closed.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
+from kstate_cli.formats.versioned import LatestValue, SegmentValue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NO_TIMESTAMP: Final = -1
+"""The stream time with which a store begins at every start (``ConsumerRecord.NO_TIMESTAMP``)."""
+
+_NEVER: Final = -(1 << 63)
+_TOMBSTONE: Final = -1
+_PREFIX: Final = struct.Struct(">q")
+_LATEST_PREFIX: Final = _PREFIX.pack(LATEST_SEGMENT)
+
+
+def segment_id(timestamp: int, segment_interval_ms: int) -> int:
+    """The segment of a time (``AbstractSegments.segmentId``): a Java division, towards zero."""
+    if timestamp < 0:
+        return -(-timestamp // segment_interval_ms)
+    return timestamp // segment_interval_ms
+
+
+def accepted_mask(
+    timestamps: NDArray[np.int64], history_retention_ms: int, start: int = NO_TIMESTAMP
+) -> tuple[NDArray[np.bool_], int]:
+    """Which records of a partition, in offset order, a restore takes; and the stream time after them.
+
+    ``RocksDBVersionedStore.restoreBatch`` drops a record older than the stream time before it minus the history
+    retention, which is the store's grace period too. Tombstones count like values, records without a key not at all
+    (``StoreChangelogReader``): leave them out. Batches make no difference, and a dropped record never moves the stream
+    time, so the answer for a slice follows from the stream time after the slice before it: ``start``.
+    """
+    times = np.asarray(timestamps, dtype=np.int64)
+    stream_time = np.maximum.accumulate(np.concatenate((np.array([start], dtype=np.int64), times)))
+    return times >= stream_time[:-1] - history_retention_ms, int(stream_time[-1])
+
+
+class VersionedReplay:
+    """The histories of one key or of many; each key's accepted records are put in offset order.
+
+    ``observed_stream_time`` is the greatest timestamp of the partition's whole changelog: segments that have expired by
+    then are not part of the result.
+    """
+
+    def __init__(self, history_retention_ms: int, segment_interval_ms: int, observed_stream_time: int) -> None:
+        self._retention = history_retention_ms
+        self._interval = segment_interval_ms
+        self._first_live = segment_id(observed_stream_time - history_retention_ms, segment_interval_ms)
+        self._histories: dict[bytes, _History] = {}
+        self._loaded: set[bytes] = set()
+
+    def load(self, key: bytes, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take over the physical rows that the store has of a key; before the first put of that key.
+
+        :class:`~kstate_cli.formats.malformed.MalformedBytesError` for a row that is none, here or when a record first
+        touches it. Streams itself leaves such rows (see above); only a rebuild from the whole changelog heals them.
+        """
+        history = self._histories.setdefault(key, _History(self._interval))
+        for physical, value in rows:
+            at = VersionedKey.from_bytes(physical)
+            if at.key != key:
+                raise ValueError(f"row {physical.hex()} belongs to another key than {key.hex()}")
+            if at.is_latest:
+                latest = LatestValue.from_bytes(value)
+                history.time, history.value = latest.valid_from, latest.value
+            else:
+                history.add(at.segment, value)
+            self._loaded.add(physical)
+
+    def put(self, key: bytes, value: bytes | None, timestamp: int, batch_end: int | None = None) -> None:
+        """Replay one accepted record; ``None`` is a tombstone.
+
+        With ``batch_end``, the greatest timestamp up to the end of a restore batch, expiry is judged as that batch
+        does, else as it was when the record was written.
+        """
+        history = self._histories.get(key)
+        if history is None:
+            history = self._histories[key] = _History(self._interval)
+        if batch_end is None:
+            history.put(value, timestamp, _NEVER, _NEVER)
+            return
+        oldest = batch_end - self._retention
+        first_live = segment_id(oldest, self._interval)
+        history.expire(first_live)
+        history.put(value, timestamp, oldest, first_live)
+
+    def rows(self) -> Iterator[tuple[bytes, bytes]]:
+        """The physical rows of all keys, sorted by physical key; rows of expired segments are left out."""
+        found: list[tuple[bytes, bytes]] = []
+        for key, history in self._histories.items():
+            found.extend((_PREFIX.pack(at) + key, row) for at, row in history.encoded(self._first_live))
+            if history.time is not None:
+                found.append((_LATEST_PREFIX + key, _PREFIX.pack(history.time) + history.value))
+        found.sort()
+        return iter(found)
+
+    def deleted(self) -> Iterator[bytes]:
+        """The physical keys that were loaded and are not among :meth:`rows`, sorted."""
+        return iter(sorted(physical for physical in self._loaded if not self._has(VersionedKey.from_bytes(physical))))
+
+    def _has(self, at: VersionedKey) -> bool:
+        history = self._histories[at.key]
+        if at.is_latest:
+            return history.time is not None
+        return at.segment >= self._first_live and at.segment in history.rows
+
+
+class _History:
+    """One key: its latest version, unless that is a tombstone, and its rows by segment (bytes until touched)."""
+
+    __slots__ = ("interval", "rows", "segments", "time", "value")
+
+    def __init__(self, interval: int) -> None:
+        self.interval = interval
+        self.time: int | None = None
+        self.value = b""
+        self.segments: list[int] = []
+        self.rows: dict[int, _Row | bytes] = {}
+
+    def add(self, segment: int, row: _Row | bytes) -> None:
+        if segment not in self.rows:
+            insort(self.segments, segment)
+        self.rows[segment] = row
+
+    def expire(self, first_live: int) -> None:
+        """``AbstractSegments.cleanupExpiredSegments``."""
+        if self.segments and self.segments[0] < first_live:
+            gone = bisect_left(self.segments, first_live)
+            for segment in self.segments[:gone]:
+                del self.rows[segment]
+            del self.segments[:gone]
+
+    def encoded(self, first_live: int) -> Iterator[tuple[int, bytes]]:
+        for segment in self.segments[bisect_left(self.segments, first_live) :]:
+            row = self.rows[segment]
+            yield segment, row if isinstance(row, bytes) else row.to_bytes()
+
+    def put(self, value: bytes | None, timestamp: int, oldest: int, first_live: int) -> None:
+        """``RocksDBVersionedStore.doPut``: what ended before ``oldest``, or in an older segment, is of no use."""
+        valid_to = self.time
+        if valid_to is not None and timestamp >= valid_to:
+            if timestamp > valid_to:
+                self._close(self.value, valid_to, timestamp, first_live)
+            self._set_latest(value, timestamp)
+            return
+        earliest = segment_id(timestamp, self.interval)
+        for segment in reversed(self.segments):
+            if segment < earliest:
+                break
+            row = self._row(segment)
+            if row is None or row.end <= timestamp:
+                break
+            begin = row.times[0]
+            if begin <= timestamp:
+                self._put_inside(row, segment, value, timestamp, first_live)
+                return
+            if begin < oldest:
+                return
+            valid_to = begin
+        if valid_to is not None:
+            self._put_before(value, timestamp, valid_to, first_live)
+        elif value is not None:
+            self._set_latest(value, timestamp)
+        else:
+            self._put_lone_tombstone(timestamp, first_live)
+
+    def _set_latest(self, value: bytes | None, timestamp: int) -> None:
+        if value is None:
+            self.time, self.value = None, b""
+        else:
+            self.time, self.value = timestamp, value
+
+    def _row(self, segment: int) -> _Row | None:
+        row = self.rows.get(segment)
+        if isinstance(row, bytes):
+            row = self.rows[segment] = _Row.from_bytes(row)
+        return row
+
+    def _close(self, value: bytes | None, valid_from: int, valid_to: int, first_live: int) -> None:
+        """File a version under its end, as the newest of that segment."""
+        segment = segment_id(valid_to, self.interval)
+        if segment < first_live:
+            return
+        row = self._row(segment)
+        if row is None:
+            self.add(segment, _Row(valid_to, [valid_from], [value]))
+        else:
+            row.append(valid_from, valid_to, value)
+
+    def _put_inside(self, row: _Row, segment: int, value: bytes | None, timestamp: int, first_live: int) -> None:
+        """``putToSegment``: the version before the new one may now end in an older segment, and moves there."""
+        at = bisect_right(row.times, timestamp) - 1
+        before = row.times[at]
+        if before == timestamp:
+            row.values[at] = value
+        elif segment_id(timestamp, self.interval) == segment:
+            row.times.insert(at + 1, timestamp)
+            row.values.insert(at + 1, value)
+        else:
+            self._close(row.values[at], before, timestamp, first_live)
+            row.times[at], row.values[at] = timestamp, value
+
+    def _put_before(self, value: bytes | None, timestamp: int, valid_to: int, first_live: int) -> None:
+        """``finishPut`` with a later version: no row holds the new version's begin, its end names the segment."""
+        segment = segment_id(valid_to, self.interval)
+        if segment < first_live:
+            return
+        row = self._row(segment)
+        if row is None or row.end <= timestamp:
+            self._close(value, timestamp, valid_to, first_live)
+        else:
+            row.prepend(timestamp, value)
+
+    def _put_lone_tombstone(self, timestamp: int, first_live: int) -> None:
+        """``finishPut`` without a later version: a tombstone has no end, so it is filed under its begin."""
+        segment = segment_id(timestamp, self.interval)
+        if segment < first_live:
+            return
+        row = self._row(segment)
+        if row is None:
+            self.add(segment, _Row(timestamp, [timestamp], [None]))
+        elif row.end != timestamp:
+            row.append(row.end, timestamp, None)
+
+
+class _Row:
+    """The versions of one key in one segment, oldest first; the newest ends at ``end``.
+
+    ``RocksDBVersionedStoreSegmentValueFormatter.SegmentValue``; a lone tombstone that ends when it begins is a
+    *degenerate* row, which the first real version replaces.
+    """
+
+    __slots__ = ("end", "times", "values")
+
+    def __init__(self, end: int, times: list[int], values: list[bytes | None]) -> None:
+        self.end = end
+        self.times = times
+        self.values = values
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> _Row:
+        row = SegmentValue.from_bytes(data)
+        versions = row.versions[::-1]
+        return cls(row.next_timestamp, [v.valid_from for v in versions], [v.value for v in versions])
+
+    def append(self, valid_from: int, valid_to: int, value: bytes | None) -> None:
+        """``insertAsLatest``: a gap before the new version becomes a tombstone, an overlap gives way to it."""
+        if valid_from < self.end:
+            # Streams writes the older segment first: a crash before the second write leaves a version in both.
+            kept = bisect_left(self.times, valid_from)
+            del self.times[kept:], self.values[kept:]
+            self.end = valid_from
+        elif self.times[0] == self.end:
+            self.times.clear()
+            self.values.clear()
+        if self.end < valid_from:
+            self.times.append(self.end)
+            self.values.append(None)
+        self.times.append(valid_from)
+        self.values.append(value)
+        self.end = valid_to
+
+    def prepend(self, timestamp: int, value: bytes | None) -> None:
+        """``insertAsEarliest``."""
+        if self.times[0] == self.end:
+            self.times, self.values = [timestamp], [value]
+        else:
+            self.times.insert(0, timestamp)
+            self.values.insert(0, value)
+
+    def to_bytes(self) -> bytes:
+        head = [self.end, self.times[0]]
+        for time, value in zip(reversed(self.times), reversed(self.values), strict=True):
+            head.append(time)
+            head.append(_TOMBSTONE if value is None else len(value))
+        return b"".join((_head(len(self.times)).pack(*head), *filter(None, self.values)))
+
+
+@lru_cache(maxsize=1024)
+def _head(versions: int) -> struct.Struct:
+    """End, minimum, and time and size of every version."""
+    return struct.Struct(">qq" + "qi" * versions)
