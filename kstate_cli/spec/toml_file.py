@@ -143,10 +143,9 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
     for key, value in table.items():
         rule = KEYS[key]
         if not rule.fits(value):
-            hint = _similar(value, SPEC_KINDS) if key == "kind" else None
-            raise UsageError(
-                f"{where}: {shown} {key} = {value!r} does not fit", hint=hint or f"{key} is {rule.expected}"
-            )
+            close = _similar(value, SPEC_KINDS) if key == "kind" else None
+            message = f"{where}: {shown} {key} = {_short(value)} does not fit"
+            raise UsageError(message, hint=close or f"{key} is {rule.expected}")
         values[rule.field] = value
     draft = StoreDraft(name=name, **values)
     for wrong, hint in _contradictions(draft):
