@@ -225,3 +225,31 @@ def test_rows_that_are_none_are_refused() -> None:
     store.load(KEY, [(at(1), b"short")])
     with pytest.raises(MalformedBytesError):
         store.put(KEY, b"", 12)
+
+
+TIMES = st.integers(0, 6)
+ROWS = st.builds(
+    lambda ends, versions, rest: (
+        b"".join(t.to_bytes(8, "big") for t in ends)
+        + b"".join(t.to_bytes(8, "big") + n.to_bytes(4, "big", signed=True) for t, n in versions)
+        + rest
+    ),
+    st.tuples(TIMES, TIMES),
+    st.lists(st.tuples(TIMES, st.integers(-2, 2)), max_size=3),
+    st.binary(max_size=4),
+)
+
+
+@given(ROWS)
+def test_the_rows_that_are_read_are_the_sound_ones(row: bytes) -> None:
+    store = VersionedReplay(1000, 10, 9)
+    store.load(KEY, [(at(0), row)])
+    try:
+        expected = SegmentValue.from_bytes(row)
+    except MalformedBytesError:
+        with pytest.raises(MalformedBytesError):
+            store.put(KEY, None, 0)
+        return
+    # The row ends with nothing, or with a tombstone: one more at its end changes nothing.
+    store.put(KEY, None, expected.next_timestamp)
+    assert dict(store.rows()) == {at(0): row}
