@@ -11,18 +11,19 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kstate_cli.change.build import BuildStore
 from kstate_cli.change.fingerprint import differences, fingerprint
-from kstate_cli.change.journal import Run, RunState, create_run, read_runs, remove_empty_folders
-from kstate_cli.change.plan import OmitTree, Plan
+from kstate_cli.change.journal import RUNS, Run, RunState, create_run, read_runs, remove_empty_folders
+from kstate_cli.change.plan import OmitTree, Plan, Step
 from kstate_cli.change.recover import sweep
 from kstate_cli.change.stage import Counts, apply_steps, copy_tree
 from kstate_cli.change.system import exchange, signals_held, sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway
-from kstate_cli.rocks.shadow import RocksError
+from kstate_cli.rocks.errors import RocksError
 
 _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY)
 
@@ -45,7 +46,13 @@ class Result:
     rows_converted: int
 
 
-def execute(plan: Plan, options: RunOptions, progress: Callable[[str, str, int], None]) -> Result:
+Prepare = Callable[[Run], tuple[Step, ...]]
+"""Makes, in the folder of a run, what steps need that the plan could only announce; returns the steps in full."""
+
+
+def execute(
+    plan: Plan, options: RunOptions, progress: Callable[[str, str, int], None], *, prepare: Prepare | None = None
+) -> Result:
     """Carries out ``plan``. ``progress`` gets (phase, path, bytes).
 
     Raises RunFailed when nothing has changed, RunHalfway when the switch has happened but could not be recorded.
@@ -53,6 +60,8 @@ def execute(plan: Plan, options: RunOptions, progress: Callable[[str, str, int],
     run: Run | None = None
     try:
         run = create_run(plan.app, plan.command, source=plan.source, target=plan.target, steps=len(plan.steps))
+        if prepare is not None:
+            plan = replace(plan, steps=prepare(run))
         counts = _stage(plan, run, options, progress)
         progress("switch", str(plan.app), 0)
         made = fingerprint(run.tree)
@@ -82,10 +91,16 @@ def _switch(plan: Plan, run: Run, made: dict[str, list[int]]) -> None:
 
 
 def _stage(plan: Plan, run: Run, options: RunOptions, progress: Callable[[str, str, int], None]) -> Counts:
-    omit = frozenset(plan.app / step.path for step in plan.steps if isinstance(step, OmitTree))
+    omit = frozenset(
+        plan.app / step.path
+        for step in plan.steps
+        if isinstance(step, OmitTree) or (isinstance(step, BuildStore) and step.replaces)
+    )
     progress("stage", str(plan.app), 0)
     copy_tree(plan.app, run.tree, omit, copy_ssts=options.copy_ssts)
     counts = apply_steps(plan, run.tree, options.workers, lambda path, size: progress("store", path, size))
+    if (run.path / RUNS).exists():
+        shutil.rmtree(run.path / RUNS)
     progress("verify", str(plan.app), 0)
     verify_staged(plan, run.tree, options.workers, full=options.verify_full, linked=not options.copy_ssts)
     sync_file_system(run.path)

@@ -15,12 +15,15 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.change.owner import own_like
 from kstate_cli.change.system import sync_directory
 from kstate_cli.statedir.find import OWN_FOLDER
 
 SCHEMA = 1
 _JOURNAL = "journal.jsonl"
 TREE = "tree"
+RUNS = "runs"
+"""Sorted runs of a restoration, until they are ingested."""
 
 
 class RunState(Enum):
@@ -141,26 +144,20 @@ def _read_run(path: Path) -> Run:
 def create_run(app: Path, command: str, **details: Any) -> Run:
     """A new run directory with its first event. Raises OSError, leaving nothing that counts."""
     folder = runs_folder(app)
+    owner = app.stat()  # the application's, who can then clean up
     for missing in (folder.parent, folder):
         if not missing.exists():
             missing.mkdir(mode=0o750)
-            _like(app, missing)
+            own_like(missing, owner)
             sync_directory(missing.parent)
     numbers = [int(name.split("-")[0]) for name in os.listdir(folder) if name.split("-")[0].isdigit()]
     path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split()[0]}"
     path.mkdir(mode=0o750)
-    _like(app, path)
+    own_like(path, owner)
     sync_directory(folder)
     run = Run(path, [])
     run.write("created", command=command, pid=os.getpid(), app=str(app), **details)
     return run
-
-
-def _like(model: Path, path: Path) -> None:
-    """kstate's own folders belong to the application's owner, who can then clean them up."""
-    stat = model.stat()
-    if (stat.st_uid, stat.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:
-        os.chown(path, stat.st_uid, stat.st_gid)
 
 
 def remove_empty_folders(app: Path) -> None:

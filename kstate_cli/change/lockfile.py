@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kstate_cli.change.owner import own_like
 from kstate_cli.errors import InUse, Refused
 from kstate_cli.statedir.locks import read_lock_table
 
@@ -37,8 +38,8 @@ def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
             f"{path} cannot be opened for locking: {error.strerror}", hint="run as the application's user"
         ) from None
     try:
-        if is_new and os.geteuid() == 0:
-            os.fchown(descriptor, app.stat().st_uid, app.stat().st_gid)
+        if is_new:
+            own_like(descriptor, app.stat())
         deadline = time.monotonic() + wait
         while True:
             try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstate_cli.change.build import BuildDatabase, BuildStore
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.statedir.model import Database
 
@@ -119,7 +119,7 @@ class CreateDatabase:
         return f"offsets: {_offsets_text(self.offsets)}"
 
 
-Step = OmitTree | RemoveFile | WriteFile | EditDatabase | CreateDatabase
+Step = OmitTree | RemoveFile | WriteFile | EditDatabase | CreateDatabase | BuildStore | BuildDatabase
 
 
 def _offsets_text(record: OffsetsRecord) -> str:
@@ -141,7 +141,6 @@ class Plan:
     steps: tuple[Step, ...]
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    summary: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:

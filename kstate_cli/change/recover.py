@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from kstate_cli.change.journal import Run, RunState, read_runs, remove_empty_folders
+from kstate_cli.change.journal import RUNS, Run, RunState, read_runs, remove_empty_folders
 from kstate_cli.change.system import sync_directory
 from kstate_cli.errors import Refused
 
@@ -73,8 +73,9 @@ def sweep(app: Path, run: Run, why: str) -> None:
     """
     if app.stat().st_ino == run.last("switching").get("new_inode"):
         return
-    if run.tree.exists():
-        shutil.rmtree(run.tree)
+    for staged in (run.tree, run.path / RUNS):
+        if staged.exists():
+            shutil.rmtree(staged)
     run.write("failed", why=why)
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli.change.build import BuildDatabase, build_database
 from kstate_cli.change.lockfile import LOCK_NAME
-from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, WriteFile
+from kstate_cli.change.owner import own_like
+from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, WriteFile
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, encode_rows
 from kstate_cli.formats.values import strip_headers_to_plain, strip_headers_to_timestamped, strip_session_headers
-from kstate_cli.rocks.shadow import LINKED_SUFFIXES, RocksError
+from kstate_cli.releases import RELEASES
+from kstate_cli.rocks.create import StoreLayout, create_store
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.shadow import LINKED_SUFFIXES
 from kstate_cli.rocks.writable import WritableStore
-from kstate_cli.statedir.database import is_database, newest_options
+from kstate_cli.statedir.database import is_database
 
 
 def _strict_timestamped(value: bytes) -> tuple[bytes, int]:
@@ -34,6 +39,10 @@ STRIP: dict[str, Callable[[bytes], tuple[bytes, int]]] = {
     "bare": lambda value: (value, 0),
 }
 """What is left of a headers value in each older layout, and how many headers it loses."""
+
+
+_CARRIER = StoreLayout(("default", OFFSETS_CF), RELEASES[-1])
+"""A segment that only carries an offset, as the newest release has its segments."""
 
 
 @dataclass(slots=True)
@@ -62,9 +71,7 @@ def copy_tree(source: Path, target: Path, omit: frozenset[Path], *, copy_ssts: b
             continue
         if entry.is_symlink():
             copy.symlink_to(os.readlink(path))
-            stat = entry.stat(follow_symlinks=False)
-            if os.geteuid() == 0:
-                os.chown(copy, stat.st_uid, stat.st_gid, follow_symlinks=False)
+            own_like(copy, entry.stat(follow_symlinks=False), follow_symlinks=False)
         elif entry.is_dir(follow_symlinks=False):
             copy_tree(path, copy, omit, copy_ssts=copy_ssts)
         elif entry.name == LOCK_NAME or (database and entry.name.endswith(LINKED_SUFFIXES) and not copy_ssts):
@@ -92,7 +99,7 @@ def apply_steps(plan: Plan, staged: Path, workers: int, progress: Progress) -> C
     Raises RocksError and OSError.
     """
     counts = Counts()
-    edits = [step for step in plan.steps if isinstance(step, (EditDatabase, CreateDatabase))]
+    edits = [step for step in plan.steps if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))]
     # The largest first: the last one to finish is then a small one.
     edits.sort(key=lambda s: -s.rewritten_bytes if isinstance(s, EditDatabase) else 0)
     with ThreadPoolExecutor(max_workers=workers) as pool:
@@ -119,13 +126,17 @@ def _task_of(path: Path) -> Path:
     return Path(*path.parts[: 2 if path.parts[0].startswith("__") else 1])
 
 
-def _edit(step: EditDatabase | CreateDatabase, staged: Path, counts: Counts, progress: Progress) -> None:
+def _edit(step: EditDatabase | CreateDatabase | BuildDatabase, staged: Path, counts: Counts, progress: Progress) -> None:
     path = staged / step.path
+    if isinstance(step, BuildDatabase):
+        build_database(step, staged)
+        progress(step.path, 0)
+        return
     try:
         if isinstance(step, CreateDatabase):
-            path.mkdir()
-            with WritableStore(path, options_file=None) as store:
-                store.set_offsets(OFFSETS_CF, encode_rows(step.offsets), exists=False)
+            create_store(path, _CARRIER)
+            with WritableStore(path) as store:
+                store.set_offsets(encode_rows(step.offsets))
         else:
             _edit_existing(step, path, counts, progress)
     except (RocksError, MalformedBytesError) as error:
@@ -134,36 +145,30 @@ def _edit(step: EditDatabase | CreateDatabase, staged: Path, counts: Counts, pro
 
 
 def _edit_existing(step: EditDatabase, path: Path, counts: Counts, progress: Progress) -> None:
-    with WritableStore(path, options_file=newest_options(path)) as store:
-        families = set(step.before.column_families)
+    with WritableStore(path) as store:
         for conversion in step.conversions:
-            if conversion.target not in families:
-                store.create_like(conversion.target)
-                families.add(conversion.target)
-            strip = STRIP[conversion.layout]
-
-            def converted(
-                source: str = conversion.source, strip: Callable[[bytes], tuple[bytes, int]] = strip
-            ) -> object:
-                for key, value in store.rows(source):
-                    older, lost = strip(value)
-                    counts.headers_dropped += lost
-                    yield key, older
-
-            counts.rows_converted += store.put_rows(conversion.target, converted())  # type: ignore[arg-type]
+            if conversion.target not in store.column_families:
+                store.create(conversion.target)
+            counts.rows_converted += store.write_rows(conversion.target, _converted(store, conversion, counts))
             store.drop(conversion.source)
-            families.discard(conversion.source)
             progress(step.path, sum(file.size for file in step.before.live.get(conversion.source, ())))
         for name in step.drop:
             store.drop(name)
-            families.discard(name)
         if step.offsets is not None:
-            store.set_offsets(OFFSETS_CF, encode_rows(step.offsets), exists=OFFSETS_CF in families)
+            store.set_offsets(encode_rows(step.offsets))
         if step.sst_format is not None:
-            for name in store.rewrite(sorted(families), step.sst_format):
+            for name in store.rewrite(sorted(store.column_families), step.sst_format):
                 progress(step.path, sum(file.size for file in step.before.live.get(name, ())))
     if step.sst_format is not None:
         _keep_times(step, path)
+
+
+def _converted(store: WritableStore, conversion: Conversion, counts: Counts) -> Iterator[tuple[bytes, bytes]]:
+    strip = STRIP[conversion.layout]
+    for key, value in store.rows(conversion.source):
+        older, lost = strip(value)
+        counts.headers_dropped += lost
+        yield key, older
 
 
 def _keep_times(step: EditDatabase, path: Path) -> None:
@@ -177,11 +182,11 @@ def _keep_times(step: EditDatabase, path: Path) -> None:
 def _own_new_files(path: Path) -> None:
     """What RocksDB has made belongs to the owner of the store, whoever runs kstate."""
     parent = path.parent.stat()
-    for target in (path, *(path / name for name in os.listdir(path))):
-        stat = target.stat(follow_symlinks=False)
-        foreign = (stat.st_uid, stat.st_gid) != (parent.st_uid, parent.st_gid)
-        if foreign and os.geteuid() == 0 and (stat.st_nlink == 1 or target == path):
-            os.chown(target, parent.st_uid, parent.st_gid)
+    own_like(path, parent)
+    for name in os.listdir(path):
+        # What is linked is the original's file too.
+        if (path / name).stat(follow_symlinks=False).st_nlink == 1:
+            own_like(path / name, parent)
 
 
 def _write_file(path: Path, data: bytes) -> None:
@@ -191,7 +196,5 @@ def _write_file(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    owner = stat or path.parent.stat()
-    if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:
-        os.chown(path, owner.st_uid, owner.st_gid)
+    own_like(path, stat or path.parent.stat())
     os.chmod(path, stat.st_mode & 0o7777 if stat else 0o644)

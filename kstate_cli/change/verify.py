@@ -15,12 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 
+from kstate_cli.change.build import BuildDatabase, verify_database
 from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase, Plan
 from kstate_cli.change.stage import STRIP
 from kstate_cli.formats import sst
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows
-from kstate_cli.rocks.shadow import LiveFile, RocksError, Shadow
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.files import unflushed_logs
+from kstate_cli.rocks.shadow import LiveFile, Shadow
 
 
 class VerificationError(RocksError):
@@ -29,16 +32,19 @@ class VerificationError(RocksError):
 
 def verify_staged(plan: Plan, staged: Path, workers: int, *, full: bool, linked: bool) -> None:
     """Checks every database that the plan touches. Raises VerificationError or RocksError, naming it."""
-    steps = [step for step in plan.steps if isinstance(step, (EditDatabase, CreateDatabase))]
+    steps = [step for step in plan.steps if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))]
     with ThreadPoolExecutor(max_workers=workers) as pool:
         for _ in pool.map(lambda step: _verify(step, plan.app, staged, full=full, linked=linked), steps):
             pass
 
 
-def _verify(step: EditDatabase | CreateDatabase, app: Path, staged: Path, *, full: bool, linked: bool) -> None:
+def _verify(step: EditDatabase | CreateDatabase | BuildDatabase, app: Path, staged: Path, *, full: bool, linked: bool) -> None:
     path = staged / step.path
+    if isinstance(step, BuildDatabase):
+        verify_database(step, staged, full=full)
+        return
     try:
-        logs = [name for name in os.listdir(path) if name.endswith(".log") and (path / name).stat().st_size]
+        logs = unflushed_logs(path)
         if logs:
             raise VerificationError(f"{', '.join(logs)} still holds rows: the database was not flushed")
         with Shadow(path) as shadow:

@@ -27,7 +27,8 @@ from kstate_cli.releases import (
     release,
     written_by,
 )
-from kstate_cli.rocks.shadow import RocksError, Shadow
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.model import Application, Store, Task
 
 

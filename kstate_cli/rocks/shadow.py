@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kstate_cli.rocks.errors import RocksError
+
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
 
@@ -25,10 +27,6 @@ _COPIED = re.compile(r"CURRENT|MANIFEST-\d+|OPTIONS-\d+|\d+\.log")
 _ATTEMPTS = 5
 _LEVEL = re.compile(r"^--- level (\d+)")
 _FILE = re.compile(r"^\s*(\d+):(\d+)\[")
-
-
-class RocksError(Exception):
-    """RocksDB cannot open or read a database. The message names the file as it lies in the real directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,17 @@ file is put back afterwards, so that what differs is only what was asked for.
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kstate_cli.formats.offsets import OFFSETS_CF
 from kstate_cli.formats.options_file import restore_settings
-from kstate_cli.rocks.shadow import RocksError
+from kstate_cli.releases import RELEASES
+from kstate_cli.rocks.errors import RocksError, as_rocks_error
+from kstate_cli.rocks.files import newest_options, unflushed_logs
+from kstate_cli.rocks.settings import family_options, with_filter_bits
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict, WriteOptions
@@ -25,31 +28,33 @@ _FORMAT_KEYS = frozenset({"format_version", "checksum"})
 
 
 class WritableStore:
-    """One database, open for writing. A context manager: leaving it closes, and raises RocksError when that fails."""
+    """One database, open for writing. A context manager: leaving it closes, and raises RocksError when that fails.
 
-    def __init__(self, path: Path, *, options_file: Path | None) -> None:
+    Nothing goes through the write-ahead log (Streams does not use it either): every method leaves its rows in an SST.
+    """
+
+    def __init__(self, path: Path) -> None:
         self.path = path
+        self.column_families: frozenset[str] = frozenset()
         self._had_config = (path / _CONFIG).exists()
-        self._before = options_file.read_text(encoding="utf-8") if options_file else None
+        self._before = ""
         self._keep_new: frozenset[str] = frozenset()
         self._db: Rdict | None = None
 
     def __enter__(self) -> WritableStore:
         from rocksdict import Env, Options, Rdict
 
-        try:
-            if self._before is None:
-                self._db = Rdict(str(self.path), _new_database_options())
-            else:
-                # Leniently: newer releases of RocksDB store options that the bundled one does not know.
-                options, families = Options.load_latest(str(self.path), Env(), True)
-                for one in families.values():
-                    one.set_disable_auto_compactions(True)
-                    # With it RocksDB leaves the filter out of the bottommost level, where a rewrite puts everything.
-                    one.set_optimize_filters_for_hits(False)
-                self._db = Rdict(str(self.path), options, column_families=families)
-        except Exception as error:
-            raise RocksError(str(error)) from None
+        with as_rocks_error():
+            stored = newest_options(self.path)
+            if stored is None:
+                raise RocksError(f"{self.path} has no OPTIONS file")
+            self._before = stored.read_text(encoding="utf-8")
+            # Leniently: newer releases of RocksDB store options that the bundled one does not know.
+            options, families = Options.load_latest(str(self.path), Env(), True)
+            for one in families.values():
+                _as_held(one)
+            self.column_families = frozenset(families)
+            self._db = Rdict(str(self.path), options, column_families=families)
         return self
 
     def __exit__(
@@ -68,43 +73,39 @@ class WritableStore:
 
     def drop(self, family: str) -> None:
         """Drops a column family; its SSTs leave when RocksDB next looks for obsolete files."""
-        with _as_rocks_error():
+        with as_rocks_error():
             self._open.drop_column_family(family)
+        self.column_families -= {family}
 
-    def set_offsets(self, family: str, rows: Mapping[bytes, bytes], *, exists: bool) -> None:
+    def create(self, family: str) -> None:
+        """Creates a column family as Streams makes one of this name."""
+        with as_rocks_error():
+            options = family_options(family, RELEASES[-1])
+            _as_held(options)
+            self._open.create_column_family(family, options)
+        self.column_families |= {family}
+
+    def set_offsets(self, rows: Mapping[bytes, bytes]) -> None:
         """Makes ``rows`` the whole content of the column family ``offsets``, created when it is missing."""
-        with _as_rocks_error():
-            handle = (
-                self._open.get_column_family(family)
-                if exists
-                else self._open.create_column_family(family, _offsets_options())
-            )
-            stale = []
-            iterator = handle.iter()
-            iterator.seek_to_first()
-            while iterator.valid():
-                if iterator.key() not in rows:
-                    stale.append(iterator.key())
-                iterator.next()
-            iterator.status()
-            del iterator
-            for key in stale:
-                handle.delete(key, _no_wal())
-            for key, value in sorted(rows.items()):
-                handle.put(key, value, _no_wal())
-            handle.flush()
+        if OFFSETS_CF not in self.column_families:
+            self.create(OFFSETS_CF)
+        stale = [key for key, _ in self.rows(OFFSETS_CF) if key not in rows]
+        self.write_rows(OFFSETS_CF, [*((key, None) for key in stale), *sorted(rows.items())])
 
-    def put_rows(self, family: str, rows: Iterable[tuple[bytes, bytes]]) -> int:
-        """Writes rows into an existing column family, or one made like ``default``; returns how many."""
+    def write_rows(self, family: str, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
+        """Puts rows, deletes those whose value is None, in this order, and flushes; returns how many there were."""
         from rocksdict import WriteBatch
 
         written = 0
-        with _as_rocks_error():
+        with as_rocks_error():
             handle = self._open.get_column_family(family)
             target = self._open.get_column_family_handle(family)
             batch = WriteBatch(raw_mode=True)
             for key, value in rows:
-                batch.put(key, value, target)
+                if value is None:
+                    batch.delete(key, target)
+                else:
+                    batch.put(key, value, target)
                 written += 1
                 if written % _BATCH_ROWS == 0:
                     self._open.write(batch, _no_wal())
@@ -113,14 +114,9 @@ class WritableStore:
             handle.flush()
         return written
 
-    def create_like(self, family: str, options: Options | None = None) -> None:
-        """Creates a data column family (``keyValueWithTimestamp`` of a store that had none)."""
-        with _as_rocks_error():
-            self._open.create_column_family(family, options or _data_options())
-
     def rows(self, family: str) -> Iterator[tuple[bytes, bytes]]:
         """Every row in key order; raises RocksError at a block that cannot be read."""
-        with _as_rocks_error():
+        with as_rocks_error():
             iterator = self._open.get_column_family(family).iter()
             iterator.seek_to_first()
             while iterator.valid():
@@ -128,105 +124,93 @@ class WritableStore:
                 iterator.next()
             iterator.status()
 
-    def rewrite(self, families: Iterable[str], sst_format: int) -> Iterator[str]:
-        """Rewrites every SST of these column families with another format_version and CRC32c; yields each when done.
+    def ingest(self, family: str, paths: Sequence[Path], *, move: bool = False) -> None:
+        """Takes SSTs in, one after another: where they share a key, the later one wins over it and over the rows here.
 
-        RocksDB's own compaction does it, forced to the bottommost level, with its own check of what it wrote
-        (``paranoid_file_checks``). Only what is named changes in the table options: the filter stays.
+        ``move`` takes the files themselves where they lie on the same file system; else they are copied. A file is
+        never half taken: each is there, with all its rows, or not at all.
+        """
+        from rocksdict import IngestExternalFileOptions
+
+        options = IngestExternalFileOptions()
+        options.set_move_files(move)
+        with as_rocks_error():
+            handle = self._open.get_column_family(family)
+            for path in paths:
+                handle.ingest_external_file([str(path)], options)
+
+    def compact(self, family: str) -> None:
+        """Merges everything in a column family to the bottommost level, where deletions leave with what they delete.
+
+        RocksDB reads back what it has written (``paranoid_file_checks``).
         """
         from rocksdict import BottommostLevelCompaction, CompactOptions
 
-        self._keep_new = _FORMAT_KEYS
-        table = f"{{format_version={sst_format};checksum=kCRC32c}}"
         options = CompactOptions()
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        with as_rocks_error():
+            handle = self._open.get_column_family(family)
+            handle.set_options({"paranoid_file_checks": "true"})
+            handle.compact_range(None, None, options)
+            failures = handle.property_int_value("rocksdb.background-errors") or 0
+            del handle
+        if failures:
+            # compact_range itself swallows what went wrong; closing names it, with the file.
+            self.close()
+            raise RocksError(f"the compaction of column family {family} failed")
+
+    def rewrite(self, families: Iterable[str], sst_format: int) -> Iterator[str]:
+        """Compacts these column families into SSTs of another format_version with CRC32c; yields each when done.
+
+        Only what is named changes in the table options: the filter stays.
+        """
+        self._keep_new = _FORMAT_KEYS
+        table = f"{{format_version={sst_format};checksum=kCRC32c}}"
         for name in families:
-            with _as_rocks_error():
-                handle = self._open.get_column_family(name)
-                handle.set_options({"block_based_table_factory": table, "paranoid_file_checks": "true"})
-                handle.compact_range(None, None, options)
-                failures = handle.property_int_value("rocksdb.background-errors") or 0
-            if failures:
-                # compact_range itself swallows what went wrong; closing names it, with the file.
-                self.close()
-                raise RocksError(f"the compaction of column family {name} failed")
+            with as_rocks_error():
+                self._open.get_column_family(name).set_options({"block_based_table_factory": table})
+            self.compact(name)
             yield name
 
     def close(self) -> None:
-        """Closes the database and puts the OPTIONS file back. Raises RocksError with what RocksDB says."""
+        """Closes the database, puts the OPTIONS file back and proves that everything is in SSTs. Raises RocksError."""
         if self._db is None:
             return
         database, self._db = self._db, None
         try:
-            with _as_rocks_error():
+            with as_rocks_error():
                 database.close()
         finally:
             del database
             if not self._had_config:
-                (self.path / _CONFIG).unlink(missing_ok=True)
-        if self._before is not None:
-            newest = _newest_options(self.path)
-            text = newest.read_text(encoding="utf-8")
-            newest.write_text(restore_settings(self._before, text, self._keep_new), encoding="utf-8")
+                remove_config(self.path)
+        newest = newest_options(self.path)
+        if newest is None:
+            raise RocksError(f"{self.path} has no OPTIONS file any more")
+        text = newest.read_text(encoding="utf-8")
+        newest.write_text(with_filter_bits(restore_settings(self._before, text, self._keep_new)), encoding="utf-8")
+        logs = unflushed_logs(self.path)
+        if logs:
+            raise RocksError(f"{', '.join(logs)} still holds rows: the database was not flushed")
 
 
-@contextlib.contextmanager
-def _as_rocks_error() -> Iterator[None]:
-    """rocksdict raises bare Exceptions; they become RocksError with RocksDB's own words."""
-    try:
-        yield
-    except (RocksError, GeneratorExit, OSError):
-        raise
-    except Exception as error:
-        raise RocksError(str(error).strip() or type(error).__name__) from None
+def remove_config(path: Path) -> None:
+    """Removes the file that rocksdict leaves in every directory that it opens."""
+    (path / _CONFIG).unlink(missing_ok=True)
 
 
-def _newest_options(path: Path) -> Path:
-    return path / max(
-        (name for name in os.listdir(path) if name.startswith("OPTIONS-") and name[8:].isdigit()),
-        key=lambda n: int(n[8:]),
-    )
+def _as_held(options: Options) -> None:
+    """What is different in a column family while kstate has it open."""
+    options.set_disable_auto_compactions(True)
+    # With it RocksDB leaves the filter out of the bottommost level, where a rewrite puts everything.
+    options.set_optimize_filters_for_hits(False)
 
 
 def _no_wal() -> WriteOptions:
-    """Streams never writes a WAL either; every write here is flushed before the database is closed."""
+    """Every write here is flushed before the database is closed."""
     from rocksdict import WriteOptions
 
     options = WriteOptions()
     # A property at run time, which the stubs of rocksdict call a method.
     options.disable_wal = True  # type: ignore[method-assign,assignment]
-    return options
-
-
-def _data_options() -> Options:
-    """A data column family as Streams makes it: universal compaction, no compression, 10-bit bloom filter."""
-    from rocksdict import BlockBasedOptions, DBCompactionStyle, DBCompressionType, Options
-
-    options = Options(raw_mode=True)
-    table = BlockBasedOptions()
-    table.set_block_size(4096)
-    table.set_bloom_filter(10, False)
-    options.set_block_based_table_factory(table)
-    options.set_compression_type(DBCompressionType.none())
-    options.set_compaction_style(DBCompactionStyle.universal())
-    options.set_write_buffer_size(16 * 1024 * 1024)
-    options.set_max_write_buffer_number(3)
-    options.set_disable_auto_compactions(True)
-    return options
-
-
-def _new_database_options() -> Options:
-    options = _data_options()
-    options.create_if_missing(True)
-    options.set_atomic_flush(True)
-    return options
-
-
-def _offsets_options() -> Options:
-    """The ``offsets`` column family as ``RocksDBStore.offsetsCFOptions`` makes it: no compression, 1 MiB buffer."""
-    from rocksdict import DBCompressionType, Options
-
-    options = Options(raw_mode=True)
-    options.set_compression_type(DBCompressionType.none())
-    options.set_write_buffer_size(1024 * 1024)
     return options

@@ -12,11 +12,12 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows
 from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
 from kstate_cli.releases import KNOWN_FAMILIES, NEWEST_SST_FORMAT
-from kstate_cli.rocks.shadow import LiveFile, RocksError, Shadow
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.files import newest_options
+from kstate_cli.rocks.shadow import LiveFile, Shadow
 from kstate_cli.statedir.model import Database, Problem
 
 _SAMPLE_ROWS = 4
-_OPTIONS = re.compile(r"OPTIONS-(\d+)")
 _MANIFEST = re.compile(r"MANIFEST-\d+")
 
 
@@ -177,12 +178,6 @@ def _stored_options(path: Path, shown: str, problems: list[Problem]) -> StoredOp
         for reason in foreign_settings(stored, str(path))
     )
     return stored
-
-
-def newest_options(path: Path) -> Path | None:
-    """The OPTIONS file with the greatest number."""
-    numbered = [(int(m[1]), name) for name in os.listdir(path) if (m := _OPTIONS.fullmatch(name))]
-    return path / max(numbered)[1] if numbered else None
 
 
 def _mtime(path: Path) -> int:

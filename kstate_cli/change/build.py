@@ -1,0 +1,117 @@
+"""Databases made of sorted runs: the steps of a restoration, how they are carried out, and how they are verified."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.change.owner import own_like
+from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows, encode_rows
+from kstate_cli.releases import Release
+from kstate_cli.rocks.create import create_store, layout_of
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.files import unflushed_logs
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.writable import WritableStore
+
+_FEW_RUNS = 3
+"""So many overlapping runs stay as they are: universal compaction begins with four sorted runs."""
+_ENTRIES = re.compile(r"# entries=(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildStore:
+    """A store that is restored. Which databases that makes is known once its runs are made (``BuildDatabase``)."""
+
+    path: str
+    what: str
+    replaces: bool
+    """The store is rebuilt: what is there is left out of the new directory."""
+    action: str = field(default="restore store", init=False)
+
+    def describe(self) -> str:
+        """One line for the plan."""
+        return self.what
+
+
+@dataclass(frozen=True, slots=True)
+class BuildDatabase:
+    """One RocksDB that takes runs in, oldest first; a new one unless it is in the staged directory already."""
+
+    path: str
+    kind: str
+    release: Release
+    family: str
+    runs: tuple[str, ...]
+    """SSTs on this host, oldest first; on the same file system they are taken, not copied."""
+    rows: int
+    """Rows and deletes in all runs together."""
+    offsets: OffsetsRecord | None
+    """The whole content of the column family ``offsets``; None for releases that have none."""
+    exists: bool = False
+    action: str = field(default="build database", init=False)
+
+    def describe(self) -> str:
+        """One line for the journal."""
+        return f"{len(self.runs)} runs with {self.rows} rows into {self.family}"
+
+
+def build_database(step: BuildDatabase, staged: Path) -> None:
+    """Carries out a step in the staged directory. Raises RocksError and OSError."""
+    path = staged / step.path
+    _make_parents(path.parent, staged)
+    try:
+        if not step.exists:
+            create_store(path, layout_of(step.kind, step.release))
+        with WritableStore(path) as store:
+            if step.family not in store.column_families:
+                store.create(step.family)
+            store.ingest(step.family, [Path(run) for run in step.runs], move=True)
+            if len(step.runs) > _FEW_RUNS:
+                store.compact(step.family)
+            if step.offsets is not None:
+                store.set_offsets(encode_rows(step.offsets))
+    except RocksError as error:
+        raise RocksError(f"{step.path}: {error}") from None
+    owner = path.parent.stat()
+    own_like(path, owner)
+    for name in os.listdir(path):
+        if (path / name).stat(follow_symlinks=False).st_nlink == 1:
+            own_like(path / name, owner)
+
+
+def _make_parents(folder: Path, staged: Path) -> None:
+    """Task and store folders as Streams makes them: of the application's owner, 0755."""
+    missing = []
+    while folder != staged and not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for path in reversed(missing):
+        # Two stores of one task may get here at once.
+        path.mkdir(mode=0o755, exist_ok=True)
+        own_like(path, path.parent.stat())
+
+
+def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
+    """Opens what was built and holds it against the step. Raises RocksError, naming the database."""
+    path = staged / step.path
+    if logs := unflushed_logs(path):
+        raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows: the database was not flushed")
+    with Shadow(path) as shadow:
+        if step.family not in shadow.column_families:
+            raise RocksError(f"{step.path}: column family {step.family} is missing")
+        if step.offsets is not None:
+            found = decode_rows(shadow.rows(OFFSETS_CF))
+            if found != step.offsets:
+                raise RocksError(f"{step.path}: column family offsets holds {found}, not {step.offsets}")
+        if not step.exists:
+            match = _ENTRIES.search(shadow.table_properties(step.family))
+            entries = int(match[1]) if match else 0
+            exact = len(step.runs) <= _FEW_RUNS
+            if entries > step.rows or (exact and entries != step.rows) or (step.rows and not shadow.live_files(step.family)):
+                raise RocksError(f"{step.path}: {entries} entries, where the runs have {step.rows}")
+        if full:
+            for _ in shadow.rows(step.family):
+                pass

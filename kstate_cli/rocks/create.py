@@ -1,0 +1,84 @@
+"""New RocksDB directories, laid out as a release of Kafka Streams lays out its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kstate_cli.formats.kinds import (
+    DEFAULT_CF,
+    HEADERS_CF,
+    KINDS,
+    SESSION_HEADERS_CF,
+    TIMESTAMPED_CF,
+    WINDOW_HEADERS_CF,
+)
+from kstate_cli.formats.offsets import OFFSETS_CF
+from kstate_cli.releases import OffsetsHome, Release
+from kstate_cli.rocks.errors import RocksError, as_rocks_error
+from kstate_cli.rocks.files import newest_options
+from kstate_cli.rocks.settings import database_options, family_options, with_filter_bits
+from kstate_cli.rocks.writable import remove_config
+
+_DATA_FAMILY = {
+    "timestamped-key-value": TIMESTAMPED_CF,
+    "foreign-key-subscription": TIMESTAMPED_CF,
+    "timestamped-window": TIMESTAMPED_CF,
+    "headers-key-value": HEADERS_CF,
+    "headers-window": HEADERS_CF,
+    "headers-session": SESSION_HEADERS_CF,
+    "headers-time-ordered-session": SESSION_HEADERS_CF,
+    "headers-time-ordered-window": WINDOW_HEADERS_CF,
+}
+"""Where the rows of a kind of store are; all others keep them in ``default``."""
+
+
+def data_family(kind: str) -> str:
+    """The column family that the rows of a kind of store are in. ValueError for what is not one kind."""
+    if kind not in KINDS or kind == "windowed":
+        raise ValueError(f"{kind!r} does not name one kind of store")
+    return _DATA_FAMILY.get(kind, DEFAULT_CF)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """The column families of a new database, and the release that it is to look like."""
+
+    column_families: tuple[str, ...]
+    release: Release
+
+    def __post_init__(self) -> None:
+        if DEFAULT_CF not in self.column_families:
+            raise ValueError("every RocksDB has the column family default")
+
+
+def layout_of(kind: str, release: Release) -> StoreLayout:
+    """The layout of a store, or of one segment, of this kind under ``release``. ValueError as :func:`data_family`."""
+    families = dict.fromkeys((DEFAULT_CF, data_family(kind)))
+    if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
+        families[OFFSETS_CF] = None
+    return StoreLayout(tuple(families), release)
+
+
+def create_store(path: Path, layout: StoreLayout) -> None:
+    """Makes the directory ``path`` and an empty database in it; a ``WritableStore`` then fills it.
+
+    Raises RocksError, and OSError where the directory cannot be made or is there already.
+    """
+    from rocksdict import Rdict
+
+    path.mkdir()
+    release = layout.release
+    try:
+        with as_rocks_error():
+            Rdict(
+                str(path),
+                database_options(release),
+                column_families={name: family_options(name, release) for name in layout.column_families},
+            ).close()
+    finally:
+        remove_config(path)
+    newest = newest_options(path)
+    if newest is None:
+        raise RocksError(f"{path} has no OPTIONS file")
+    newest.write_text(with_filter_bits(newest.read_text(encoding="utf-8")), encoding="utf-8")

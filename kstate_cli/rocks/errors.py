@@ -1,0 +1,21 @@
+"""What goes wrong in RocksDB, as one exception of ours."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+
+class RocksError(Exception):
+    """RocksDB cannot open, read or write a database. The message names the file as it lies in the real directory."""
+
+
+@contextlib.contextmanager
+def as_rocks_error() -> Iterator[None]:
+    """rocksdict raises bare Exceptions; they become RocksError with RocksDB's own words."""
+    try:
+        yield
+    except (RocksError, GeneratorExit, OSError):
+        raise
+    except Exception as error:
+        raise RocksError(str(error).strip() or type(error).__name__) from None

@@ -1,0 +1,68 @@
+"""A sorted run: one SST outside any database, to be ingested later."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kstate_cli.releases import Release
+from kstate_cli.rocks.errors import as_rocks_error
+from kstate_cli.rocks.settings import data_options
+
+if TYPE_CHECKING:
+    from rocksdict import SstFileWriter
+
+
+class RunWriter:
+    """Writes one SST as ``release`` writes its own: format, checksum, block size, filter. Raises RocksError."""
+
+    def __init__(self, path: str, release: Release) -> None:
+        self.path = path
+        self.rows = 0
+        self.deletes = 0
+        self._release = release
+        self._writer: SstFileWriter | None = None
+
+    def put(self, keys: Sequence[bytes], values: Sequence[bytes | None], *, deletes: bool) -> None:
+        """Adds rows, whose keys must rise strictly. A None value is a delete, written only with ``deletes``."""
+        if not keys:
+            return
+        writer = self._open()
+        with as_rocks_error():
+            if None not in values:
+                # The loop is in C but for the two calls a row that rocksdict asks for.
+                deque(map(writer.__setitem__, keys, values), maxlen=0)
+                self.rows += len(keys)
+                return
+            for key, value in zip(keys, values, strict=True):
+                if value is not None:
+                    writer[key] = value
+                    self.rows += 1
+                elif deletes:
+                    del writer[key]
+                    self.deletes += 1
+
+    def finish(self) -> bool:
+        """Completes the file. False, and no file, without a row or a delete."""
+        if self._writer is None:
+            return False
+        if not self.rows and not self.deletes:
+            self._writer = None
+            if os.path.exists(self.path):
+                os.unlink(self.path)
+            return False
+        with as_rocks_error():
+            self._writer.finish()
+        self._writer = None
+        return True
+
+    def _open(self) -> SstFileWriter:
+        from rocksdict import SstFileWriter
+
+        if self._writer is None:
+            with as_rocks_error():
+                self._writer = SstFileWriter(data_options(self._release))
+                self._writer.open(self.path)
+        return self._writer

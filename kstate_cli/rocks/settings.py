@@ -1,0 +1,79 @@
+"""The options that Streams gives a database (``RocksDBStore.openDB``, ``offsetsCFOptions``), release by release."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kstate_cli.formats.offsets import OFFSETS_CF
+from kstate_cli.releases import OLD_SST_FORMAT, OffsetsHome, Release
+
+if TYPE_CHECKING:
+    from rocksdict import BlockBasedOptions, Options
+
+_BLOCK_BYTES = 4096
+_BLOOM_BITS = 10
+_DATA_BUFFER_BYTES, _DATA_BUFFERS = 16 * 1024 * 1024, 3
+_OFFSETS_BUFFER_BYTES, _OFFSETS_BUFFERS = 1024 * 1024, 2
+_NAMELESS_FILTER = re.compile(r"filter_policy=bloomfilter$", re.MULTILINE)
+
+
+def with_filter_bits(options_file: str) -> str:
+    """A filter set through RocksDB's C interface is stored without its bits, and the next open would lose it."""
+    return _NAMELESS_FILTER.sub(f"filter_policy=bloomfilter:{_BLOOM_BITS}:false", options_file)
+
+
+def database_options(release: Release) -> Options:
+    """A new database, and its column family ``default``."""
+    options = data_options(release)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    # Offsets must never be ahead of the data that they speak of.
+    options.set_atomic_flush(release.offsets_home is OffsetsHome.COLUMN_FAMILY)
+    return options
+
+
+def family_options(family: str, release: Release) -> Options:
+    """A column family by its name."""
+    return offsets_options(release) if family == OFFSETS_CF else data_options(release)
+
+
+def data_options(release: Release) -> Options:
+    """A data column family: universal compaction, no compression, 10-bit bloom filter."""
+    from rocksdict import DBCompactionStyle, DBCompressionType, Options
+
+    options = Options(raw_mode=True)
+    table = _table(release)
+    table.set_bloom_filter(_BLOOM_BITS, False)
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_write_buffer_size(_DATA_BUFFER_BYTES)
+    options.set_max_write_buffer_number(_DATA_BUFFERS)
+    # Releases before 4.0 mean to set it, and call the getter.
+    options.set_optimize_filters_for_hits(release.reads_sst_format > OLD_SST_FORMAT)
+    return options
+
+
+def offsets_options(release: Release) -> Options:
+    """The column family ``offsets``: RocksDB's defaults, no compression, a small buffer."""
+    from rocksdict import DBCompactionStyle, DBCompressionType, Options
+
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(_table(release))
+    options.set_compression_type(DBCompressionType.none())
+    options.set_compaction_style(DBCompactionStyle.level())
+    options.set_write_buffer_size(_OFFSETS_BUFFER_BYTES)
+    options.set_max_write_buffer_number(_OFFSETS_BUFFERS)
+    return options
+
+
+def _table(release: Release) -> BlockBasedOptions:
+    from rocksdict import BlockBasedOptions, ChecksumType
+
+    table = BlockBasedOptions()
+    table.set_block_size(_BLOCK_BYTES)
+    table.set_format_version(release.reads_sst_format)
+    old = release.reads_sst_format <= OLD_SST_FORMAT
+    table.set_checksum_type(ChecksumType.crc32c() if old else ChecksumType.xxh3())
+    return table

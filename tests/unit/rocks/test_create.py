@@ -1,0 +1,205 @@
+"""New databases look like those of a release, take runs in, and open in the real RocksDB of that release."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.formats import sst
+from kstate_cli.formats.offsets import OffsetsRecord, decode_rows, encode_rows
+from kstate_cli.formats.options_file import StoredOptions, parse
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.releases import release
+from kstate_cli.rocks.create import StoreLayout, create_store, data_family, layout_of
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.files import newest_options, unflushed_logs
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.writable import WritableStore
+from tests.golden import unpack
+from tests.interop.harness import open_databases
+from tests.interop.jvm import Jvm
+
+PATCH = {"3.9": "3.9.2", "4.2": "4.2.1", "4.3": "4.3.1"}
+LAST = OffsetsRecord({TopicPartition("a-s-changelog", 0): 41}, None, 0)
+TOLD = (
+    "compression", "compaction_style", "write_buffer_size", "max_write_buffer_number", "optimize_filters_for_hits",
+    "comparator", "merge_operator", "num_levels", "disable_auto_compactions", "target_file_size_base",
+)  # fmt: skip
+TOLD_TABLE = ("block_size", "filter_policy", "format_version", "index_type", "whole_key_filtering")
+
+
+def options(path: Path) -> StoredOptions:
+    newest = newest_options(path)
+    assert newest is not None
+    return parse(newest.read_bytes())
+
+
+def run(path: Path, rows: dict[bytes, bytes | None], store: Path) -> Path:
+    """An SST as ``kstate restore`` writes its runs: with the options of the store, keys in order."""
+    from rocksdict import Env, Options, SstFileWriter
+
+    _, families = Options.load_latest(str(store), Env(), True)
+    writer = SstFileWriter(families["default"])
+    writer.open(str(path))
+    for key, value in sorted(rows.items()):
+        if value is None:
+            del writer[key]
+        else:
+            writer[key] = value
+    writer.finish()
+    return path
+
+
+def contents(path: Path, family: str) -> dict[bytes, bytes]:
+    with Shadow(path) as shadow:
+        return dict(shadow.rows(family))
+
+
+def footers(path: Path) -> set[tuple[int, int]]:
+    """(format_version, checksum type) of every SST."""
+    found = (sst.footer(file.read_bytes()[-sst.FOOTER_LENGTH :]) for file in path.glob("*.sst"))
+    return {(one.format_version, one.checksum_type) for one in found}
+
+
+@pytest.mark.parametrize("name", sorted(PATCH))
+def test_the_options_are_those_that_the_release_writes(tmp_path: Path, name: str) -> None:
+    golden = unpack(f"{PATCH[name]}-kinds-eos", tmp_path)
+    path = tmp_path / "new"
+    create_store(path, layout_of("timestamped-key-value", release(name)))
+    made, real = options(path), options(next(golden.glob("*_*/rocksdb/kv-timestamped")))
+    assert made.column_families.keys() == real.column_families.keys()
+    assert made.db["atomic_flush"] == real.db["atomic_flush"]
+    for family in real.column_families:
+        one, other = made.column_families[family], real.column_families[family]
+        assert {k: one[k] for k in TOLD} == {k: other[k] for k in TOLD}, family
+        one, other = made.tables[family], real.tables[family]
+        assert {k: one[k] for k in TOLD_TABLE} == {k: other[k] for k in TOLD_TABLE}, family
+    assert not (path / "rocksdict-config.json").exists()
+
+
+def test_kinds_have_their_column_families() -> None:
+    assert layout_of("window", release("4.2")).column_families == ("default",)
+    assert layout_of("window", release("4.3")).column_families == ("default", "offsets")
+    headers = layout_of("headers-session", release("4.3"))
+    assert headers.column_families == ("default", "sessionKeyValueWithHeaders", "offsets")
+    assert data_family("versioned") == "default"
+    for kind in ("windowed", "no such kind"):
+        with pytest.raises(ValueError, match="one kind"):
+            layout_of(kind, release("4.3"))
+    with pytest.raises(ValueError, match="default"):
+        StoreLayout(("offsets",), release("4.3"))
+
+
+def test_an_existing_directory_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(FileExistsError):
+        create_store(tmp_path, layout_of("window", release("4.2")))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("move", [False, True])
+def test_later_runs_win_and_a_compaction_drops_what_is_deleted(tmp_path: Path, move: bool) -> None:
+    path = tmp_path / "store"
+    create_store(path, layout_of("key-value", release("4.3")))
+    runs = [
+        run(tmp_path / "1.sst", {b"a": b"1", b"b": b"1", b"c": b"1"}, path),
+        run(tmp_path / "2.sst", {b"b": b"2", b"c": None}, path),
+        run(tmp_path / "3.sst", {b"b": None, b"d": b"3"}, path),
+        run(tmp_path / "4.sst", {b"b": b"4"}, path),
+    ]
+    with WritableStore(path) as store:
+        assert store.column_families == {"default", "offsets"}
+        store.ingest("default", runs[:2], move=move)
+        assert dict(store.rows("default")) == {b"a": b"1", b"b": b"2"}
+        assert store.write_rows("default", [(b"a", None), (b"e", b"5"), (b"e", b"6")]) == 3
+        store.ingest("default", runs[2:], move=move)
+        store.set_offsets(encode_rows(LAST))
+    wanted = {b"b": b"4", b"d": b"3", b"e": b"6"}
+    assert contents(path, "default") == wanted
+    assert [run.exists() for run in runs] == [not move] * 4
+    with WritableStore(path) as store:
+        store.compact("default")
+    assert contents(path, "default") == wanted
+    with Shadow(path) as shadow:
+        properties = shadow.table_properties("default")
+        assert decode_rows(shadow.rows("offsets")) == LAST
+    assert "# entries=3;" in properties
+    assert "# deletions=0;" in properties
+    assert "filter block size=0;" not in properties
+    assert footers(path) == {(6, sst.CHECKSUM_XXH3)}
+    assert unflushed_logs(path) == []
+    kept = options(path).column_families["default"]
+    assert (kept["disable_auto_compactions"], kept["optimize_filters_for_hits"]) == ("false", "true")
+
+
+def test_runs_of_a_release_before_4_0_have_format_5(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    create_store(path, layout_of("key-value", release("3.9")))
+    with WritableStore(path) as store:
+        store.ingest("default", [run(tmp_path / "1.sst", {b"a": b"1"}, path)])
+        store.write_rows("default", [(b"b", b"1")])
+    assert footers(path) == {(5, sst.CHECKSUM_CRC32C)}
+    with WritableStore(path) as store:
+        store.compact("default")
+    assert footers(path) == {(5, sst.CHECKSUM_CRC32C)}
+
+
+def test_a_broken_run_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    create_store(path, layout_of("key-value", release("4.3")))
+    good = run(tmp_path / "1.sst", {b"a": b"1"}, path)
+    broken = tmp_path / "2.sst"
+    broken.write_bytes(good.read_bytes()[:-1])
+    with pytest.raises(RocksError, match="Corruption"), WritableStore(path) as store:
+        store.ingest("default", [good, broken])
+    assert contents(path, "default") == {b"a": b"1"}
+
+
+def test_rows_in_the_write_ahead_log_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    create_store(path, layout_of("key-value", release("4.3")))
+    with pytest.raises(RocksError, match=r"\d+\.log still holds rows"), WritableStore(path) as store:
+        (store.path / "999999.log").write_bytes(b"rows")
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Jvm]]:
+    if shutil.which("java") is None or shutil.which("javac") is None:
+        pytest.skip("needs Java to run the real RocksDB")
+    logs = tmp_path_factory.mktemp("jvm")
+    jvms = {name: Jvm(version, logs / version, heap="256m") for name, version in PATCH.items()}
+    yield jvms
+    for jvm in jvms.values():
+        jvm.close()
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("compacted", [False, True], ids=["ingested", "compacted"])
+@pytest.mark.parametrize("name", sorted(PATCH))
+def test_the_real_release_opens_it(tmp_path: Path, releases: dict[str, Jvm], name: str, compacted: bool) -> None:
+    target = release(name)
+    for kind in ("key-value", "timestamped-key-value", *(["headers-session"] if name == "4.3" else [])):
+        path = tmp_path / "app" / kind
+        path.parent.mkdir(exist_ok=True)
+        family = data_family(kind)
+        create_store(path, layout_of(kind, target))
+        rows: dict[bytes, bytes | None] = {os.urandom(12): os.urandom(60) for _ in range(3000)}
+        with WritableStore(path) as store:
+            store.ingest(family, [run(tmp_path / "1.sst", rows, path), run(tmp_path / "2.sst", rows, path)])
+            if compacted:
+                store.compact(family)
+            if "offsets" in store.column_families:
+                store.set_offsets(encode_rows(LAST))
+    reply = open_databases(releases[name], tmp_path / "app")
+    assert reply.rc == 0, reply.told()
+    assert reply.of("database")
+    for database in reply.of("database"):
+        family = data_family(Path(database["path"]).name)
+        assert sorted(database["families"]) == sorted(layout_of(Path(database["path"]).name, target).column_families)
+        assert database["data"][family]["rows"] == 3000
+        if name == "4.3":
+            wanted = {key.hex(): value.hex() for key, value in encode_rows(LAST).items()}
+            assert sorted(database["offsets"].values()) == sorted(wanted.values())
