@@ -1,0 +1,14 @@
+"""What is wrong with a dump."""
+
+from __future__ import annotations
+
+from kstate_cli.errors import Refused
+
+
+class DumpError(Refused):
+    """A dump is not what it says, or not what kstate can read. Nothing was touched (exit code 4)."""
+
+
+def printable(text: str) -> str:
+    """``text`` for a message: names in a dump may hold control characters, which are escaped."""
+    return text if text.isprintable() else repr(text)

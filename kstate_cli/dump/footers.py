@@ -1,0 +1,198 @@
+"""Which topic-partitions and offsets the row groups of a file hold: from statistics, else from those three columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
+
+from .errors import DumpError, printable
+from .model import Piece
+from .place import Listed
+from .schema import Columns, check_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow.fs import FileSystem
+
+_NEEDED: Final = ("key", "value", "timestamp", "headers", "offset")
+_FIXED: Final = 8
+_MAX_PARTITION: Final = (1 << 31) - 1
+_ROWS_AT_ONCE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What the footer of one file says."""
+
+    file: Listed
+    columns: Columns
+    rows: int
+    pieces: tuple[tuple[TopicPartition, Piece], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    topic: Any
+    partition: Any
+    first: Any
+    last: Any
+    rows: int
+
+
+def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
+    """A Parquet file; INT96 as microseconds, which reach every year that a Kafka timestamp can name."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(
+        path,
+        filesystem=filesystem,
+        coerce_int96_timestamp_unit="us",
+        pre_buffer=False,
+        page_checksum_verification=True,
+    )
+
+
+def read_facts(filesystem: FileSystem, file: Listed) -> FileFacts:
+    """Open a file and look at its footer; DumpError, naming the file, for whatever is wrong with it."""
+    import pyarrow as pa
+
+    try:
+        with open_parquet(filesystem, file.path) as parquet:
+            return _facts(parquet, file)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        # Damaged footers and pages, codecs that are not built in, text that is not UTF-8.
+        raise DumpError(f"the file cannot be read as Parquet: {error}", where=printable(file.path)) from None
+
+
+def _facts(parquet: pq.ParquetFile, file: Listed) -> FileFacts:
+    hive = _hive(file)
+    columns = check_columns(parquet, file.path, tuple(hive.items()))
+    in_file = {name for name, kind in columns.kinds if kind != "in the path"}
+    pieces = []
+    metadata = parquet.metadata
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        if not group.num_rows:
+            continue
+        proved = _from_statistics(group, hive, in_file)
+        ranges = [proved] if proved else _from_rows(parquet, index, hive, in_file, printable(file.path))
+        size = _needed_bytes(group)
+        for one in ranges:
+            key = _checked(one, hive, file)
+            taken = tuple((name, value) for name, value in hive.items() if name not in in_file)
+            mixed = len(ranges) > 1
+            pieces.append(
+                (key, Piece(file.path, (index,), group.num_rows, size, one.first, one.last, mixed, taken, one.rows))
+            )
+    return FileFacts(file, columns, metadata.num_rows, tuple(pieces))
+
+
+def _hive(file: Listed) -> dict[str, str]:
+    found = dict(file.hive)
+    if len(found) != len(file.hive):
+        raise DumpError("the path names a topic or a partition twice", where=printable(file.path))
+    partition = found.get("partition")
+    if partition is not None and not (partition.isascii() and partition.isdigit() and len(partition) < 11):
+        raise DumpError(f"partition={printable(partition)} in the path is not a number", where=printable(file.path))
+    return found
+
+
+def _from_statistics(group: Any, hive: dict[str, str], in_file: set[str]) -> _Range | None:
+    """The one topic-partition and the offsets of a row group, if its statistics prove them.
+
+    Equal bounds prove a single value even where they are truncated (a bound only ever moves outwards), integers are
+    never truncated.
+    """
+    bounds = {}
+    for index in range(group.num_columns):
+        column = group.column(index)
+        name = column.path_in_schema
+        if name not in ("topic", "partition", "offset"):
+            continue
+        statistics = column.statistics if column.is_stats_set else None
+        if statistics is None or not statistics.has_min_max:
+            return None
+        if not statistics.has_null_count or statistics.null_count:
+            return None
+        try:
+            bounds[name] = statistics.min, statistics.max
+        except UnicodeDecodeError:
+            return None
+    values: dict[str, Any] = {}
+    for name, kind in (("topic", str), ("partition", int)):
+        if name not in in_file:
+            values[name] = hive[name] if kind is str else int(hive[name])
+            continue
+        low, high = bounds.get(name, (None, None))
+        if low != high or not isinstance(low, kind):
+            return None
+        values[name] = low
+    first, last = bounds.get("offset", (None, None))
+    if not isinstance(first, int) or not isinstance(last, int):
+        return None
+    return _Range(values["topic"], values["partition"], first, last, group.num_rows)
+
+
+def _from_rows(
+    parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: set[str], where: str
+) -> list[_Range]:
+    found: dict[tuple[Any, Any], _Range] = {}
+    for topic, partition, first, last, rows in _grouped(parquet, index, hive, in_file, where):
+        before = found.get((topic, partition))
+        if before:
+            first, last, rows = min(first, before.first), max(last, before.last), rows + before.rows
+        found[topic, partition] = _Range(topic, partition, first, last, rows)
+    return list(found.values())
+
+
+def _grouped(parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: set[str], where: str) -> Iterator[Any]:
+    import pyarrow as pa
+
+    names = [name for name in ("topic", "partition", "offset") if name in in_file]
+    batches = parquet.iter_batches(_ROWS_AT_ONCE, row_groups=[index], columns=names, use_threads=False)
+    for batch in batches:
+        columns: dict[str, pa.Array] = {}
+        for name in ("topic", "partition", "offset"):
+            kind = pa.string() if name == "topic" else pa.int64()
+            if name in in_file:
+                columns[name] = batch.column(name).cast(kind)
+            else:
+                columns[name] = pa.repeat(
+                    pa.scalar(hive[name] if name == "topic" else int(hive[name]), kind), len(batch)
+                )
+            if columns[name].null_count:
+                raise DumpError(f"row group {index}: column {name} has nulls", where=where)
+        grouped = pa.table(columns).group_by(["topic", "partition"], use_threads=False)
+        result = grouped.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pydict()
+        order = ("topic", "partition", "offset_min", "offset_max", "offset_count")
+        yield from zip(*(result[name] for name in order), strict=True)
+
+
+def _checked(found: _Range, hive: dict[str, str], file: Listed) -> TopicPartition:
+    where = printable(file.path)
+    if not legal_topic(found.topic):
+        raise DumpError(f"{found.topic[:300]!r} is not the name of a topic", where=where)
+    if not 0 <= found.partition <= _MAX_PARTITION:
+        raise DumpError(f"topic {found.topic}: {found.partition} is not a partition", where=where)
+    key = TopicPartition(found.topic, found.partition)
+    if found.first < 0:
+        raise DumpError(f"{key} has the negative offset {found.first}", where=where)
+    if hive.get("topic", key.topic) != key.topic or int(hive.get("partition", key.partition)) != key.partition:
+        raise DumpError(f"the path says another topic or partition than its rows ({key})", where=where)
+    return key
+
+
+def _needed_bytes(group: Any) -> int:
+    total = 0
+    for index in range(group.num_columns):
+        column = group.column(index)
+        name = column.path_in_schema.partition(".")[0]
+        if name in _NEEDED:
+            # Offsets and timestamps are encoded in almost nothing, but are 8 bytes each when they are read.
+            fixed = _FIXED * group.num_rows if name in ("offset", "timestamp") else 0
+            total += max(column.total_uncompressed_size, fixed)
+    return total

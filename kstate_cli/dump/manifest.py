@@ -1,0 +1,242 @@
+"""``_manifest.json``: what a dump says of itself (design §11.8).
+
+The canonical shape is written by :func:`render`::
+
+    {"format": 1, "isolation": "read_committed",
+     "partitions": [{"topic": …, "partition": 0, "log_start": 0, "log_end": 9, "first": 0, "last": 7, "rows": 8}, …],
+     "files": [{"path": "t/p0.parquet", "topic": …, "partition": 0, "size": 4711, "sha256": …}, …],
+     "committed": {"topic": {"0": 9}}}
+
+``topic_id`` of a partition, ``topic`` and ``partition`` of a file and ``sha256`` may be missing. Read as well:
+``partitions`` as an object topic → partition → facts, and ``files`` inside the facts of a partition.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
+
+from .errors import DumpError, printable
+
+NAME: Final = "_manifest.json"
+FORMAT: Final = 1
+ISOLATIONS: Final = ("read_committed", "read_uncommitted")
+
+_MAX_I32: Final = (1 << 31) - 1
+_MAX_I64: Final = (1 << 63) - 1
+_SHA256: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+_PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPartition:
+    """A partition: the broker's log when the dump was taken, and what of it was written. Offsets are inclusive but
+    ``log_end``."""
+
+    topic: str
+    partition: int
+    log_start: int | None
+    log_end: int | None
+    first: int | None
+    last: int | None
+    rows: int
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """A Parquet file; ``path`` is relative to the dump, with ``/``. ``size`` is in bytes."""
+
+    path: str
+    size: int
+    sha256: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All of it."""
+
+    isolation: str
+    partitions: tuple[ManifestPartition, ...]
+    files: tuple[ManifestFile, ...]
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+def parse(data: bytes, where: str = NAME) -> Manifest:
+    """Read a manifest; DumpError, with ``where``, for everything that is not one, and for paths outside the dump."""
+    try:
+        return _manifest(json.loads(data.decode("utf-8"), object_pairs_hook=_distinct))
+    except (ValueError, RecursionError) as error:
+        raise DumpError(f"the manifest cannot be read: {error}", where=where) from None
+    except DumpError as error:
+        raise DumpError(f"the manifest cannot be read: {error.message}", where=where) from None
+
+
+def render(manifest: Manifest) -> bytes:
+    """The canonical JSON, sorted by topic, partition and path."""
+    committed: dict[str, dict[str, int]] = {}
+    for key, offset in sorted(manifest.committed.items()):
+        committed.setdefault(key.topic, {})[str(key.partition)] = offset
+    content = {
+        "format": FORMAT,
+        "isolation": manifest.isolation,
+        "partitions": [_facts(one) for one in sorted(manifest.partitions, key=lambda p: (p.topic, p.partition))],
+        "files": [_file_facts(one) for one in sorted(manifest.files, key=lambda f: f.path)],
+        "committed": committed,
+    }
+    return (json.dumps(content, indent=1) + "\n").encode("utf-8")
+
+
+def _facts(one: ManifestPartition) -> _Json:
+    facts: _Json = {"topic": one.topic, "partition": one.partition}
+    if one.topic_id is not None:
+        facts["topic_id"] = one.topic_id
+    return facts | {name: getattr(one, name) for name in ("log_start", "log_end", "first", "last", "rows")}
+
+
+def _file_facts(one: ManifestFile) -> _Json:
+    facts = {name: getattr(one, name) for name in ("path", "topic", "partition", "size", "sha256")}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> _Json:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        # Which of the two counts is left to the reader by JSON; here it would decide what is restored.
+        raise ValueError("a name occurs twice in one object")
+    return found
+
+
+def _manifest(content: Any) -> Manifest:
+    whole = _object(content, "the manifest")
+    if _number(whole, "format", _MAX_I32) != FORMAT:
+        raise DumpError(f"format {whole['format']} is not known (known: {FORMAT})")
+    isolation = whole.get("isolation")
+    if isolation not in ISOLATIONS:
+        raise DumpError(f"isolation {isolation!r} is none of {', '.join(ISOLATIONS)}")
+    partitions: dict[TopicPartition, ManifestPartition] = {}
+    files: dict[str, ManifestFile] = {}
+    listed = [_file(one, None) for one in _list(whole.get("files", []), "files")]
+    for facts in _partitions(whole.get("partitions")):
+        one = _partition(facts)
+        key = TopicPartition(one.topic, one.partition)
+        if key in partitions:
+            raise DumpError(f"{key} is listed twice")
+        partitions[key] = one
+        listed += [_file(file, key) for file in _list(facts.get("files", []), f"files of {key}")]
+    for file in listed:
+        if file.path in files:
+            raise DumpError(f"{file.path} is listed twice")
+        files[file.path] = file
+    return Manifest(str(isolation), tuple(partitions.values()), tuple(files.values()), _committed(whole))
+
+
+def _partitions(content: Any) -> Iterator[_Json]:
+    if isinstance(content, dict):
+        for topic, of_topic in content.items():
+            for partition, facts in _object(of_topic, f"partitions of {topic!r}").items():
+                yield {**_object(facts, "a partition"), "topic": topic, "partition": _key(partition)}
+        return
+    for facts in _list(content, "partitions"):
+        yield _object(facts, "a partition")
+
+
+def _partition(facts: _Json) -> ManifestPartition:
+    topic, partition = _topic(facts), _number(facts, "partition", _MAX_I32)
+    name = f"{topic}-{partition}"
+    start, end, first, last = (_maybe(facts, field) for field in ("log_start", "log_end", "first", "last"))
+    rows = _number(facts, "rows", _MAX_I64)
+    if (first is None) != (rows == 0) or (last is None) != (rows == 0):
+        raise DumpError(f"{name}: {rows} rows, but first is {first} and last is {last}")
+    if start is not None and end is not None and start > end:
+        raise DumpError(f"{name}: log_start {start} is above log_end {end}")
+    if first is not None and last is not None:
+        if first > last or (end is not None and last >= end):
+            raise DumpError(f"{name}: first {first}, last {last} and log_end {end} contradict each other")
+        if start is not None and last < start:
+            raise DumpError(f"{name}: last {last} is below log_start {start}")
+    topic_id = facts.get("topic_id")
+    if topic_id is not None and not isinstance(topic_id, str):
+        raise DumpError(f"{name}: topic_id is not a string")
+    return ManifestPartition(topic, partition, start, end, first, last, rows, topic_id)
+
+
+def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
+    facts = _object(content, "a file")
+    path = facts.get("path")
+    if not isinstance(path, str) or not inside(path):
+        raise DumpError(f"{path!r} is not a path inside the dump")
+    digest = facts.get("sha256", facts.get("digest"))
+    if digest is not None:
+        match = _SHA256.fullmatch(digest) if isinstance(digest, str) else None
+        if match is None:
+            raise DumpError(f"{printable(path)}: the digest is not a SHA-256 in lower-case hex")
+        digest = match[1]
+    topic = _topic(facts) if facts.get("topic") is not None else key.topic if key else None
+    partition = _number(facts, "partition", _MAX_I32) if facts.get("partition") is not None else None
+    if key is not None:
+        partition = key.partition if partition is None else partition
+        if (topic, partition) != (key.topic, key.partition):
+            raise DumpError(f"{printable(path)} is listed under {key}, but names another partition")
+    return ManifestFile(path, _number(facts, "size", _MAX_I64), digest, topic, partition)
+
+
+def inside(path: str) -> bool:
+    """Whether a relative path with ``/`` stays in its folder: no ``..``, not absolute, no other spelling of a path."""
+    parts = path.split("/")
+    return all(part not in {"", ".", ".."} for part in parts) and "\\" not in path and "\0" not in path
+
+
+def _committed(whole: _Json) -> dict[TopicPartition, int]:
+    found = {}
+    for topic, of_topic in _object(whole.get("committed", {}), "committed").items():
+        _topic({"topic": topic})
+        offsets = _object(of_topic, f"committed of {topic}")
+        for partition in offsets:
+            found[TopicPartition(topic, _key(partition))] = _number(offsets, partition, _MAX_I64)
+    return found
+
+
+def _key(text: str) -> int:
+    if _PARTITION.fullmatch(text) is None or int(text) > _MAX_I32:
+        raise DumpError(f"{text!r} is not a partition")
+    return int(text)
+
+
+def _topic(facts: _Json) -> str:
+    topic = facts.get("topic")
+    if not isinstance(topic, str) or not legal_topic(topic):
+        raise DumpError(f"{topic!r} is not the name of a topic")
+    return topic
+
+
+def _number(facts: _Json, name: str, most: int) -> int:
+    value = facts.get(name)
+    # bool is an int in Python.
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise DumpError(f"{name} is {value!r}, not a number from 0 to {most}")
+    return value
+
+
+def _maybe(facts: _Json, name: str) -> int | None:
+    return None if facts.get(name) is None else _number(facts, name, _MAX_I64)
+
+
+def _object(content: Any, what: str) -> _Json:
+    if not isinstance(content, dict):
+        raise DumpError(f"{what} is not a JSON object")
+    return content
+
+
+def _list(content: Any, what: str) -> list[Any]:
+    if not isinstance(content, list):
+        raise DumpError(f"{what} is not a JSON list")
+    return content

@@ -1,0 +1,104 @@
+"""What a dump holds, as data. Everything can be pickled: slices travel to Spark's workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kstate_cli.formats.topic_partition import TopicPartition
+
+from .manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some row groups of one file that hold rows of one topic-partition."""
+
+    path: str
+    """Path within the file system (``pyarrow.fs``)."""
+    row_groups: tuple[int, ...]
+    """Indexes of the row groups, ascending."""
+    rows: int
+    """Rows in these row groups, of all topic-partitions."""
+    bytes: int
+    """Uncompressed bytes of the needed columns of these row groups, as encoded: dictionary-encoded values are larger
+    once they are read."""
+    first: int
+    """Lowest offset of the topic-partition's rows."""
+    last: int
+    """Highest offset of the topic-partition's rows."""
+    mixed: bool
+    """Rows of other topic-partitions are in there: the reader must filter."""
+    hive: tuple[tuple[str, str], ...] = ()
+    """``topic`` and ``partition`` where they are taken from the path because the file has no such column."""
+    own: int = 0
+    """Rows of the topic-partition itself; equal to ``rows`` unless ``mixed``."""
+
+    @property
+    def share(self) -> int:
+        """Bytes that are left of :attr:`bytes` after the filter, assuming rows of equal size."""
+        return self.bytes if not self.mixed else self.bytes * self.own // max(self.rows, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDump:
+    """One partition of a topic: where its rows are, and what the manifest says of the broker's log."""
+
+    topic: str
+    partition: int
+    pieces: tuple[Piece, ...]
+    """One per row group, sorted by first offset."""
+    first: int | None
+    """Lowest offset; None without rows."""
+    last: int | None
+    """Highest offset; None without rows."""
+    rows: int
+    """Rows, duplicates of a retried writer included."""
+    log_start: int | None
+    """First offset of the broker's log when the dump was taken; None where no manifest says so."""
+    log_end: int | None
+    """End offset of the broker's log when the dump was taken; None where no manifest says so."""
+
+    @property
+    def key(self) -> TopicPartition:
+        """Topic and partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A contiguous, bounded part of a partition: what one task reads."""
+
+    topic: str
+    partition: int
+    index: int
+    """Position among the slices of the partition: a slice with a higher index has higher offsets only."""
+    pieces: tuple[Piece, ...]
+    """Sorted by first offset. A piece may reach beyond the slice: the reader filters by ``first`` and ``last``."""
+    first: int
+    """Lowest offset that belongs to the slice."""
+    last: int
+    """Highest offset that belongs to the slice (inclusive)."""
+    rows: int
+    """Rows of the topic-partition in the pieces: at least as many as the slice has."""
+    bytes: int
+    """Uncompressed bytes, as :attr:`Piece.bytes`, of those rows."""
+    ordered: bool
+    """False where offsets of the pieces overlap or repeat: rows must be sorted, equal offsets taken once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """A dump that was found to be readable."""
+
+    uri: str
+    """What :func:`kstate_cli.dump.place.open_place` takes; local paths are absolute. May hold credentials."""
+    partitions: Mapping[TopicPartition, PartitionDump]
+    """Every topic-partition with rows, and those without rows that the manifest names."""
+    manifest: Manifest | None
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The group's committed offsets of source topics (the next offset to read), from the manifest."""
+    isolation: str | None = None
+    """``read_committed`` or ``read_uncommitted``; None where nobody said it."""
+    has_headers: bool = False
+    warnings: tuple[str, ...] = ()

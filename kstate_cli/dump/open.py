@@ -1,0 +1,194 @@
+"""Open a dump: which topic-partitions it holds, and where their rows are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.formats.topic_partition import TopicPartition
+
+from . import manifest as manifests
+from .agree import check_files, check_rows
+from .errors import DumpError, printable
+from .footers import FileFacts, read_facts
+from .manifest import Manifest
+from .model import Dump, PartitionDump, Piece
+from .place import Listed, absolute, is_hidden, is_parquet, is_parquet_name, list_files, open_place, shown
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_THREADS: Final = 16
+_MAX_MANIFEST: Final = 512 << 20
+_CHUNK: Final = 1 << 20
+# Which files belong to such a table only its log knows: rewritten and deleted rows stay in the folder.
+_TABLE_LOGS: Final = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    manifest: Manifest | None
+    parquet: list[Listed]
+    warnings: list[str]
+
+
+def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: bool = False) -> Dump:
+    """Find out what the dump at ``uri`` (a local path, or a URI of ``pyarrow.fs``) holds, mostly from its footers.
+
+    Without a manifest the dump is refused unless ``complete``: the user says that no file is missing.
+    ``committed_only``: the user says that it holds no uncommitted record; it fills :attr:`Dump.isolation` where no
+    manifest does. ``check_digests`` reads all files and compares the manifest's SHA-256.
+
+    UsageError where there is nothing at ``uri``; DumpError (exit code 4), naming the file, for everything else.
+    """
+    filesystem, root = open_place(uri)
+    where = shown(uri)
+    found = _survey(filesystem, root, where)
+    if found.manifest is None:
+        if not complete:
+            raise DumpError(
+                f"the dump has no {manifests.NAME}: a lost file would look like compaction",
+                where=where,
+                hint="if you know that no file is missing: --dump-is-complete"
+                " (and --dump-is-committed if it was read with isolation read_committed)",
+            )
+        if not found.parquet:
+            raise DumpError("there is no Parquet file", where=where)
+    else:
+        check_files(found.manifest, found.parquet, where)
+        if check_digests:
+            _check_digests(filesystem, found.manifest, found.parquet)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        facts = list(pool.map(lambda file: read_facts(filesystem, file), found.parquet))
+    _check_schemas(facts)
+    if found.manifest is not None:
+        check_rows(found.manifest, facts, where)
+    warnings = [*found.warnings, *_judgements(facts, found.manifest, committed_only)]
+    claimed = "read_committed" if committed_only else None
+    return Dump(
+        uri=absolute(uri),
+        partitions=_partitions(facts, found.manifest),
+        manifest=found.manifest,
+        committed=found.manifest.committed if found.manifest else {},
+        isolation=found.manifest.isolation if found.manifest else claimed,
+        has_headers=any(one.columns.has_headers for one in facts),
+        warnings=tuple(warnings),
+    )
+
+
+def _survey(filesystem: FileSystem, root: str, where: str) -> _Found:
+    files = list_files(filesystem, root, where)
+    manifest = None
+    by_name = {file.relative: file for file in files}
+    if manifests.NAME in by_name:
+        manifest = manifests.parse(_content(filesystem, by_name[manifests.NAME]), f"{where}/{manifests.NAME}")
+    for folder, kind in _TABLE_LOGS.items():
+        if manifest is None and any(file.relative.startswith(f"{folder}/") for file in files):
+            raise DumpError(
+                f"this is a {kind} table: which of its files count is only in its log",
+                where=where,
+                hint="write it out as plain Parquet first",
+            )
+    listed = {file.path for file in manifest.files} if manifest else set()
+    parquet, hidden, foreign = [], [], []
+    for file in files:
+        if file.relative in listed:
+            # Also below a folder that Spark would hide: topics may begin with an underscore.
+            parquet.append(file)
+        elif is_hidden(file.relative):
+            if is_parquet_name(file.relative):
+                hidden.append(file.relative)
+        elif is_parquet_name(file.relative) or (file.size and is_parquet(filesystem, file)):
+            parquet.append(file)
+        elif file.size:
+            foreign.append(file.relative)
+    warnings = []
+    if hidden:
+        warnings.append(f"left out, because Spark hides names that begin with _ or . as well: {_some(hidden)}")
+    if foreign:
+        warnings.append(f"left out, because they are not Parquet: {_some(foreign)}")
+    return _Found(manifest, parquet, warnings)
+
+
+def _content(filesystem: FileSystem, file: Listed) -> bytes:
+    if file.size > _MAX_MANIFEST:
+        raise DumpError(f"the manifest has {file.size} bytes", where=printable(file.path))
+    try:
+        with filesystem.open_input_stream(file.path) as stream:
+            return bytes(stream.read())
+    except OSError as error:
+        raise DumpError(f"the manifest cannot be read: {error}", where=printable(file.path)) from None
+
+
+def _check_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[Listed]) -> None:
+    expected = {file.path: file.sha256 for file in manifest.files}
+
+    def check(file: Listed) -> None:
+        digest = hashlib.sha256()
+        try:
+            with filesystem.open_input_stream(file.path) as stream:
+                while chunk := stream.read(_CHUNK):
+                    digest.update(chunk)
+        except OSError as error:
+            raise DumpError(f"the file cannot be read: {error}", where=printable(file.path)) from None
+        known = expected[file.relative]
+        if known is None:
+            raise DumpError("the manifest has no digest for the file", where=printable(file.path))
+        if digest.hexdigest() != known:
+            raise DumpError("the file is not the one of the manifest: its SHA-256 differs", where=printable(file.path))
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(check, files))
+
+
+def _check_schemas(facts: list[FileFacts]) -> None:
+    for one in facts[1:]:
+        difference = facts[0].columns.first_difference(one.columns)
+        if difference:
+            name, here, there = difference
+            raise DumpError(
+                f"column {name} is {there} here, but {here} in {printable(facts[0].file.path)}",
+                where=printable(one.file.path),
+                hint="a dump is written by one job: take the two apart",
+            )
+
+
+def _judgements(facts: list[FileFacts], manifest: Manifest | None, committed_only: bool) -> list[str]:
+    found = []
+    if any(not one.columns.zoned for one in facts):
+        found.append("timestamps without a time zone are taken as UTC")
+    if manifest and committed_only and manifest.isolation != "read_committed":
+        found.append(f"the manifest says isolation {manifest.isolation}, and counts")
+    return found
+
+
+def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[TopicPartition, PartitionDump]:
+    pieces: dict[TopicPartition, list[Piece]] = {}
+    for one in facts:
+        for key, piece in one.pieces:
+            pieces.setdefault(key, []).append(piece)
+    logs = {TopicPartition(one.topic, one.partition): one for one in manifest.partitions} if manifest else {}
+    found = {}
+    for key in sorted(pieces.keys() | logs.keys()):
+        own = sorted(pieces.get(key, []), key=lambda piece: (piece.first, piece.last, piece.path, piece.row_groups))
+        log = logs.get(key)
+        found[key] = PartitionDump(
+            key.topic,
+            key.partition,
+            tuple(own),
+            min((piece.first for piece in own), default=None),
+            max((piece.last for piece in own), default=None),
+            sum(piece.own for piece in own),
+            log.log_start if log else None,
+            log.log_end if log else None,
+        )
+    return found
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(printable(name) for name in names[:_NAMED]) + more

@@ -1,0 +1,85 @@
+"""Rows by offset, each offset once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from .columns import column_type
+from .errors import DumpError
+from .model import Slice
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+_COMPARED: Final = ("key", "value")
+# Arrow's binary has 32-bit positions: above this a column is gathered in blocks.
+_BLOCK_BYTES: Final = 1 << 30
+
+
+def is_rising(offsets: npt.NDArray[np.int64]) -> bool:
+    """Whether each offset is greater than the one before."""
+    return bool((offsets[1:] > offsets[:-1]).all())
+
+
+def sorted_once(table: pa.Table, part: Slice) -> pa.Table:
+    """The rows of ``table`` by offset, each offset once.
+
+    DumpError, naming the offset, where two rows with one offset differ in key or value: one of them is not from this
+    topic-partition, or it is a topic that was created anew.
+    """
+    import numpy as np
+
+    offsets = table.column("offset").to_numpy()
+    order = np.argsort(offsets, kind="stable")
+    ordered = offsets[order]
+    again = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if not len(again):
+        return gathered(table, order)
+    first, second = gathered(table, order[again]), gathered(table, order[again + 1])
+    for name in _COMPARED:
+        if name in table.column_names:
+            differ = _differ(first.column(name), second.column(name))
+            if len(differ):
+                raise DumpError(
+                    f"{part.topic}-{part.partition}: two rows have offset {ordered[again[differ[0]]]}"
+                    f" and differ in their {name}",
+                    hint="the dump mixes two topics, or a topic that was deleted and created anew",
+                )
+    keep = np.ones(len(order), dtype=bool)
+    keep[again + 1] = False
+    return gathered(table, order[keep])
+
+
+def gathered(table: pa.Table, indices: npt.NDArray[np.int64]) -> pa.Table:
+    """The rows at ``indices``, in that order."""
+    import pyarrow as pa
+
+    if table.nbytes <= _BLOCK_BYTES:
+        return table.combine_chunks().take(indices)
+    block = max(1, int(table.num_rows * (_BLOCK_BYTES // 2) // table.nbytes))
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        wide = column.cast(_wide(name)).combine_chunks() if name in (*_COMPARED, "headers") else column.combine_chunks()
+        chunks = [wide.take(indices[at : at + block]).cast(column.type) for at in range(0, len(indices), block)]
+        columns[name] = pa.chunked_array(chunks, column.type)
+    return pa.table(columns)
+
+
+def _wide(name: str) -> pa.DataType:
+    import pyarrow as pa
+
+    if name == "headers":
+        return pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
+    return pa.large_binary() if name in _COMPARED else column_type(name)
+
+
+def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    import numpy as np
+    import pyarrow.compute as pc
+
+    equal = pc.fill_null(pc.equal(one, other), False)
+    both_null = pc.and_(pc.is_null(one), pc.is_null(other))
+    return np.flatnonzero(~np.asarray(pc.or_(equal, both_null)))

@@ -1,0 +1,140 @@
+"""Where a dump lies: a local path, or a URI that pyarrow reads; and which of its files are the dump."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from kstate_cli.errors import UsageError
+
+from .errors import DumpError, printable
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|file:")
+# Hadoop's names for what pyarrow calls s3.
+_ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
+_PARQUET: Final = (".parquet", ".parq", ".pq")
+_MAGIC: Final = (b"PAR1", b"PARE")
+_HIVE: Final = ("topic", "partition")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file of the dump: its path within the file system and relative to the dump, its size in bytes."""
+
+    path: str
+    relative: str
+    size: int
+
+    @property
+    def hive(self) -> tuple[tuple[str, str], ...]:
+        """``topic`` and ``partition`` as folders of the form ``name=value`` give them (values unescaped)."""
+        folders = (part.partition("=") for part in self.relative.split("/")[:-1])
+        return tuple((name, unquote(value)) for name, equals, value in folders if equals and name in _HIVE)
+
+
+def absolute(uri: str) -> str:
+    """The same place for a process with another working directory."""
+    return uri if _URI.match(uri) else os.path.abspath(uri)
+
+
+def shown(uri: str) -> str:
+    """A URI without what may be a secret: user, password and query."""
+    match = _URI.match(uri)
+    if match is None or not match[1]:
+        return printable(uri)
+    rest = uri[match.end() :].partition("?")[0]
+    authority, slash, path = rest.partition("/")
+    return printable(f"{match[0]}{authority.rpartition('@')[2]}{slash}{path}")
+
+
+def open_place(uri: str) -> tuple[FileSystem, str]:
+    """The file system of ``uri`` and the path within it. UsageError where pyarrow does not know such a URI."""
+    import pyarrow as pa
+    from pyarrow import fs
+
+    match = _URI.match(uri)
+    if match is None:
+        return fs.LocalFileSystem(), os.path.abspath(uri)
+    scheme = match[1] or "file"
+    if scheme.lower() in _ALIASES:
+        uri = _ALIASES[scheme.lower()] + uri[len(scheme) :]
+    try:
+        found, path = fs.FileSystem.from_uri(uri)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        # pyarrow's message may repeat the URI with its secrets.
+        raise UsageError(
+            f"{shown(uri)} cannot be opened ({type(error).__name__})",
+            hint="give a local path or a URI that pyarrow knows: file://, s3://, gs://, abfss://, hdfs://",
+        ) from None
+    return found, path
+
+
+def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[Listed]:
+    """Every file below ``root``, sorted by path; ``root`` itself where it is a file.
+
+    UsageError where there is nothing, DumpError where it cannot be listed or where a symbolic link leads elsewhere.
+    """
+    from pyarrow import fs
+
+    try:
+        info = filesystem.get_file_info(root)
+        if info.type == fs.FileType.NotFound:
+            raise UsageError(f"{shown_as} does not exist", hint="give the folder of the dump")
+        if info.type == fs.FileType.File:
+            return [Listed(info.path, info.base_name, info.size)]
+        entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
+    except OSError as error:
+        raise DumpError(f"the dump cannot be listed: {error}", where=shown_as) from None
+    if isinstance(filesystem, fs.LocalFileSystem):
+        _refuse_links(root, [entry.path for entry in entries], shown_as)
+    base = root.rstrip("/") + "/"
+    return sorted(
+        (
+            Listed(entry.path, entry.path.removeprefix(base), entry.size)
+            for entry in entries
+            if entry.type == fs.FileType.File
+        ),
+        key=lambda file: file.relative,
+    )
+
+
+def _refuse_links(root: str, paths: list[str], shown_as: str) -> None:
+    inside = os.path.realpath(root).rstrip("/") + "/"
+    for path in paths:
+        if not os.path.islink(path):
+            continue
+        # A link to a folder may be a loop; one that leads out would read files that nobody meant to give.
+        if os.path.isdir(path) or not os.path.realpath(path).startswith(inside):
+            raise DumpError(
+                f"{printable(path)} is a symbolic link to a folder or to something outside the dump",
+                where=shown_as,
+                hint="copy what it points to into the dump",
+            )
+
+
+def is_hidden(relative: str) -> bool:
+    """Whether Spark leaves the file out when it reads the folder."""
+    parts = relative.split("/")
+    return parts[-1].endswith("._COPYING_") or any(
+        part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts
+    )
+
+
+def is_parquet_name(relative: str) -> bool:
+    """Whether the name says that the file is Parquet."""
+    return relative.lower().endswith(_PARQUET)
+
+
+def is_parquet(filesystem: FileSystem, file: Listed) -> bool:
+    """Whether the first bytes say that the file is Parquet."""
+    try:
+        with filesystem.open_input_file(file.path) as stream:
+            return stream.read(4) in _MAGIC
+    except OSError as error:
+        raise DumpError(f"the file cannot be read: {error}", where=printable(file.path)) from None

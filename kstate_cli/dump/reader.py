@@ -1,0 +1,246 @@
+"""Read a slice: what a worker does. Nothing here knows of Spark."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from .columns import KNOWN, column_type, converted
+from .errors import DumpError, printable
+from .footers import open_parquet
+from .model import Piece, Slice
+from .order import is_rising, sorted_once
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow.fs import FileSystem
+
+_OPEN_FILES: Final = 8
+_BATCH_ROWS: Final = 65_536
+_BATCH_BYTES: Final = 8 << 20
+
+
+def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> pa.Table:
+    """All rows of a slice, by offset, each offset once.
+
+    ``columns`` of :data:`~kstate_cli.dump.columns.KNOWN`, in that order; ``offset`` comes last where it is not among
+    them. Types: key and value binary, timestamp int64 (milliseconds, -1 for none), offset int64, headers
+    list<struct<key: string, value: binary>>. Rows with a null key are there as well.
+
+    DumpError, naming the file, for what cannot be read or changed since the dump was opened; naming the offset, where
+    two rows have it that differ.
+    """
+    names = _names(columns)
+    with _Files(filesystem) as files:
+        tables = [table for piece in part.pieces for table in _tables(part, piece, names, files)]
+    table = _concatenated(tables, names)
+    return table if is_rising(_offsets(table)) else sorted_once(table, part)
+
+
+def iter_slice(
+    part: Slice, columns: Sequence[str], filesystem: FileSystem, max_rows: int, max_bytes: int | None = None
+) -> Iterator[pa.Table]:
+    """The rows of :func:`read_slice` as tables of at most ``max_rows`` rows and about ``max_bytes`` bytes.
+
+    A slice that is not in order is read once per table. Where a writer repeated rows a table may be read with more
+    rows than it has in the end.
+    """
+    names = _names(columns)
+    average = max(1, part.bytes // max(part.rows, 1))
+    most = max_rows if max_bytes is None else max(1, min(max_rows, max_bytes // average))
+    if max_bytes is None and part.rows <= max_rows:
+        table = read_slice(part, columns, filesystem)
+        if table.num_rows:
+            yield table
+        return
+    with _Files(filesystem) as files:
+        offsets = None if part.ordered and _rises(part, files) else _all_offsets(part, files)
+        if offsets is None:
+            yield from _packed(_in_order(part, names, files, most), max_rows, max_bytes)
+            return
+        for begin in range(0, len(offsets), most):
+            low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
+            window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
+            pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
+            tables = [table for piece in pieces for table in _batches(window, piece, names, files)]
+            yield sorted_once(_concatenated(tables, names), window)
+
+
+class _Files:
+    """Open files of a slice: pieces of few files may alternate, but a shuffled dump has thousands."""
+
+    def __init__(self, filesystem: FileSystem) -> None:
+        self._filesystem = filesystem
+        self._open: OrderedDict[str, pq.ParquetFile] = OrderedDict()
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._open:
+            self._open.popitem()[1].close(force=True)
+
+    def get(self, piece: Piece) -> pq.ParquetFile:
+        """The file of a piece, checked to be the one that the dump was opened with."""
+        found = self._open.pop(piece.path, None)
+        if found is None:
+            if len(self._open) >= _OPEN_FILES:
+                self._open.popitem(last=False)[1].close(force=True)
+            found = open_parquet(self._filesystem, piece.path)
+        self._open[piece.path] = found
+        metadata = found.metadata
+        known = piece.row_groups[-1] < metadata.num_row_groups
+        if not known or sum(metadata.row_group(index).num_rows for index in piece.row_groups) != piece.rows:
+            raise _changed(piece)
+        return found
+
+
+def _names(columns: Sequence[str]) -> list[str]:
+    unknown = [name for name in columns if name not in KNOWN]
+    if unknown:
+        raise ValueError(f"no such columns: {unknown}")
+    return [*columns] if "offset" in columns else [*columns, "offset"]
+
+
+def _tables(part: Slice, piece: Piece, names: list[str], files: _Files) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    if piece.mixed or piece.first < part.first or piece.last > part.last:
+        yield from _batches(part, piece, names, files)
+        return
+    try:
+        table = files.get(piece).read_row_groups(list(piece.row_groups), columns=names, use_threads=False)
+        table = _canonical(table, names, piece)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(piece, error) from None
+    offsets = _offsets(table)
+    if len(offsets) and (int(offsets.min()) < part.first or int(offsets.max()) > part.last):
+        raise _changed(piece)
+    yield table
+
+
+def _batches(part: Slice, piece: Piece, names: list[str], files: _Files) -> Iterator[pa.Table]:
+    """The rows of a piece that belong to the slice, batch by batch, in the order of the file."""
+    import pyarrow as pa
+
+    in_path = {name for name, _ in piece.hive}
+    select = [name for name in ("topic", "partition") if piece.mixed and name not in in_path]
+    rows = max(256, min(_BATCH_ROWS, _BATCH_BYTES * piece.rows // max(piece.bytes, 1)))
+    inside = part.first <= piece.first and piece.last <= part.last
+    try:
+        for batch in files.get(piece).iter_batches(
+            rows, row_groups=list(piece.row_groups), columns=[*names, *select], use_threads=False
+        ):
+            table = pa.Table.from_batches([batch])
+            mask = _mask(table, part, select, inside)
+            table = _canonical(table, names, piece)
+            if mask is not None:
+                table = table.filter(mask)
+            if table.num_rows:
+                yield table
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(piece, error) from None
+
+
+def _mask(table: pa.Table, part: Slice, select: list[str], inside: bool) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    terms = []
+    if "topic" in select:
+        terms.append(pc.equal(pc.cast(table.column("topic"), pa.string()), part.topic))
+    if "partition" in select:
+        terms.append(pc.equal(table.column("partition"), part.partition))
+    if not inside:
+        offsets = table.column("offset")
+        terms += [pc.greater_equal(offsets, part.first), pc.less_equal(offsets, part.last)]
+    mask = None
+    for term in terms:
+        mask = term if mask is None else pc.and_(mask, term)
+    return mask
+
+
+def _canonical(table: pa.Table, names: list[str], piece: Piece) -> pa.Table:
+    import pyarrow as pa
+
+    if table.column("offset").null_count:
+        raise _changed(piece)
+    return pa.table({name: converted(name, table.column(name)) for name in names})
+
+
+def _concatenated(tables: list[pa.Table], names: list[str]) -> pa.Table:
+    import pyarrow as pa
+
+    if not tables:
+        return pa.schema([(name, column_type(name)) for name in names]).empty_table()
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _offsets(table: pa.Table) -> npt.NDArray[np.int64]:
+    offsets: npt.NDArray[np.int64] = table.column("offset").to_numpy()
+    return offsets
+
+
+def _rises(part: Slice, files: _Files) -> bool:
+    """Whether the offsets rise strictly through the slice: only that column is read."""
+    last = -1
+    for piece in part.pieces:
+        for table in _batches(part, piece, ["offset"], files):
+            offsets = _offsets(table)
+            if int(offsets[0]) <= last or not is_rising(offsets):
+                return False
+            last = int(offsets[-1])
+    return True
+
+
+def _all_offsets(part: Slice, files: _Files) -> npt.NDArray[np.int64]:
+    import numpy as np
+
+    found = [_offsets(table) for piece in part.pieces for table in _batches(part, piece, ["offset"], files)]
+    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+
+def _in_order(part: Slice, names: list[str], files: _Files, most: int) -> Iterator[pa.Table]:
+    last = -1
+    for piece in part.pieces:
+        for table in _batches(part, piece, names, files):
+            offsets = _offsets(table)
+            if int(offsets[0]) <= last or not is_rising(offsets):
+                raise _changed(piece)
+            last = int(offsets[-1])
+            for begin in range(0, table.num_rows, most):
+                yield table.slice(begin, most)
+
+
+def _packed(tables: Iterator[pa.Table], max_rows: int, max_bytes: int | None) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    kept: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        more = table.nbytes
+        if kept and (rows + table.num_rows > max_rows or (max_bytes is not None and size + more > max_bytes)):
+            yield pa.concat_tables(kept)
+            kept, rows, size = [], 0, 0
+        kept.append(table)
+        rows += table.num_rows
+        size += more
+    if kept:
+        yield pa.concat_tables(kept)
+
+
+def _changed(piece: Piece) -> DumpError:
+    return DumpError(
+        "the file is not what it was when the dump was opened, or its statistics are wrong", where=printable(piece.path)
+    )
+
+
+def _unreadable(piece: Piece, error: Exception) -> DumpError:
+    return DumpError(f"the file cannot be read: {error}", where=printable(piece.path))

@@ -1,0 +1,112 @@
+"""The schema of Spark's Kafka source, checked per file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from .errors import DumpError, printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+HEADERS: Final = "list<struct<key: string, value: binary>>"
+_EXPECTED: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int32",
+    "offset": "int64",
+    "timestamp": "timestamp",
+    "timestampType": "int32",
+    "headers": HEADERS,
+}
+_OPTIONAL: Final = {"timestampType", "headers"}
+_ALSO: Final = {"partition": {"int64"}}
+_IN_PATH: Final = "in the path"
+_HINT: Final = (
+    "write the dump with the columns of Spark's Kafka source as they are (option includeHeaders), or with kstate dump"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a file: canonical type by name, or that the path holds the value."""
+
+    kinds: tuple[tuple[str, str], ...]
+    zoned: bool
+    """False where the timestamps have no zone (INT96 has none either, but always is UTC)."""
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether there is a ``headers`` column."""
+        return any(name == "headers" for name, _ in self.kinds)
+
+    def first_difference(self, other: Columns) -> tuple[str, str, str] | None:
+        """(column, type here, type there) of the first column that differs, or None."""
+        mine, theirs = dict(self.kinds), dict(other.kinds)
+        for name in _EXPECTED:
+            here, there = mine.get(name, "missing"), theirs.get(name, "missing")
+            if here != there:
+                return name, here, there
+        return None
+
+
+def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str], ...]) -> Columns:
+    """The columns of an open file; DumpError, naming file and column, for a missing, repeated or mistyped one."""
+    import pyarrow as pa
+
+    schema = parquet.schema_arrow
+    in_path = {name for name, _ in hive}
+    kinds = []
+    zoned = True
+    for name, expected in _EXPECTED.items():
+        found = schema.get_all_field_indices(name)
+        if len(found) > 1:
+            raise DumpError(f"column {name} occurs {len(found)} times", where=printable(path))
+        if not found:
+            if name in in_path:
+                kinds.append((name, _IN_PATH))
+            elif name not in _OPTIONAL:
+                raise DumpError(f"column {name} is missing (expected: {expected})", where=printable(path), hint=_HINT)
+            continue
+        kind = kind_of(schema.field(found[0]).type)
+        if name == "timestamp" and pa.types.is_timestamp(schema.field(found[0]).type):
+            int96 = _physical_type(parquet, name) == "INT96"
+            zoned = int96 or schema.field(found[0]).type.tz is not None
+            kind = "INT96" if int96 else kind
+        elif kind != expected and kind not in _ALSO.get(name, ()):
+            raise DumpError(
+                f"column {name} has type {printable(kind)} (expected: {expected})", where=printable(path), hint=_HINT
+            )
+        kinds.append((name, kind))
+    return Columns(tuple(kinds), zoned)
+
+
+def kind_of(kind: pa.DataType) -> str:
+    """A type without what does not matter: the width of offsets, views, dictionaries, and the zone of a timestamp."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return kind_of(kind.value_type)
+    if pa.types.is_large_binary(kind) or _is(kind, "binary_view"):
+        return "binary"
+    if pa.types.is_large_string(kind) or _is(kind, "string_view"):
+        return "string"
+    if pa.types.is_timestamp(kind):
+        return f"timestamp[{kind.unit}]"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        entry = kind.value_type
+        if pa.types.is_struct(entry) and [entry.field(i).name for i in range(entry.num_fields)] == ["key", "value"]:
+            return f"list<struct<key: {kind_of(entry.field(0).type)}, value: {kind_of(entry.field(1).type)}>>"
+    return str(kind)
+
+
+def _is(kind: pa.DataType, name: str) -> bool:
+    return str(kind) == name
+
+
+def _physical_type(parquet: pq.ParquetFile, name: str) -> str:
+    schema = parquet.schema
+    return next(str(schema.column(i).physical_type) for i in range(len(schema)) if schema.column(i).path == name)
