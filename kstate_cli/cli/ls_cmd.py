@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from kstate_cli.cli.options import App, Output, Quiet
 from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+
+if TYPE_CHECKING:
+    from kstate_cli.statedir.model import Application
+
+Spec = Annotated[
+    bool,
+    typer.Option("--spec", help="Print a kstate.toml instead: what the directory tells, and the lines to fill in."),
+]
 
 
-def ls(app: App, output: Output = Format.table, quiet: Quiet = False) -> int:
+def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet = False) -> int:
     """Show tasks and stores: kind, size, keys, where the offset is, status, SST format, and which releases open it.
 
-    Changes nothing, and may run beside the application.
+    Changes nothing, and may run beside the application. With --spec the exit code is 1 when something in the printed
+    kstate.toml must be filled in, or looked at.
     """
     import humanize
 
@@ -21,8 +33,11 @@ def ls(app: App, output: Output = Format.table, quiet: Quiet = False) -> int:
     from kstate_cli.statedir.scan import read_application
 
     found = read_application(find_application(app))
-    rows = store_rows(found)
-    if output is Format.json:
+    rows = [] if spec else store_rows(found)
+    to_do = 0
+    if spec:
+        to_do = _print_spec(found, quiet=quiet)
+    elif output is Format.json:
         for row in rows:
             print_json(row)
     else:
@@ -53,7 +68,27 @@ def ls(app: App, output: Output = Format.table, quiet: Quiet = False) -> int:
     for task in found.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
-    return 0
+    return EXIT_WARNINGS if to_do else EXIT_OK
+
+
+def _print_spec(app: Application, *, quiet: bool) -> int:
+    """Prints a kstate.toml, and says what is missing in it; returns how many things there are to do."""
+    import sys
+
+    from kstate_cli.cli.output import say
+    from kstate_cli.spec.asking import question_text
+    from kstate_cli.spec.infer import infer
+    from kstate_cli.spec.toml_writer import to_toml
+
+    found = infer(app)
+    missing = [entry for store in found.draft.stores for entry in store.filled(app.app_id).missing()]
+    about = "Written by kstate ls --spec; comments say what a value was taken from, and what is to fill in."
+    sys.stdout.write(to_toml(found.draft, notes=(about, *found.notes)))
+    for entry in missing:
+        say(question_text(entry), quiet=quiet)
+    for note in found.notes:
+        say(note, quiet=quiet)
+    return len(missing) + len(found.notes)
 
 
 def _offsets(changelog: dict[str, dict[int, int]]) -> str:

@@ -56,16 +56,19 @@ def complete(draft: SpecDraft, *, named: str, only: Collection[str] | None = Non
 
 def _refusal(missing: list[Missing], named: str) -> Refused:
     shown = missing[:_MOST_SHOWN]
-    said = "; ".join(f"{m.store}: {key_of(m.field)}: {_why(m)}" for m in shown)
+    said = "; ".join(map(question_text, shown))
     more = f"; and {len(missing) - len(shown)} more" if len(missing) > len(shown) else ""
     lines = [f"    {table_of(m.store)} {line_of(m)}" for m in shown]
     return Refused(
-        f"what the stores are is not clear: {said}{more}",
+        f"the specification is not complete: {said}{more}",
         hint=f"say it in {named}, each line below its table:\n" + "\n".join(lines),
     )
 
 
-def _why(missing: Missing) -> str:
-    others = missing.question.answers
-    possible = f" (possible: {', '.join(literal(answer) for answer in others)})" if len(others) > 1 else ""
-    return missing.question.why + possible
+def question_text(missing: Missing) -> str:
+    """``store: key: why it is not known``, with the answers that are possible."""
+    answers = ", ".join(map(literal, missing.question.answers))
+    word = "likely" if len(missing.question.answers) == 1 else "possible"
+    return f"{missing.store}: {key_of(missing.field)}: {missing.question.why}" + (
+        f" ({word}: {answers})" if answers else ""
+    )

@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from kstate_cli.formats.topic_partition import changelog_topic
 from kstate_cli.spec.intervals import default_segment_interval
-from kstate_cli.spec.model import RETAINED_KINDS, SESSION_KINDS, SPEC_KINDS, TIME_ORDERED_KINDS, Spec, StoreSpec
+from kstate_cli.spec.model import (
+    RETAINED_KINDS,
+    SESSION_KINDS,
+    SOURCE_TOPIC,
+    SPEC_KINDS,
+    TIME_ORDERED_KINDS,
+    Spec,
+    StoreSpec,
+)
 
 FIELDS: Final = (
     "kind",
@@ -75,8 +83,7 @@ class StoreDraft:
                 taken.pop("changelog", None)
         elif self.changelog is not None:
             taken.pop("logged", None)
-            # The topic that somebody names says itself whether it is a source topic.
-            if not (self.is_global or other.is_global):
+            if self.changelog != other.changelog:
                 taken.pop("source", None)
         inferred = {**self.inferred, **{name: why for name, why in other.inferred.items() if name in taken}}
         questions = {**other.questions, **self.questions}
@@ -95,6 +102,12 @@ class StoreDraft:
         if application is not None and named:
             prefix = f"{application}-{self.topology}" if self.topology else application
             default("changelog", changelog_topic(prefix, self.name), "the names of application and store")
+        topic = self.changelog
+        if topic is not None and not self.is_global and not topic.endswith(changelog_topic("", self.name)):
+            # The cautious reading: a source topic is restored to the group's committed offset only.
+            default(
+                "source", SOURCE_TOPIC, f"the name of its changelog does not end in {changelog_topic('', self.name)}"
+            )
         if self.retention_ms is not None and self.kind is not None:
             interval = default_segment_interval(self.kind, self.retention_ms)
             # A question about the interval is answered by the retention that somebody gave.
@@ -132,6 +145,10 @@ class StoreDraft:
             answered.add("logged")
         if self.logged is False:
             answered |= {"changelog", "retention_ms", "segment_interval_ms"}
+        if self.kind is not None and self.kind not in RETAINED_KINDS:
+            answered |= {"retention_ms", "segment_interval_ms"}
+        if self.is_global is False:
+            answered.add("source")
         return {name: question for name, question in self.questions.items() if name not in answered}
 
     def spec(self) -> StoreSpec:

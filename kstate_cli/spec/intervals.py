@@ -8,6 +8,8 @@ from kstate_cli.spec.model import RETAINED_KINDS, VERSIONED
 
 MIN_INTERVAL_MS: Final = 60_000
 """Segments of window and session stores are never shorter."""
+_HISTORIES: Final = ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000))
+"""(history retention up to, parts, least interval) of versioned stores."""
 
 
 def default_segment_interval(kind: str, retention_ms: int) -> int | None:
@@ -21,7 +23,22 @@ def default_segment_interval(kind: str, retention_ms: int) -> int | None:
         return None
     if kind != VERSIONED:
         return max(retention_ms // 2, MIN_INTERVAL_MS)
-    for longest, parts, least in ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000)):
+    for longest, parts, least in _HISTORIES:
         if retention_ms <= longest:
             return max(retention_ms // parts, least)
     return max(retention_ms // 24, 300_000)
+
+
+def histories_of(interval_ms: int) -> tuple[tuple[int, int], ...]:
+    """(least, greatest) history retentions whose versioned stores have segments so long unless told otherwise."""
+    found: list[tuple[int, int]] = []
+    lower = 1
+    for longest, parts, least in (*_HISTORIES, (None, 24, 300_000)):
+        # history // parts == interval, or anything below when the interval is the least one.
+        first = lower if interval_ms == least else max(lower, interval_ms * parts)
+        last = interval_ms * parts + parts - 1
+        if longest is not None:
+            last, lower = min(last, longest), longest + 1
+        if interval_ms >= least and first <= last:
+            found.append((first, last))
+    return tuple(found)

@@ -1,0 +1,126 @@
+"""One specification out of what the file, the topology's text and the directory say, in this order of authority.
+
+What two of them say differently is refused: the file may be of another application, or the directory of another time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from kstate_cli.errors import Refused
+from kstate_cli.spec.asking import complete, key_of, literal, table_of
+from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft, draft_of
+from kstate_cli.spec.infer import Evidence, Inference, infer
+from kstate_cli.spec.intervals import default_segment_interval
+from kstate_cli.spec.model import IN_MEMORY, SEGMENTED_KINDS, Spec
+from kstate_cli.spec.topology import FROM, TopologyText
+from kstate_cli.statedir.model import Application
+
+_DIRECTORY = "the directory"
+
+
+def resolve_spec(
+    app: Application | None,
+    spec: Spec | SpecDraft | None = None,
+    topology: TopologyText | None = None,
+    *,
+    only: Collection[str] | None = None,
+    named: str = "kstate.toml",
+) -> Spec:
+    """Everything that is known about the stores of an application.
+
+    ``only`` names the stores that matter: others may stay unclear, and are left out then. ``named`` is what messages
+    call the specification file. Raises Refused where two sources contradict each other, and where something is not
+    clear, with the very lines to add.
+    """
+    return complete(merge(app, spec, topology, named=named), named=named, only=only)
+
+
+def merge(
+    app: Application | None,
+    spec: Spec | SpecDraft | None = None,
+    topology: TopologyText | None = None,
+    *,
+    named: str = "kstate.toml",
+) -> SpecDraft:
+    """What the sources say together, with the questions that are left. Raises Refused for contradictions."""
+    stated = draft_of(spec) if isinstance(spec, Spec) else spec or SpecDraft(None, ())
+    described = topology.draft() if topology is not None else SpecDraft(None, ())
+    if app is not None and stated.application not in (None, app.app_id):
+        raise Refused(
+            f"{named} is about application {stated.application}, the directory is that of {app.app_id}",
+            hint="name the right file, or correct 'application' in it",
+        )
+    known = {s.name for s in stated.stores if s.retention_ms is not None or s.segment_interval_ms is not None}
+    found = infer(app, known_intervals=known) if app is not None else Inference(SpecDraft(None, ()), {}, ())
+    names = dict.fromkeys(s.name for draft in (stated, described, found.draft) for s in draft.stores)
+    stores = tuple(
+        _merge(name, named, stated.store(name), described.store(name), found, app is not None) for name in names
+    )
+    return SpecDraft(app.app_id if app is not None else stated.application, stores)
+
+
+def _merge(
+    name: str,
+    named: str,
+    stated: StoreDraft | None,
+    described: StoreDraft | None,
+    found: Inference,
+    read: bool,
+) -> StoreDraft:
+    nothing = StoreDraft(name=name)
+    stated, described, there = stated or nothing, described or nothing, found.draft.store(name)
+    _refuse_any(name, _contradictions(stated, named, described, FROM))
+    if there is None:
+        if read and stated.kind is None:
+            why = "it has no directory here: in memory, never opened, or gone"
+            nothing = StoreDraft(name=name, questions={"kind": Question(why, (IN_MEMORY,))})
+        return stated.over(described).over(nothing)
+    _refuse_any(name, _contradictions(stated, named, there, _DIRECTORY))
+    _refuse_any(name, _contradictions(described, FROM, there, _DIRECTORY))
+    merged = stated.over(described).over(there)
+    if name in found.evidence:
+        _refuse_any(name, _against_evidence(stated, named, merged, found.evidence[name]))
+    return merged
+
+
+def _contradictions(one: StoreDraft, named: str, other: StoreDraft, by: str) -> Iterator[str]:
+    """What ``one`` says and ``other`` says differently."""
+    for name in ("is_global", "topology", "subtopology", "kind", "changelog", "indexed"):
+        first, second = one.get(name), other.get(name)
+        if first is not None and second is not None and first != second:
+            key = key_of(name)
+            yield f"{named} says {key} = {literal(first)}, {by} says {key} = {literal(second)} ({other.inferred[name]})"
+    if one.is_global and other.subtopology is not None:
+        yield f"{named} says that it is global, {by} says that it is in subtopology {other.subtopology}"
+    if other.is_global and one.subtopology is not None:
+        yield f"{named} says that it is in subtopology {one.subtopology}, {by} says that it is global"
+    if one.logged is False and other.changelog is not None:
+        yield f"{named} says logged = false, {by} says changelog = {literal(other.changelog)}"
+    if one.partitions is not None and other.partitions is not None and one.partitions < other.partitions:
+        yield f"{named} says partitions = {one.partitions}, {by} has {other.partitions}"
+
+
+def _against_evidence(stated: StoreDraft, named: str, merged: StoreDraft, evidence: Evidence) -> Iterator[str]:
+    """What the file says and the databases rule out, although they leave it open what is right."""
+    if stated.kind is not None and stated.kind not in evidence.kinds:
+        possible = " or ".join(sorted(evidence.kinds))
+        yield f"{named} says kind = {literal(stated.kind)}, the directory allows only {possible}"
+    interval = merged.segment_interval_ms
+    if stated.segment_interval_ms is None and stated.retention_ms is not None and merged.kind in SEGMENTED_KINDS:
+        # What the file says must lead to the segments that are there. A versioned store may have any (KIP-889).
+        interval = default_segment_interval(merged.kind, stated.retention_ms)
+    if interval is not None and evidence.interval.wrong is None and not evidence.interval.fits(interval):
+        retention = f" (retention_ms = {stated.retention_ms})" if stated.retention_ms is not None else ""
+        yield (
+            f"{named} says segments of {interval} ms{retention}, "
+            "the directory has segments, or rows in them, that do not fit"
+        )
+
+
+def _refuse_any(name: str, contradictions: Iterator[str]) -> None:
+    for contradiction in contradictions:
+        raise Refused(
+            f"store {name}: {contradiction}",
+            hint=f"correct {table_of(name)} in the file, or name the directory and the topology that belong to it",
+        )

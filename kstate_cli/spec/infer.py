@@ -1,0 +1,231 @@
+"""From an application directory to a specification: what the bytes tell, and questions where they do not.
+
+Nothing is guessed. What a healthy directory cannot tell at all: whether a global store has a processor, the history
+retention of a versioned store, stores in memory, and a retention of two minutes or less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kstate_cli.formats.keys import INDEX_PREFIX
+from kstate_cli.formats.topic_partition import legal_topic
+from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft
+from kstate_cli.spec.intervals import MIN_INTERVAL_MS, histories_of
+from kstate_cli.spec.model import IN_MEMORY, SEGMENTED_KINDS, SPEC_KINDS, TIME_ORDERED_KINDS, VERSIONED
+from kstate_cli.spec.times import MAX_ROWS, Interval, segment_interval, versioned_interval
+from kstate_cli.spec.topics import absent_stores, prefix_of, topic_of
+from kstate_cli.statedir.model import Application, Database, Store, Task
+
+_SEGMENTED: Final = SEGMENTED_KINDS | {"grace-buffer"}
+_KEY_ORDERED: Final = ("window", "session", "time-ordered-window", "time-ordered-session")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a specification of a store must agree with."""
+
+    kinds: frozenset[str]
+    """The kinds that its directory allows."""
+    interval: Interval = field(default_factory=Interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """What a directory says about its stores."""
+
+    draft: SpecDraft
+    evidence: Mapping[str, Evidence]
+    """By store; only stores with a database."""
+    notes: tuple[str, ...]
+    """What was concluded from something that is missing: worth a look."""
+
+
+def infer(app: Application, *, known_intervals: Collection[str] = ()) -> Inference:
+    """What the directory says. ``known_intervals`` names stores of which no rows need be read for their interval."""
+    places: dict[str, list[tuple[Task, Store]]] = {}
+    for task in app.tasks:
+        for store in task.stores:
+            places.setdefault(store.name, []).append((task, store))
+    drafts: list[StoreDraft] = []
+    evidence: dict[str, Evidence] = {}
+    notes: list[str] = []
+    for name, found in places.items():
+        draft, known = _store(app, name, found, read=name not in known_intervals)
+        drafts.append(draft)
+        if any(store.databases for _, store in found):
+            evidence[name] = known
+        if draft.logged is False:
+            notes.append(f"{name}: {draft.inferred['logged']}: it counts as a store without logging")
+    for task in app.tasks:
+        for name, topic in absent_stores(app.app_id, task).items():
+            if name not in places and not any(draft.name == name for draft in drafts):
+                drafts.append(_absent(app, task, name, topic))
+    return Inference(SpecDraft(app.app_id, tuple(drafts)), evidence, tuple(notes))
+
+
+@dataclass(slots=True)
+class _Answers:
+    """Fields of a store as they become known."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    inferred: dict[str, str] = field(default_factory=dict)
+    questions: dict[str, Question] = field(default_factory=dict)
+
+    def know(self, name: str, value: object, why: str) -> None:
+        self.values[name], self.inferred[name] = value, why
+
+    def ask(self, name: str, why: str, *answers: object) -> None:
+        self.questions[name] = Question(why, answers)
+
+    def draft(self, name: str) -> StoreDraft:
+        return StoreDraft(name=name, inferred=self.inferred, questions=self.questions, **self.values)
+
+
+def _store(app: Application, name: str, places: list[tuple[Task, Store]], *, read: bool) -> tuple[StoreDraft, Evidence]:
+    answers = _Answers()
+    databases = [d for _, store in places for d in store.databases]
+    kind, kinds = _kind(answers, [store for _, store in places])
+    _place(answers, app, [task for task, _ in places])
+    _topic(answers, app, name, places)
+    interval = _times(answers, kind, databases, read=read) if databases else Interval()
+    if kind in TIME_ORDERED_KINDS:
+        _index(answers, kind, databases)
+    return answers.draft(name), Evidence(kinds, interval)
+
+
+def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset[str]]:
+    certain = {store.kind.name: store.kind for store in stores if store.kind.certain}
+    if len(certain) == 1:
+        kind = next(iter(certain.values()))
+        answers.know("kind", kind.name, kind.inferred_from)
+        return kind.name, frozenset({kind.name})
+    possible = _SEGMENTED if any(store.segmented for store in stores) else SPEC_KINDS - _SEGMENTED - {IN_MEMORY}
+    if certain:
+        answers.ask("kind", f"its tasks differ: {' and '.join(sorted(certain))}", *sorted(certain))
+        return None, frozenset(certain)
+    # The task whose kind is named best speaks for the others.
+    unsure = min((store.kind for store in stores), key=lambda kind: kind.name == "windowed")
+    likely = _KEY_ORDERED if unsure.name == "windowed" else (unsure.name,)
+    answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
+    if any(store.segmented for store in stores) and unsure.name != "grace-buffer":
+        answers.ask("retention_ms", "it follows from the rows of a store of known kind")
+    return None, possible
+
+
+def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
+    if any(task.is_global for task in tasks):
+        if not all(task.is_global for task in tasks):
+            answers.ask("is_global", "it lies in global and in a task", True, False)
+            return
+        answers.know("is_global", True, "it lies in global")
+        answers.ask("source", "the bytes do not tell a globalTable from addGlobalStore", "table", "processor")
+        return
+    parts = {_subtopology(task) for task in tasks}
+    topologies = {topology for topology, _ in parts}
+    if len(topologies) > 1:
+        answers.ask("topology", "it lies in several named topologies", *sorted(map(str, topologies)))
+        return
+    if len(parts) > 1:
+        numbers = sorted(number for _, number in parts)
+        answers.ask("subtopology", "it lies in tasks of several subtopologies: all but one are left over", *numbers)
+        return
+    topology, number = next(iter(parts))
+    answers.know("subtopology", number, "the names of its tasks")
+    if topology is not None:
+        if not legal_topic(topology):
+            answers.ask("topology", "the name of its directory is no legal one")
+            return
+        answers.know("topology", topology, "the directory of its tasks")
+    highest = max(task.partition or 0 for task in app.tasks if not task.is_global and _subtopology(task) in parts)
+    answers.know("partitions", highest + 1, "the highest partition among its tasks here, plus 1")
+
+
+def _subtopology(task: Task) -> tuple[str | None, int]:
+    return task.topology, int(task.name.rpartition("/")[2].partition("_")[0])
+
+
+def _topic(answers: _Answers, app: Application, name: str, places: list[tuple[Task, Store]]) -> None:
+    topic = topic_of(app.app_id, name, places)
+    if topic.question is not None:
+        answers.questions[topic.field] = topic.question
+        return
+    if topic.unlogged:
+        answers.know("logged", False, topic.why)
+        answers.values.pop("partitions", None)
+        answers.inferred.pop("partitions", None)
+        return
+    answers.know("changelog", topic.name, topic.why)
+    if topic.source is not None:
+        why = f"its name is not {prefix_of(app.app_id, places[0][0])}-{name}-changelog"
+        answers.know("source", topic.source, why)
+    if places[0][0].is_global:
+        known = [tp.partition for task, store in places for tp in _offsets(task, store) if tp.topic == topic.name]
+        answers.know("partitions", max(known, default=0) + 1, "the highest partition among its offsets, plus 1")
+
+
+def _offsets(task: Task, store: Store) -> list[Any]:
+    found = list(task.checkpoint.entries) if task.checkpoint else []
+    for database in store.databases:
+        found += list(database.offsets.offsets) if database.offsets is not None else []
+    return found
+
+
+def _times(answers: _Answers, kind: str | None, databases: list[Database], *, read: bool) -> Interval:
+    if kind == VERSIONED:
+        return _history(answers, databases)
+    if kind not in SEGMENTED_KINDS:
+        return Interval()
+    interval = segment_interval(kind, databases, read=read)
+    exact = interval.exact
+    if exact is None:
+        answers.ask("retention_ms", _unclear(interval), *(2 * example for example in interval.examples))
+        return interval
+    answers.know("segment_interval_ms", exact, "the only one that fits the starts of the segments and their rows")
+    if exact == MIN_INTERVAL_MS:
+        most = 2 * MIN_INTERVAL_MS + 1
+        answers.ask("retention_ms", f"segments of {exact} ms are those of every retention up to {most} ms")
+    else:
+        why = f"2 x segment_interval_ms ({2 * exact + 1} would have the same segments)"
+        answers.know("retention_ms", 2 * exact, why)
+    return interval
+
+
+def _unclear(interval: Interval) -> str:
+    if interval.wrong is not None:
+        return f"{interval.wrong}: no segment interval fits"
+    read = "" if interval.all_rows else f" (the first {MAX_ROWS} rows were read)"
+    return f"several segment intervals fit the starts of the segments and their rows{read}"
+
+
+def _history(answers: _Answers, databases: list[Database]) -> Interval:
+    interval = versioned_interval(databases)
+    exact = interval.exact
+    if exact is None:
+        answers.ask("retention_ms", "the bytes do not tell the history retention (nor, here, the segment interval)")
+        return interval
+    answers.know("segment_interval_ms", exact, "the only one that fits the segments of all sampled versions")
+    histories = histories_of(exact)
+    chosen = " or ".join(f"{least}..{most}" for least, most in histories)
+    usual = f"; without a segment interval of its own it would be {chosen}" if histories else ""
+    answers.ask("retention_ms", f"the bytes do not tell the history retention{usual}")
+    return interval
+
+
+def _index(answers: _Answers, kind: str, databases: list[Database]) -> None:
+    """Index rows begin with 01, base rows with 00: the last row of any database tells (KIP-825)."""
+    last = {rows[-1][0][:1] for d in databases for rows in d.samples.values() if rows}
+    if not last:
+        answers.ask("indexed", "no rows", True, False)
+    else:
+        answers.know("indexed", INDEX_PREFIX in last, f"{'' if INDEX_PREFIX in last else 'no '}rows of an index")
+
+
+def _absent(app: Application, task: Task, name: str, topic: str) -> StoreDraft:
+    answers = _Answers()
+    answers.ask("kind", "only an offset is here: in memory, custom, or gone", IN_MEMORY)
+    answers.know("changelog", topic, ".checkpoint")
+    _place(answers, app, [task])
+    return answers.draft(name)

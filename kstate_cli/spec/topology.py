@@ -1,0 +1,191 @@
+"""The text of ``Topology#describe``: which store is in which subtopology, and the topics of global stores.
+
+``TopologyDescription.toString`` is made for people: names of processors are written as they are, without quotes, so
+that only what stands at the end of a line can be told from them. What it does not say: kinds, retentions, changelogs,
+whether a store is logged, and whether a global store has a processor of its own (``globalTable`` and
+``addGlobalStore`` look the same).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
+from kstate_cli.spec.draft import SpecDraft, StoreDraft
+
+FROM: Final = "Topology#describe"
+_MAX_BYTES: Final = 16 << 20
+_MAX_ID: Final = (1 << 31) - 1
+
+# Each named topology begins with a header of its own.
+_HEADER: Final = re.compile(r"\s*(?:Topologies:|Topology: (?P<named>\S+?):)\s*")
+# Application logs put something before the first line; after it, names of processors may look like anything.
+_FIRST: Final = re.compile(rf"(?:.*\s)?{_HEADER.pattern}")
+_SUBTOPOLOGY: Final = re.compile(
+    r"\s*Sub-topology: (?P<id>\d{1,10})(?P<global> for global store \(will not generate tasks\))?\s*"
+)
+_SOURCE: Final = re.compile(r"\s*Source: .* \(topics: (?P<topics>.*)\)\s*")
+_PROCESSOR: Final = re.compile(r"\s*Processor: .* \(stores: \[(?P<stores>[^\[\]]*)\]\)\s*")
+_OTHER: Final = re.compile(r"\s*(?:Sink: .*|-->.*|<--.*)?")
+_LIST: Final = re.compile(r"\[([^\[\]]*)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """One part of a topology. ``number`` is what the names of its task directories begin with."""
+
+    number: int
+    stores: tuple[str, ...]
+    topics: tuple[str, ...]
+    """Source topics that are listed; repartition topics without the application's id."""
+    pattern: bool = False
+    """True when a source has a pattern instead of a list."""
+    topology: str | None = None
+    """The named topology that it is part of."""
+    is_global: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyText:
+    """What the text of ``Topology#describe`` says."""
+
+    subtopologies: tuple[Subtopology, ...]
+    """Those of global stores too: they take numbers but have no tasks."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The names of all stores, in the order of the text."""
+        return tuple(dict.fromkeys(name for part in self.subtopologies for name in part.stores))
+
+    @property
+    def global_stores(self) -> dict[str, str]:
+        """Global store -> the topic that it is read from."""
+        return {part.stores[0]: part.topics[0] for part in self.subtopologies if part.is_global}
+
+    def of(self, store: str) -> Subtopology | None:
+        """The subtopology that has the store."""
+        return next((part for part in self.subtopologies if store in part.stores), None)
+
+    def draft(self) -> SpecDraft:
+        """What it says about each store."""
+        return SpecDraft(None, tuple(_draft(name, part) for name in self.stores if (part := self.of(name)) is not None))
+
+
+def _draft(name: str, part: Subtopology) -> StoreDraft:
+    if part.is_global:
+        inferred = dict.fromkeys(("is_global", "changelog"), FROM)
+        return StoreDraft(name=name, is_global=True, changelog=part.topics[0], inferred=inferred)
+    fields = ("subtopology", "topology") if part.topology else ("subtopology",)
+    return StoreDraft(name=name, subtopology=part.number, topology=part.topology, inferred=dict.fromkeys(fields, FROM))
+
+
+def read_topology(path: Path) -> TopologyText:
+    """Reads a file with the text of ``Topology#describe``. Raises UsageError where it is not one."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+    if len(data) > _MAX_BYTES:
+        raise UsageError(f"{path} is larger than {_MAX_BYTES >> 20} MiB", hint=_HINT)
+    try:
+        return parse_topology(data.decode("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}", hint=_HINT) from None
+
+
+_HINT: Final = (
+    "write the text of System.out.println(topology.describe()) into it, of all named topologies if there are any"
+)
+
+
+@dataclass(slots=True)
+class _Part:
+    number: int
+    topology: str | None
+    is_global: bool
+    line: int
+    stores: dict[str, None] = field(default_factory=dict)
+    topics: dict[str, None] = field(default_factory=dict)
+    pattern: bool = False
+
+
+def parse_topology(text: str, where: str = "the topology") -> TopologyText:
+    """Reads the text of ``Topology#describe``; ``where`` names it in errors. Raises UsageError, naming the line."""
+    parts: list[_Part] = []
+    topology: str | None = None
+    started = False
+    # Not splitlines(): names of processors may hold characters that end a line for Python only.
+    for number, line in enumerate(text.split("\n"), 1):
+        header = (_HEADER if started else _FIRST).fullmatch(line)
+        if header is not None:
+            started, topology = True, header["named"]
+            if topology is not None and not legal_topic(topology):
+                raise _wrong(where, number, f"{topology[:100]!r} is no name of a topology")
+        elif started:
+            _read_line(where, number, line, topology, parts)
+    if not started:
+        raise UsageError(f"{where} has no line 'Topologies:'", hint=_HINT)
+    _check(where, parts)
+    return TopologyText(
+        tuple(
+            Subtopology(p.number, tuple(p.stores), tuple(p.topics), p.pattern, p.topology, p.is_global) for p in parts
+        )
+    )
+
+
+def _read_line(where: str, number: int, line: str, topology: str | None, parts: list[_Part]) -> None:
+    head = _SUBTOPOLOGY.fullmatch(line)
+    if head is not None:
+        if int(head["id"]) > _MAX_ID:
+            raise _wrong(where, number, f"{head['id']} is no number of a subtopology")
+        parts.append(_Part(int(head["id"]), topology, head["global"] is not None, number))
+        return
+    source, processor = _SOURCE.fullmatch(line), _PROCESSOR.fullmatch(line)
+    if source is None and processor is None:
+        if _OTHER.fullmatch(line) is None:
+            raise _wrong(where, number, f"{line[:100]!r} is not understood")
+        return
+    if not parts:
+        raise _wrong(where, number, "a node before the first subtopology")
+    if source is not None:
+        _read_source(source["topics"], parts[-1])
+    if processor is not None:
+        for name in filter(None, processor["stores"].split(", ")):
+            if not legal_store_name(name):
+                raise _wrong(where, number, f"{name[:100]!r} is no legal store name")
+            parts[-1].stores[name] = None
+
+
+def _read_source(topics: str, part: _Part) -> None:
+    listed = _LIST.fullmatch(topics)
+    names = listed[1].split(", ") if listed else []
+    if names and all(map(legal_topic, names)):
+        part.topics.update(dict.fromkeys(names))
+    else:
+        part.pattern = True
+
+
+def _check(where: str, parts: Iterable[_Part]) -> None:
+    """A number is given once in a topology, a store is in one subtopology, and a global store has one topic."""
+    seen: dict[tuple[str | None, int], _Part] = {}
+    owners: dict[str, _Part] = {}
+    for part in parts:
+        other = seen.setdefault((part.topology, part.number), part)
+        if other is not part:
+            raise _wrong(where, part.line, f"subtopology {part.number} is already on line {other.line}")
+        if part.is_global and (len(part.stores) != 1 or len(part.topics) != 1 or part.pattern):
+            raise _wrong(where, part.line, "a global store has one store and one topic")
+        for name in part.stores:
+            owner = owners.setdefault(name, part)
+            if owner is not part:
+                raise _wrong(where, part.line, f"store {name} is already in the subtopology on line {owner.line}")
+
+
+def _wrong(where: str, line: int, what: str) -> UsageError:
+    return UsageError(f"{where}, line {line}: {what}", hint=_HINT)
