@@ -110,7 +110,11 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
             match = _ENTRIES.search(shadow.table_properties(step.family))
             entries = int(match[1]) if match else 0
             exact = len(step.runs) <= _FEW_RUNS
-            if entries > step.rows or (exact and entries != step.rows) or (step.rows and not shadow.live_files(step.family)):
+            if (
+                entries > step.rows
+                or (exact and entries != step.rows)
+                or (step.rows and not shadow.live_files(step.family))
+            ):
                 raise RocksError(f"{step.path}: {entries} entries, where the runs have {step.rows}")
         if full:
             for _ in shadow.rows(step.family):

@@ -126,7 +126,9 @@ def _task_of(path: Path) -> Path:
     return Path(*path.parts[: 2 if path.parts[0].startswith("__") else 1])
 
 
-def _edit(step: EditDatabase | CreateDatabase | BuildDatabase, staged: Path, counts: Counts, progress: Progress) -> None:
+def _edit(
+    step: EditDatabase | CreateDatabase | BuildDatabase, staged: Path, counts: Counts, progress: Progress
+) -> None:
     path = staged / step.path
     if isinstance(step, BuildDatabase):
         build_database(step, staged)

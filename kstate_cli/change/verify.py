@@ -38,7 +38,9 @@ def verify_staged(plan: Plan, staged: Path, workers: int, *, full: bool, linked:
             pass
 
 
-def _verify(step: EditDatabase | CreateDatabase | BuildDatabase, app: Path, staged: Path, *, full: bool, linked: bool) -> None:
+def _verify(
+    step: EditDatabase | CreateDatabase | BuildDatabase, app: Path, staged: Path, *, full: bool, linked: bool
+) -> None:
     path = staged / step.path
     if isinstance(step, BuildDatabase):
         verify_database(step, staged, full=full)

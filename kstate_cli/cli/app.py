@@ -14,7 +14,16 @@ from typing import Any
 
 import typer
 
-from kstate_cli.cli import clean_cmd, demo_cmd, inspect_position_cmd, ls_cmd, migrate_cmd, status_cmd, undo_cmd
+from kstate_cli.cli import (
+    clean_cmd,
+    demo_cmd,
+    inspect_position_cmd,
+    ls_cmd,
+    migrate_cmd,
+    restore_cmd,
+    status_cmd,
+    undo_cmd,
+)
 from kstate_cli.cli.output import safe
 from kstate_cli.errors import Interrupted, KstateError
 
@@ -36,6 +45,7 @@ app = typer.Typer(
 app.command("ls")(ls_cmd.ls)
 app.command("inspect-position")(inspect_position_cmd.inspect_position)
 app.command("migrate")(migrate_cmd.migrate)
+app.command("restore")(restore_cmd.restore)
 app.command("undo")(undo_cmd.undo)
 app.command("status")(status_cmd.status)
 app.command("clean")(clean_cmd.clean)

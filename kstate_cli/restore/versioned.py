@@ -107,12 +107,11 @@ class VersionedReplay:
         if history is None:
             history = self._histories[key] = _History(self._interval)
         if batch_end is None:
-            history.put(value, timestamp, _NEVER, _NEVER)
+            history.put(value, timestamp, _NEVER)
             return
         oldest = batch_end - self._retention
-        first_live = segment_id(oldest, self._interval)
-        history.expire(first_live)
-        history.put(value, timestamp, oldest, first_live)
+        history.expire(segment_id(oldest, self._interval))
+        history.put(value, timestamp, oldest)
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
         """The physical rows of all keys, sorted by physical key; rows of expired segments are left out."""
@@ -165,12 +164,15 @@ class _History:
             row = self.rows[segment]
             yield segment, row if isinstance(row, bytes) else row.to_bytes()
 
-    def put(self, value: bytes | None, timestamp: int, oldest: int, first_live: int) -> None:
-        """``RocksDBVersionedStore.doPut``: what ended before ``oldest``, or in an older segment, is of no use."""
+    def put(self, value: bytes | None, timestamp: int, oldest: int) -> None:
+        """``RocksDBVersionedStore.doPut``; a version that ended before ``oldest`` may be left out.
+
+        Streams leaves out what falls into an expired segment too. Here it is written: ``expire`` takes it away.
+        """
         valid_to = self.time
         if valid_to is not None and timestamp >= valid_to:
             if timestamp > valid_to:
-                self._close(self.value, valid_to, timestamp, first_live)
+                self._close(self.value, valid_to, timestamp)
             self._set_latest(value, timestamp)
             return
         earliest = segment_id(timestamp, self.interval)
@@ -182,17 +184,17 @@ class _History:
                 break
             begin = row.times[0]
             if begin <= timestamp:
-                self._put_inside(row, segment, value, timestamp, first_live)
+                self._put_inside(row, segment, value, timestamp)
                 return
             if begin < oldest:
                 return
             valid_to = begin
         if valid_to is not None:
-            self._put_before(value, timestamp, valid_to, first_live)
+            self._put_before(value, timestamp, valid_to)
         elif value is not None:
             self._set_latest(value, timestamp)
         else:
-            self._put_lone_tombstone(timestamp, first_live)
+            self._put_lone_tombstone(timestamp)
 
     def _set_latest(self, value: bytes | None, timestamp: int) -> None:
         if value is None:
@@ -206,18 +208,16 @@ class _History:
             row = self.rows[segment] = _Row.from_bytes(row)
         return row
 
-    def _close(self, value: bytes | None, valid_from: int, valid_to: int, first_live: int) -> None:
+    def _close(self, value: bytes | None, valid_from: int, valid_to: int) -> None:
         """File a version under its end, as the newest of that segment."""
         segment = segment_id(valid_to, self.interval)
-        if segment < first_live:
-            return
         row = self._row(segment)
         if row is None:
             self.add(segment, _Row(valid_to, [valid_from], [value]))
         else:
             row.append(valid_from, valid_to, value)
 
-    def _put_inside(self, row: _Row, segment: int, value: bytes | None, timestamp: int, first_live: int) -> None:
+    def _put_inside(self, row: _Row, segment: int, value: bytes | None, timestamp: int) -> None:
         """``putToSegment``: the version before the new one may now end in an older segment, and moves there."""
         at = bisect_right(row.times, timestamp) - 1
         before = row.times[at]
@@ -227,25 +227,21 @@ class _History:
             row.times.insert(at + 1, timestamp)
             row.values.insert(at + 1, value)
         else:
-            self._close(row.values[at], before, timestamp, first_live)
+            self._close(row.values[at], before, timestamp)
             row.times[at], row.values[at] = timestamp, value
 
-    def _put_before(self, value: bytes | None, timestamp: int, valid_to: int, first_live: int) -> None:
+    def _put_before(self, value: bytes | None, timestamp: int, valid_to: int) -> None:
         """``finishPut`` with a later version: no row holds the new version's begin, its end names the segment."""
         segment = segment_id(valid_to, self.interval)
-        if segment < first_live:
-            return
         row = self._row(segment)
         if row is None or row.end <= timestamp:
-            self._close(value, timestamp, valid_to, first_live)
+            self._close(value, timestamp, valid_to)
         else:
             row.prepend(timestamp, value)
 
-    def _put_lone_tombstone(self, timestamp: int, first_live: int) -> None:
+    def _put_lone_tombstone(self, timestamp: int) -> None:
         """``finishPut`` without a later version: a tombstone has no end, so it is filed under its begin."""
         segment = segment_id(timestamp, self.interval)
-        if segment < first_live:
-            return
         row = self._row(segment)
         if row is None:
             self.add(segment, _Row(timestamp, [timestamp], [None]))

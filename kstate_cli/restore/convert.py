@@ -1,0 +1,185 @@
+"""A changelog's columns to the rows of a store, vectorised where there are many rows.
+
+Keys decide everything that has to be known before a value is looked at: which records are the last of their key, which
+segment they lie in, and in which order rows are written. Values are read once that is known, winners only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kstate_cli.errors import Refused
+from kstate_cli.formats.values import Header, encode_headers
+from kstate_cli.restore.shapes import KeyRule, Shape, ValueRule
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    Ints = npt.NDArray[np.int64]
+
+_TIME_BYTES = 8
+_SEQUENCE_BYTES = 4
+_WINDOW_TAIL = _TIME_BYTES + _SEQUENCE_BYTES
+_SESSION_TAIL = 2 * _TIME_BYTES
+_TAILS = {
+    KeyRule.WINDOW: _WINDOW_TAIL,
+    KeyRule.TIME_ORDERED_WINDOW: _WINDOW_TAIL,
+    KeyRule.SESSION: _SESSION_TAIL,
+    KeyRule.TIME_ORDERED_SESSION: _SESSION_TAIL,
+}
+"""Bytes after the record's key; the segment's time is the first eight of them."""
+
+
+def buffers(array: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
+    """The offsets (one more than rows) and the bytes of a binary array without nulls."""
+    import numpy as np
+
+    _, offsets, data = array.buffers()
+    found = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    return found, np.frombuffer(data or b"", dtype=np.uint8)
+
+
+def segment_times(keys: pa.BinaryArray, rule: KeyRule, what: str) -> Ints:
+    """The time (ms) in each key that decides its segment. Raises Refused for keys too short for the kind."""
+    import numpy as np
+
+    offsets, data = buffers(keys)
+    tail = _TAILS[rule]
+    if len(keys) == 0:
+        return np.empty(0, dtype=np.int64)
+    if int((offsets[1:] - offsets[:-1]).min()) < tail:
+        raise Refused(
+            f"{what}: a key of its changelog is shorter than {tail} bytes: it is no {rule.value} store",
+            hint="correct its kind in the spec",
+        )
+    starts = offsets[1:] - tail
+    window = data[starts[:, None] + np.arange(_TIME_BYTES)]
+    return np.ascontiguousarray(window).view(">i8").ravel().astype(np.int64)
+
+
+def segment_ids(times: Ints, interval_ms: int) -> Ints:
+    """``AbstractSegments.segmentId``: Java's division, which truncates toward zero."""
+    import numpy as np
+
+    return np.where(times >= 0, times // interval_ms, -((-times) // interval_ms)).astype(np.int64)
+
+
+def base_key(rule: KeyRule) -> Callable[[bytes], bytes]:
+    """The row key of a time-ordered store from its changelog key (``TimeFirst…KeySchema``)."""
+    if rule is KeyRule.TIME_ORDERED_WINDOW:
+        return lambda key: b"\x00" + key[-12:-4] + key[:-12] + key[-4:]
+    return lambda key: b"\x00" + key[-16:] + key[:-16]
+
+
+def sort_order(keys: pa.BinaryArray) -> Ints:
+    """The order that sorts keys as RocksDB's bytewise comparator does."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    order = _order_by_word(keys)
+    if order is not None:
+        return order
+    by_comparison: Ints = pc.array_sort_indices(keys).to_numpy(zero_copy_only=False).astype(np.int64)
+    return by_comparison
+
+
+def _order_by_word(keys: pa.BinaryArray) -> Ints | None:
+    """Sorts keys of one length by the eight bytes after what all of them begin with; None where that does not decide.
+
+    Sorting numbers is several times faster than comparing strings, and most changelogs have such keys.
+    """
+    import numpy as np
+
+    rows = len(keys)
+    offsets, data = buffers(keys)
+    if rows < 2 or int(offsets[-1] - offsets[0]) % rows:
+        return None
+    width = int(offsets[1] - offsets[0])
+    if width == 0 or not bool((np.diff(offsets) == width).all()):
+        return None
+    table = data[offsets[0] : offsets[-1]].reshape(rows, width)
+    # Equal first bytes decide nothing: compare the columns one by one with the first row, up to the first difference.
+    begin = 0
+    while begin < width and bool((table[:, begin] == table[0, begin]).all()):
+        begin += 1
+    word = np.zeros((rows, _TIME_BYTES), dtype=np.uint8)
+    taken = min(_TIME_BYTES, width - begin)
+    word[:, :taken] = table[:, begin : begin + taken]
+    numbers = word.view(">u8").ravel().astype(np.uint64)
+    order = np.argsort(numbers)
+    if begin + taken < width:
+        ordered = numbers[order]
+        if bool((ordered[1:] == ordered[:-1]).any()):
+            return None
+    return order.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Winners:
+    """The last record of each key of a slice."""
+
+    keys: pa.BinaryArray
+    """Distinct changelog keys, in no particular order."""
+    record: Ints
+    """For each key the number of its last record, counted over the slice's records."""
+    codes: Ints | None = None
+    """For each record the number of its key, -1 for a null key."""
+
+
+def last_of_each_key(keys: pa.ChunkedArray, *, with_codes: bool = False) -> Winners:
+    """Deduplicates on codes: each record's key is hashed once, and no key is compared with another."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not len(keys):
+        return Winners(pa.array([], pa.binary()), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    coded = keys.combine_chunks().dictionary_encode()
+    indices = coded.indices
+    numbers = np.arange(len(indices), dtype=np.int64)
+    if indices.null_count:
+        numbers = numbers[indices.is_valid().to_numpy(zero_copy_only=False)]
+    record = np.empty(len(coded.dictionary), dtype=np.int64)
+    # Where an index repeats, the last assignment stays: exactly the rule of a changelog.
+    record[indices.drop_null().to_numpy(zero_copy_only=False)] = numbers
+    codes = pc.fill_null(indices, -1).to_numpy(zero_copy_only=False).astype(np.int64) if with_codes else None
+    return Winners(coded.dictionary, record, codes)
+
+
+def row_values(
+    shape: Shape, values: list[bytes | None], timestamps: Ints, headers: list[Any] | None, what: str
+) -> list[bytes | None]:
+    """The row values of records, None for a tombstone. ``timestamps`` in ms, -1 unknown."""
+    rule = shape.value
+    if rule is ValueRule.PLAIN:
+        return values
+    if rule is ValueRule.BUFFER:
+        return [None if value is None else _buffered(value, what) for value in values]
+    if rule is ValueRule.HEADERS_SESSION:
+        assert headers is not None
+        return [
+            None if value is None else encode_headers(_headers(h)) + value
+            for value, h in zip(values, headers, strict=True)
+        ]
+    times = timestamps.astype(">i8").view("V8").tolist()
+    if rule is ValueRule.HEADERS:
+        assert headers is not None
+        return [
+            None if value is None else encode_headers(_headers(h)) + time + value
+            for value, time, h in zip(values, times, headers, strict=True)
+        ]
+    return [None if value is None else time + value for value, time in zip(values, times, strict=True)]
+
+
+def _headers(found: list[dict[str, Any]] | None) -> tuple[Header, ...]:
+    return tuple(Header(one["key"], one["value"]) for one in found or ())
+
+
+def _buffered(value: bytes, what: str) -> bytes:
+    if len(value) < _TIME_BYTES:
+        raise Refused(f"{what}: a value of its changelog is too short for a buffered record")
+    return value[:-_TIME_BYTES]

@@ -1,0 +1,77 @@
+"""What one Spark task is told, and what it tells: plain data that travels between hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kstate_cli.dump.model import Slice
+from kstate_cli.formats.position import Position
+
+
+@dataclass(frozen=True, slots=True)
+class SliceJob:
+    """One slice of one changelog partition, to be made into runs of one store."""
+
+    number: int
+    """Orders the jobs of a store: a run with a higher number wins over one with a lower."""
+    task: str
+    store: str
+    kind: str
+    release: str
+    slice: Slice
+    dump_uri: str
+    staging: str
+    """A folder that this host and the driver both see, or a URI that both can reach."""
+    memory: int
+    """Bytes that this task may use beyond the interpreter."""
+    interval_ms: int = 0
+    """Segment interval; 0 for a store without segments."""
+    retention_ms: int = 0
+    indexed: bool = False
+    tombstones: bool = False
+    """Something may lie beneath these runs: deletes must be written."""
+    positions: bool = False
+    """Merge the Positions in the records' ``c`` headers."""
+    bucket: tuple[int, int] = (0, 1)
+    """(i, n): of a versioned store only keys whose hash is i modulo n."""
+
+    base: str = ""
+    """The database that a versioned store is caught up from, on the host of the task; empty for a rebuild."""
+
+    @property
+    def shown(self) -> str:
+        """How messages call it."""
+        return f"{self.task}/{self.store} (offsets {self.slice.first} to {self.slice.last} of {self.slice.topic})"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """One SST: the sorted rows of one slice in one database."""
+
+    segment: int | None
+    """Start of the segment in ms, None for a store without segments."""
+    path: str
+    rows: int
+    deletes: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SliceResult:
+    """What an attempt made of a slice. Only attempts that Spark accepted are ever looked at."""
+
+    number: int
+    task: str
+    store: str
+    attempt: str
+    files: tuple[RunFile, ...]
+    records: int
+    data_bytes: int
+    null_keys: int
+    expired: int
+    """Rows of segments that the slice itself shows to be older than the retention."""
+    max_time: int | None
+    """The highest segment time (ms) in the slice's keys."""
+    positions: tuple[tuple[int | None, Position], ...]
+    """Per segment, the Position that the ``c`` headers of its records merge to."""
+    seconds: float

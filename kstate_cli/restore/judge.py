@@ -1,0 +1,122 @@
+"""What a restoration does with one store of one task: leave it, catch it up, or rebuild it from the earliest offset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kstate_cli.dump.model import PartitionDump
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.topic_partition import TopicPartition
+
+
+class Action(Enum):
+    """What is done with a store."""
+
+    LEAVE = "leave"
+    CATCH_UP = "catch up"
+    REBUILD = "rebuild"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An action and the reason for it; for CATCH_UP the offset after which records are taken."""
+
+    action: Action
+    why: str
+    after: int | None = None
+    invalid: bool = False
+    """The offset is not in the broker's log (KIP-406)."""
+    doubtful: bool = False
+    """Worth a warning: what is there may not belong to this log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One changelog partition as the dump and its manifest know it; offsets inclusive but ``end``."""
+
+    key: TopicPartition
+    start: int | None
+    """Log start on the broker when the dump was taken; None where nobody says."""
+    end: int | None
+    first: int | None
+    """First and last record in the dump, as far as it may be read."""
+    last: int | None
+    until: int | None = None
+    """Highest offset that may be read: a source topic is restored to the group's committed offset only."""
+
+
+def log_of(dump: PartitionDump, committed: int | None) -> Log:
+    """The log of a partition; ``committed`` (the next offset to read) limits a source topic."""
+    last = dump.last
+    if committed is not None and last is not None and last >= committed:
+        last = committed - 1
+    first = dump.first
+    if first is not None and last is not None and last < first:
+        first = last = None
+    return Log(dump.key, dump.log_start, dump.log_end, first, last, None if committed is None else committed - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the user vouches for."""
+
+    rebuild: bool = False
+    """Ignore what is there."""
+    allow_empty: bool = False
+    """A store with rows may be replaced by what an empty changelog gives."""
+    complete: bool = False
+    """The dump begins where the log begins, even if its first record is above the log start."""
+
+
+def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allowed: Allowed) -> Verdict:
+    """Rules of design §11.1 and §11.2.
+
+    ``offset`` is the store's own: the last applied record of a task store, the next one of a global store; None where
+    there is none. Only the *broker's* log start and end make an offset invalid; -4 and None are unknown.
+    """
+    if allowed.rebuild or offset is None or offset == OFFSET_UNKNOWN:
+        why = "asked for" if allowed.rebuild and offset is not None else "it has no offset"
+        return _rebuild(log, why, has_rows=has_rows and offset is not None, allowed=allowed)
+    following = offset if is_global else offset + 1
+    if log.start is not None and following < log.start:
+        return _rebuild(
+            log,
+            f"its next offset {following} lies below the log start {log.start}",
+            has_rows=has_rows,
+            allowed=allowed,
+            invalid=True,
+        )
+    if log.end is not None and following > log.end:
+        # Either the application ran on after the dump was taken, or the topic was made anew. A healthy store is never
+        # wiped on a guess.
+        return Verdict(
+            Action.LEAVE,
+            f"already past the dump: its next offset {following} lies above the log end {log.end} that the dump "
+            "recorded (if the topic was created anew since the store was written: --rebuild)",
+            doubtful=True,
+        )
+    if log.last is None or following > log.last:
+        return Verdict(Action.LEAVE, f"already past the dump (next offset {following})")
+    if log.start is None and log.first is not None and following < log.first and not allowed.complete:
+        return Verdict(
+            Action.REFUSE,
+            f"the dump begins at offset {log.first}, the store needs {following}, and no manifest gives the log start",
+        )
+    return Verdict(Action.CATCH_UP, f"from offset {following}", after=following - 1)
+
+
+def _rebuild(log: Log, why: str, *, has_rows: bool, allowed: Allowed, invalid: bool = False) -> Verdict:
+    if log.first is None and has_rows and not allowed.allow_empty:
+        return Verdict(
+            Action.REFUSE,
+            f"{why}, but the changelog has no records: the store would be emptied (--allow-empty does it)",
+        )
+    if log.start is not None and log.first is not None and log.first > log.start and not allowed.complete:
+        return Verdict(
+            Action.REFUSE,
+            f"{why}, but the dump begins at offset {log.first}, above the log start {log.start}: "
+            "an incremental dump cannot be the base of a rebuild (compacted away, not left out: --dump-is-complete)",
+        )
+    return Verdict(Action.REBUILD, f"{why}: rebuilt from the earliest offset", invalid=invalid)

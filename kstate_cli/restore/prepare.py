@@ -1,0 +1,271 @@
+"""From the plan to the databases: slices, runs made by Spark, and the steps that take the runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kstate_cli.change.build import BuildDatabase
+from kstate_cli.change.plan import Step, WriteFile
+from kstate_cli.dump.model import Dump, PartitionDump, Slice
+from kstate_cli.dump.slices import slices
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.checkpoint import render
+from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
+from kstate_cli.formats.position import Position
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.releases import OffsetsHome, Release
+from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
+from kstate_cli.restore.planner import StoreWork, expired_segment
+from kstate_cli.restore.shapes import SHAPES, KeyRule
+from kstate_cli.restore.staging import Staging
+
+_MIB = 1024 * 1024
+_FIXED_BYTES = 700 * _MIB
+"""What Spark's JVM and the driver's interpreter take."""
+_WORKER_BYTES = 150 * _MIB
+"""What a Python worker takes before it reads anything."""
+_LEAST_BYTES = 48 * _MIB
+_RECORD_BYTES = 100
+"""What the first reading holds for a record, whatever its size: codes, order, the key once more."""
+_HISTORY_BYTES = 1_000
+"""What a version of a versioned store takes while its key is replayed."""
+_WHOLE = 1 << 62
+
+
+@dataclass(slots=True)
+class StoreReport:
+    """One line of the table at the end."""
+
+    store: str
+    records: int = 0
+    rows: int = 0
+    deleted: int = 0
+    expired: int = 0
+    null_keys: int = 0
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def slot_memory(memory: int, slots: int) -> int:
+    """Bytes that each of ``slots`` tasks may use. Raises UsageError for a budget that leaves too little."""
+    each = (memory - _FIXED_BYTES - slots * _WORKER_BYTES) // slots
+    if each < _LEAST_BYTES:
+        least = _FIXED_BYTES + slots * (_WORKER_BYTES + _LEAST_BYTES)
+        raise UsageError(
+            f"--memory is too small for {slots} tasks at once: at least {-(-least // _MIB)} MiB",
+            hint="or fewer tasks at once: --master 'local[1,4]'",
+        )
+    return each
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How much at once: tasks, and bytes for each."""
+
+    tasks: int
+    memory: int
+
+
+def make_jobs(
+    work: Sequence[StoreWork],
+    dump: Dump,
+    release: Release,
+    staging: str,
+    slots: Slots,
+    app: Path,
+    repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]],
+) -> list[SliceJob]:
+    """The slices of every store, largest first. ``repartitioned`` puts a dump in order that is too shuffled."""
+    # The more partitions there are at once, the fewer slices each needs to keep every task busy.
+    partitions = sum(len(one.parts) for one in work)
+    pieces = 1 if partitions >= 3 * slots.tasks or partitions % slots.tasks == 0 else -(-2 * slots.tasks // partitions)
+    jobs: list[SliceJob] = []
+    for one in work:
+        number = 0
+        for part in one.parts:
+            for piece, uri in _slices(
+                one, part.dump, part.log.until, part.verdict.after, slots, pieces, dump.uri, repartitioned
+            ):
+                jobs += [
+                    replace(job, number=number + at)
+                    for at, job in enumerate(_jobs_of(one, piece, uri, dump, release, staging, slots, app, number))
+                ]
+                number = jobs[-1].number + 1
+    return sorted(jobs, key=lambda job: -job.slice.bytes)
+
+
+def _slices(
+    work: StoreWork,
+    dump: PartitionDump,
+    until: int | None,
+    after: int | None,
+    slots: Slots,
+    pieces: int,
+    uri: str,
+    repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]],
+) -> list[tuple[Slice, str]]:
+    if not dump.rows:
+        return []
+    if work.rebuild:
+        after = None
+    total = sum(piece.share for piece in dump.pieces)
+    each = max(total // dump.rows, 1)
+    whole = SHAPES[work.spec.kind].key is KeyRule.VERSIONED
+    fitting = min(slots.memory, slots.memory * each // _RECORD_BYTES)
+    limit = _WHOLE if whole else min(fitting, -(-total // pieces))
+    found, shuffled = slices(dump, after=after, until=until, max_bytes=limit)
+    unordered = [one for one in found if not one.ordered and one.bytes > fitting // 2]
+    if shuffled or unordered:
+        dump, uri = repartitioned(dump)
+        found, shuffled = slices(dump, after=after, until=until, max_bytes=limit)
+        if shuffled:
+            raise Refused(f"{dump.key}: its rows cannot be put in order", hint="write the dump anew, sorted by offset")
+    return [(one, uri) for one in found]
+
+
+def _jobs_of(
+    work: StoreWork,
+    piece: Slice,
+    uri: str,
+    dump: Dump,
+    release: Release,
+    staging: str,
+    slots: Slots,
+    app: Path,
+    number: int,
+) -> list[SliceJob]:
+    spec = work.spec
+    shape = SHAPES[spec.kind]
+    job = SliceJob(
+        number=number,
+        task=work.task.replace("/", "."),
+        store=spec.name,
+        kind=spec.kind,
+        release=release.name,
+        slice=piece,
+        dump_uri=uri,
+        staging=staging,
+        memory=slots.memory,
+        interval_ms=(spec.segment_interval_ms or 0) if shape.expires or shape.key is KeyRule.VERSIONED else 0,
+        retention_ms=spec.retention_ms or 0,
+        indexed=spec.indexed,
+        tombstones=not work.rebuild or number > 0,
+        positions=dump.has_headers and shape.key is not KeyRule.VERSIONED and not spec.is_global,
+    )
+    if shape.key is not KeyRule.VERSIONED:
+        return [job]
+    buckets = max(1, -(-piece.rows * _HISTORY_BYTES // slots.memory))
+    base = str(app / work.path) if not work.rebuild else ""
+    return [replace(job, bucket=(bucket, buckets), base=base) for bucket in range(buckets)]
+
+
+def to_steps(
+    steps: Sequence[Step],
+    work: Sequence[StoreWork],
+    results: Sequence[SliceResult],
+    release: Release,
+    staging: Staging,
+    folder: Path,
+    app: Path,
+) -> tuple[tuple[Step, ...], list[StoreReport]]:
+    """The announced steps, and the databases that make them true."""
+    done = list(steps)
+    reports = []
+    by_store: dict[tuple[str, str], list[SliceResult]] = {}
+    for result in results:
+        by_store.setdefault((result.task, result.store), []).append(result)
+    for one in work:
+        mine = sorted(by_store.get((one.task.replace("/", "."), one.spec.name), []), key=lambda r: r.number)
+        report = StoreReport(one.shown, offsets=one.offsets)
+        done += _databases(one, mine, release, staging, folder, app, report)
+        reports.append(report)
+    return tuple(done), reports
+
+
+def _databases(
+    work: StoreWork,
+    results: list[SliceResult],
+    release: Release,
+    staging: Staging,
+    folder: Path,
+    app: Path,
+    report: StoreReport,
+) -> list[Step]:
+    spec, shape = work.spec, SHAPES[work.spec.kind]
+    oldest = _oldest_live(work, results)
+    runs: dict[int | None, list[RunFile]] = {}
+    expired = set()
+    for result in results:
+        report.records += result.records
+        report.null_keys += result.null_keys
+        report.expired += result.expired
+        report.seconds += result.seconds
+        for file in result.files:
+            if file.segment is not None and oldest is not None and file.segment < oldest:
+                report.expired += file.rows
+                expired.add(file.segment)
+                continue
+            report.rows += file.rows
+            report.deleted += file.deletes
+            runs.setdefault(file.segment, []).append(file)
+    position = _position(work, results, oldest)
+    record = None
+    if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
+        record = OffsetsRecord(dict(work.offsets), None if position.is_empty else position, STATUS_CLOSED)
+    steps: list[Step] = []
+    before = (
+        {} if work.rebuild or work.existing is None else {d.segment_start: d for d in work.existing.store.databases}
+    )
+    for start, database in before.items():
+        if start is not None and oldest is not None and start < oldest:
+            steps.append(expired_segment(app, database.path))
+    targets: set[int | None] = set(runs) | {s for s in before if s is None or oldest is None or s >= oldest}
+    if not targets and (not shape.segmented or (record is not None and spec.kind != "grace-buffer")):
+        # Segment 0 is a multiple of every interval: without one the offset would have no home.
+        targets = {0 if shape.segmented else None}
+    for segment in sorted(targets, key=lambda s: -1 if s is None else s):
+        files = runs.get(segment, [])
+        if not files and record is None and segment in before:
+            continue
+        steps.append(
+            BuildDatabase(
+                path=work.path if segment is None else f"{work.path}/{spec.name}.{segment}",
+                kind=spec.kind,
+                release=release,
+                family=shape.family,
+                runs=tuple(str(staging.fetch(file.path, folder)) for file in files),
+                rows=sum(file.rows + file.deletes for file in files),
+                offsets=record,
+                exists=segment in before,
+            )
+        )
+    if release.offsets_home is OffsetsHome.FILES and not position.is_empty and not spec.is_global:
+        text = render(position.to_checkpoint_entries())
+        steps.append(WriteFile(f"{work.task}/{spec.name}.position", text, "Position, from the changelog's headers"))
+    return steps
+
+
+def _oldest_live(work: StoreWork, results: Sequence[SliceResult]) -> int | None:
+    """Start (ms) of the oldest live segment by all that was seen (``AbstractSegments.cleanupExpiredSegments``)."""
+    spec = work.spec
+    if not SHAPES[spec.kind].expires or not spec.segment_interval_ms or spec.retention_ms is None:
+        return None
+    times = [result.max_time for result in results if result.max_time is not None]
+    if not times:
+        return None
+    interval = spec.segment_interval_ms
+    if not work.rebuild and work.existing is not None:
+        # The newest segment on disk has rows that are at least as young as its start.
+        times += [d.segment_start for d in work.existing.store.databases if d.segment_start is not None]
+    return (max(times) - spec.retention_ms) // interval * interval
+
+
+def _position(work: StoreWork, results: Sequence[SliceResult], oldest: int | None) -> Position:
+    merged = Position.empty() if work.rebuild or work.existing is None else work.existing.position
+    for result in results:
+        for segment, position in result.positions:
+            if segment is None or oldest is None or segment >= oldest:
+                merged = merged.merge(position)
+    return merged

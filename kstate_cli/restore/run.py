@@ -1,0 +1,247 @@
+"""``kstate restore`` from the paths to the result: lock, take over, read, plan, make runs, take them in, switch.
+
+The states of KIP-728 and KIP-696 go to the journal as events ``state``; the engine's own events say what became of the
+directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kstate_cli.change.engine import Result, RunOptions, execute
+from kstate_cli.change.journal import RUNS, Run
+from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
+from kstate_cli.change.place import check_owner, check_place, check_room
+from kstate_cli.change.plan import Step
+from kstate_cli.change.recover import recover, unfinished_runs
+from kstate_cli.dump.model import Dump, PartitionDump
+from kstate_cli.dump.open import read_dump
+from kstate_cli.errors import Interrupted, UsageError
+from kstate_cli.restore.jobs import SliceJob
+from kstate_cli.restore.planner import RestoreOptions, RestorePlan, plan_restore
+from kstate_cli.restore.prepare import Slots, StoreReport, make_jobs, slot_memory, to_steps
+from kstate_cli.restore.spark import SparkSettings, run_jobs, spark_session
+from kstate_cli.restore.staging import DONE, Staging
+from kstate_cli.restore.states import RestoreState, StateMachine
+from kstate_cli.spec.combine import resolve_spec
+from kstate_cli.spec.draft import SpecDraft
+from kstate_cli.spec.topology import TopologyText
+from kstate_cli.statedir.find import find_application, looks_like_application
+from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.scan import read_application
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for."""
+
+    app: Path
+    dump: str
+    options: RestoreOptions
+    run: RunOptions
+    spark: SparkSettings
+    spec: SpecDraft | None = None
+    spec_name: str = "kstate.toml"
+    topology: TopologyText | None = None
+    memory: int = 2 * 1024**3
+    """Bytes that everything together may use on this host."""
+    staging: str | None = None
+    complete: bool = False
+    wait: float = 0.0
+    lock_is_shared: bool = False
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The plan, and what became of it."""
+
+    plan: RestorePlan
+    result: Result | None = None
+    reports: list[StoreReport] = field(default_factory=list)
+    recovered: tuple[str, ...] = ()
+
+
+class Watcher:
+    """What a run tells while it goes on; does nothing by itself."""
+
+    def phase(self, name: str, path: str, size: int) -> None:
+        """The engine's phases, and ``spark``."""
+
+    def state(self, before: RestoreState, after: RestoreState) -> None:
+        """A change of state."""
+
+    def slices(self, done: int, total: int, records: int, all_records: int, size: int) -> None:
+        """Slices that are finished, and what is in them."""
+
+
+def application_path(path: Path) -> Path:
+    """As ``find_application``, but a directory that is lost may be named: it is made anew.
+
+    Raises UsageError unless its parent is there.
+    """
+    if path.exists() and (looks_like_application(path) or any(path.iterdir())):
+        return find_application(path)
+    absolute = Path(os.path.realpath(path.parent)) / path.name
+    if not absolute.parent.is_dir():
+        raise UsageError(f"{absolute.parent} does not exist", hint="give state.dir/application.id")
+    return absolute
+
+
+def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher: Watcher) -> Outcome:
+    """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway."""
+    dump = read_dump(request.dump, complete=request.complete, committed_only=request.options.committed_only)
+    if request.dry_run:
+        plan = _plan(request, dump, watcher)
+        on_plan(plan)
+        unfinished = [run.name for run in unfinished_runs(request.app)]
+        return Outcome(plan, recovered=tuple(f"run {name} is unfinished" for name in unfinished))
+    check_place(request.app, lock_is_shared=request.lock_is_shared)
+    if not (request.app / LOCK_NAME).exists():
+        # Taking the lock would create the file: what is refused, or done already, must not leave even that.
+        plan = _plan(request, dump, watcher)
+        if plan.change.empty:
+            on_plan(plan)
+            return Outcome(plan)
+    made = not request.app.exists()
+    if made:
+        _make_application(request.app)
+    try:
+        with application_lock(request.app, request.wait):
+            recovered = tuple(recover(request.app))
+            plan = _plan(request, dump, watcher)
+            on_plan(plan)
+            outcome = Outcome(plan, recovered=recovered)
+            if not plan.change.empty:
+                _Restoration(request, dump, plan, outcome, watcher).run()
+            return outcome
+    except BaseException:
+        if made:
+            shutil.rmtree(request.app, ignore_errors=True)
+        raise
+
+
+def _make_application(app: Path) -> None:
+    """An empty application directory as ``StateDirectory`` makes it: rwxr-x---, of the state.dir's owner."""
+    from kstate_cli.change.owner import own_like
+
+    app.mkdir(mode=0o750)
+    own_like(app, app.parent.stat())
+
+
+def _plan(request: Request, dump: Dump, watcher: Watcher) -> RestorePlan:
+    found = _read(request, watcher)
+    only = request.options.stores or None
+    spec = resolve_spec(found, request.spec, request.topology, only=only, named=request.spec_name)
+    plan = plan_restore(request.app, found, spec, dump, request.options)
+    if not plan.change.empty and request.app.exists():
+        check_place(request.app, lock_is_shared=request.lock_is_shared)
+        if not request.run.copy_ssts:
+            check_owner(request.app)
+        check_room(plan.change, request.run.workers, copy_ssts=request.run.copy_ssts)
+    return plan
+
+
+def _read(request: Request, watcher: Watcher) -> Application | None:
+    if not request.app.exists():
+        return None
+    app = read_application(
+        request.app, workers=request.run.workers, on_store=lambda name: watcher.phase("read", name, 0)
+    )
+    if app.running:
+        raise in_use(app.path, app.pid)
+    return app
+
+
+class _Restoration:
+    """One run, from CREATED to a terminal state."""
+
+    def __init__(self, request: Request, dump: Dump, plan: RestorePlan, outcome: Outcome, watcher: Watcher) -> None:
+        self._request, self._dump, self._plan, self._outcome, self._watcher = request, dump, plan, outcome, watcher
+        self._machine = StateMachine()
+        self._machine.listen(watcher.state)
+        self._journal: Run | None = None
+        self._machine.listen(self._record)
+
+    def run(self) -> None:
+        """Carries the plan out. Whatever fails ends in ERROR, a signal in NOT_RUNNING; both are in the journal."""
+        try:
+            self._outcome.result = execute(
+                self._plan.change, self._request.run, self._watcher.phase, prepare=self._prepare
+            )
+        except (Interrupted, KeyboardInterrupt):
+            self._machine.close()
+            raise
+        except BaseException:
+            self._fail()
+            raise
+        self._machine.to(RestoreState.RUNNING)
+        self._machine.close()
+
+    def _fail(self) -> None:
+        if self._machine.state is not RestoreState.PENDING_ERROR:
+            self._machine.to(RestoreState.PENDING_ERROR)
+        self._machine.to(RestoreState.ERROR)
+
+    def _record(self, before: RestoreState, after: RestoreState) -> None:
+        if self._journal is not None and self._journal.path.is_dir():
+            self._journal.write("state", before=before.value, state=after.value)
+
+    def _prepare(self, run: Run) -> tuple[Step, ...]:
+        self._journal = run
+        self._machine.to(RestoreState.REBALANCING)
+        request, plan = self._request, self._plan
+        folder = run.path / RUNS
+        folder.mkdir()
+        staging = Staging(request.staging.rstrip("/") + "/" + run.name if request.staging else str(folder))
+        try:
+            self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
+            with spark_session(request.spark) as session:
+                slots = session.sparkContext.defaultParallelism
+                jobs = make_jobs(
+                    plan.work,
+                    self._dump,
+                    request.options.release,
+                    staging.target,
+                    Slots(slots, slot_memory(request.memory, slots)),
+                    request.app,
+                    lambda dump: self._in_order(session, dump, staging),
+                )
+                self._machine.to(RestoreState.RESTORING)
+                results = run_jobs(session, jobs, lambda: self._tell(staging, jobs)) if jobs else []
+            self._tell(staging, jobs)
+            steps, self._outcome.reports = to_steps(
+                plan.change.steps, plan.work, results, request.options.release, staging, folder, request.app
+            )
+        except BaseException as error:
+            if not isinstance(error, (Interrupted, KeyboardInterrupt)):
+                self._machine.to(RestoreState.PENDING_ERROR)
+            staging.remove()
+            raise
+        return steps
+
+    def _in_order(self, session: SparkSession, dump: PartitionDump, staging: Staging) -> tuple[PartitionDump, str]:
+        from kstate_cli.dump.repartition import repartition
+
+        target = f"{staging.target}/sorted-{dump.topic}-{dump.partition}"
+        self._watcher.phase("sort", str(dump.key), 0)
+        ordered = repartition(session, self._dump, [dump.key], target)
+        return ordered.partitions[dump.key], ordered.uri
+
+    def _tell(self, staging: Staging, jobs: Sequence[SliceJob]) -> None:
+        done = {(note["task"], note["store"], note["number"]): note for note in staging.notes(DONE)}
+        self._watcher.slices(
+            len(done),
+            len(jobs),
+            sum(note["records"] for note in done.values()),
+            sum(job.slice.rows for job in jobs),
+            sum(note["data_bytes"] for note in done.values()),
+        )

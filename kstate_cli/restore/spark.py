@@ -1,0 +1,191 @@
+"""Starts Spark, runs one task per slice, stops Spark. Nothing of Spark is left when this returns or raises.
+
+There is no shuffle: a task reads its slice, writes its runs and returns one small result. Spark gives back one result
+per slice whatever attempts there were; only those results are used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from kstate_cli.errors import KstateError, Refused, RunFailed
+from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.restore.runs import build_runs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOCAL = "local"
+_DRIVER_MEMORY = "512m"
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """How to run Spark."""
+
+    master: str | None = None
+    """None: ``local[*,4]`` (with ``local[*]`` Spark would never retry), or what spark-submit says."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def effective_master(self) -> str | None:
+        """The master to ask for; None under spark-submit, which has chosen one."""
+        if self.master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
+            return None
+        return self.master or "local[*,4]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A refusal is an answer, not a failure: trying again would give the same."""
+
+    message: str
+    hint: str | None
+
+
+def _attempt(job: SliceJob) -> SliceResult | _Refusal:
+    try:
+        return build_runs(job)
+    except Refused as error:
+        return _Refusal(error.message, error.hint)
+
+
+@contextlib.contextmanager
+def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
+    """A session that is stopped in the end. Raises RunFailed when Spark does not start."""
+    master = settings.effective_master
+    local = master is not None and master.startswith(_LOCAL)
+    loopback = local or (master or "").startswith("spark://127.0.0.1")
+    environment: dict[str, str] = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if loopback:
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with _environment(environment):
+        session = _start(settings, master, local=local, loopback=loopback)
+        try:
+            yield session
+        finally:
+            _stop(session)
+
+
+def _start(settings: SparkSettings, master: str | None, *, local: bool, loopback: bool) -> SparkSession:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise RunFailed(f"PySpark cannot be imported: {error}", hint="pip install 'kstate'") from None
+    quiet = resources.files("kstate_cli.restore") / "log4j2.properties"
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": _DRIVER_MEMORY,
+        "spark.locality.wait": "0",
+        # Modules of this very installation, for workers that Spark starts elsewhere on this host.
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} -XX:+UseSerialGC",
+    }
+    if loopback:
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    builder = SparkSession.builder.appName("kstate restore")
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in {**conf, **settings.conf}.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise RunFailed(
+            f"Spark does not start: {_last_line(error)}", hint="Java 17 or later is needed; look at --master and --conf"
+        ) from error
+    session.sparkContext.setLogLevel("OFF" if local else "ERROR")
+    return session
+
+
+def _stop(session: SparkSession) -> None:
+    """Stops Spark and its JVM: its Python workers go with it, and nobody writes to the staging area any more."""
+    context = session.sparkContext
+    gateway = context._gateway  # pyspark has no public way to end the JVM that it started
+    with contextlib.suppress(Exception):
+        session.stop()
+    if "PYSPARK_GATEWAY_PORT" in os.environ or gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    if process is not None:
+        with contextlib.suppress(Exception):
+            process.stdin.close()
+            process.wait(timeout=30)
+    type(context)._gateway = None
+    type(context)._jvm = None
+
+
+def run_jobs(session: SparkSession, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
+    """One task per job. Raises Refused for what a slice refuses, RunFailed when Spark gives a task up."""
+    context = session.sparkContext
+    outcome: dict[str, Any] = {}
+
+    def collect() -> None:
+        try:
+            outcome["results"] = context.parallelize(jobs, len(jobs)).map(_attempt).collect()
+        except BaseException as error:  # handed to the thread that waits
+            outcome["error"] = error
+
+    thread = threading.Thread(target=collect, name="spark-job", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_SECONDS)
+            on_poll()
+    except BaseException:
+        with contextlib.suppress(Exception):
+            context.cancelAllJobs()
+        raise
+    if "error" in outcome:
+        raise _failure(outcome["error"]) from outcome["error"]
+    results: list[SliceResult] = []
+    for one in outcome["results"]:
+        if isinstance(one, _Refusal):
+            raise Refused(one.message, hint=one.hint)
+        results.append(one)
+    return results
+
+
+def _failure(error: BaseException) -> KstateError:
+    if isinstance(error, KstateError):
+        return error
+    return RunFailed(
+        f"a Spark task failed for good: {_last_line(error)}",
+        hint="nothing has changed; mend the cause and run the command again",
+    )
+
+
+def _last_line(error: BaseException) -> str:
+    """Of a Java error with a Python traceback in it, the line that says what went wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if _is_python_error(line)]
+    return (told or lines or [type(error).__name__])[-1 if told else 0][:500]
+
+
+def _is_python_error(line: str) -> bool:
+    name, colon, _ = line.partition(":")
+    return bool(colon) and (name.endswith(("Error", "Exception", "Refused"))) and not name.startswith(("at ", "Caused"))
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    for name, value in values.items():
+        os.environ.setdefault(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                os.environ.pop(name, None)
