@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstate_cli.errors import InUse
 from kstate_cli.formats import checkpoint
 from kstate_cli.formats.kinds import Kind, infer_kind
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -21,6 +22,7 @@ from kstate_cli.statedir.segments import segment_start
 CHECKPOINT = ".checkpoint"
 STORE_CHECKPOINT = ".checkpoint_"
 POSITION = ".position"
+_ATTEMPTS = 8
 _IGNORED = frozenset({"lost+found"})
 
 
@@ -217,8 +219,9 @@ def _read_store(
     databases: list[Database] = []
     opened = [(place, start) for place, start in places if _has_database(place, task, entries)]
     root = path.parents[1] if not segmented else path.parent
-    for database in pool.map(lambda p: read_database(p[0], p[1], f"{task}/{p[0].relative_to(root)}"), opened):
-        databases.append(database)
+    for database in pool.map(lambda p: _settled(p[0], p[1], f"{task}/{p[0].relative_to(root)}"), opened):
+        if database is not None:
+            databases.append(database)
     return Store(
         name=name,
         path=path,
@@ -232,13 +235,35 @@ def _read_store(
 
 def _has_database(path: Path, task: str, entries: _TaskEntries) -> bool:
     """An empty directory is a store that was never opened; files without a MANIFEST are not a database any more."""
-    if is_database(path):
-        return True
-    if os.listdir(path):
+    try:
+        if is_database(path):
+            return True
+        names = os.listdir(path)
+    except FileNotFoundError:
+        return False  # a running application has dropped the segment
+    if names:
         entries.problems.append(
             Problem(f"{task}/{path.name}", "has files but neither CURRENT nor a MANIFEST", "a store must open")
         )
     return False
+
+
+def _settled(path: Path, start: int | None, shown: str) -> Database | None:
+    """One database as it is, None when it is gone.
+
+    A running application flushes, compacts, makes and drops segments meanwhile: what looks wrong while files come and
+    go is read again. Raises InUse where that does not end.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            before = os.listdir(path)
+            found = read_database(path, start, shown)
+            if not found.problems or attempt == _ATTEMPTS - 1 or sorted(os.listdir(path)) == sorted(before):
+                return found
+        except FileNotFoundError:
+            if not path.exists():
+                return None
+    raise InUse(f"{shown} changes faster than it can be read", hint="run the command again, or stop the application")
 
 
 def _kind(name: str, segmented: bool, databases: list[Database]) -> Kind:
