@@ -29,6 +29,8 @@ class BuildStore:
     what: str
     replaces: bool
     """The store is rebuilt: what is there is left out of the new directory."""
+    size: int
+    """Bytes of the records that it is made from: about what its runs take."""
     action: str = field(default="restore store", init=False)
 
     def describe(self) -> str:

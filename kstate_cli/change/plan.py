@@ -150,4 +150,5 @@ class Plan:
     @property
     def rewritten_bytes(self) -> int:
         """Bytes of SSTs that are written anew."""
-        return sum(step.rewritten_bytes for step in self.steps if isinstance(step, EditDatabase))
+        rewritten = sum(step.rewritten_bytes for step in self.steps if isinstance(step, EditDatabase))
+        return rewritten + sum(step.size for step in self.steps if isinstance(step, BuildStore))

@@ -127,7 +127,7 @@ def restore(
         at_least_once=guarantee == "at_least_once",
         committed_only=dump_is_committed,
         committed=_committed(committed_offsets),
-        allowed=Allowed(rebuild, allow_empty, dump_is_complete),
+        allowed=Allowed("asked for" if rebuild else None, allow_empty, dump_is_complete),
     )
     request = Request(
         app=application_path(app),

@@ -62,8 +62,8 @@ def log_of(dump: PartitionDump, committed: int | None) -> Log:
 class Allowed:
     """What the user vouches for."""
 
-    rebuild: bool = False
-    """Ignore what is there."""
+    rebuild: str | None = None
+    """Why what is there is ignored; None where it is not."""
     allow_empty: bool = False
     """A store with rows may be replaced by what an empty changelog gives."""
     complete: bool = False
@@ -77,8 +77,7 @@ def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allo
     there is none. Only the *broker's* log start and end make an offset invalid; -4 and None are unknown.
     """
     if allowed.rebuild or offset is None or offset == OFFSET_UNKNOWN:
-        why = "asked for" if allowed.rebuild and offset is not None else "it has no offset"
-        return _rebuild(log, why, has_rows=has_rows and offset is not None, allowed=allowed)
+        return _rebuild(log, allowed.rebuild or "it has no offset", has_rows=has_rows, allowed=allowed)
     following = offset if is_global else offset + 1
     if log.start is not None and following < log.start:
         return _rebuild(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kstate_cli.change.build import BuildStore
@@ -17,7 +17,7 @@ from kstate_cli.releases import OffsetsHome, Release, readable_by
 from kstate_cli.restore.judge import Action, Allowed, Log, Verdict, judge, log_of
 from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.spec.model import Spec, StoreSpec
-from kstate_cli.statedir.model import GLOBAL, Application
+from kstate_cli.statedir.model import GLOBAL, Application, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,7 @@ class _Draft:
     options: RestoreOptions
     dump: Dump
     tasks: dict[str, TaskOffsets]
+    problems: tuple[Problem, ...]
     steps: list[Step] = field(default_factory=list)
     work: list[StoreWork] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)
@@ -107,13 +108,15 @@ class _Draft:
 def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, options: RestoreOptions) -> RestorePlan:
     """Judges every store that is asked for. Raises Refused, naming everything that stands in the way."""
     tasks = {resolved.task.name: resolved for resolved in (resolve(found) if found else [])}
-    draft = _Draft(app, options, dump, tasks)
+    draft = _Draft(app, options, dump, tasks, found.all_problems() if found else ())
     _refuse_uncommitted(draft)
     draft.warnings += dump.warnings
     _refuse_unknown(draft, spec, app.name)
     wanted = _wanted(draft, spec)
     for task, stores in wanted.items():
         _plan_task(draft, task, stores)
+    _refuse_problems(draft)
+    _warn_of_the_rest(draft, spec)
     if draft.refused:
         raise Refused(_listed("not restored", draft.refused), where=str(app))
     steps = tuple(draft.steps)
@@ -127,6 +130,41 @@ def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, o
 def _listed(headline: str, lines: list[str]) -> str:
     shown = lines[:20] + ([f"… and {len(lines) - 20} more"] if len(lines) > 20 else [])
     return headline + ":" + "".join(f"\n  {line}" for line in shown)
+
+
+def _refuse_problems(draft: _Draft) -> None:
+    """What Streams or kstate cannot take stays in the way, unless it lies in a store that is replaced."""
+    replaced = tuple(f"{one.path}/" for one in draft.work if one.rebuild)
+    for problem in draft.problems:
+        if not f"{problem.where}/".startswith(replaced):
+            line = f"{problem.where}: {problem.what} ({problem.rule})"
+            (draft.refused if problem.fatal else draft.warnings).append(line)
+
+
+def _warn_of_the_rest(draft: _Draft, spec: Spec) -> None:
+    """Under exactly-once a task with rows and a logged store without an offset is wiped whole at the next start."""
+    restored = {one.shown for one in draft.work} | {name for name, _ in draft.left}
+    for task in sorted({one.task for one in draft.work}):
+        if task == GLOBAL:
+            continue
+        resolved = draft.tasks.get(task)
+        here = {one.store.name for one in resolved.stores if one.offsets} if resolved else set()
+        topology, _, name = task.rpartition("/")
+        missing = [
+            store.name
+            for store in spec.stores
+            if store.logged
+            and not store.in_memory
+            and not store.is_global
+            and str(store.subtopology) == name.split("_")[0]
+            and (store.topology or "") == topology.strip("_")
+            and f"{task}/{store.name}" not in restored
+            and store.name not in here
+        ]
+        if missing:
+            draft.warnings.append(
+                f"{task}: {', '.join(missing)} stay without an offset: under exactly-once Streams wipes such a task whole"
+            )
 
 
 def _refuse_uncommitted(draft: _Draft) -> None:
@@ -185,7 +223,8 @@ def _wanted(draft: _Draft, spec: Spec) -> dict[str, list[StoreSpec]]:
     names = sorted(found, key=_task_order)
     if options.share:
         i, n = options.share
-        names = [name for at, name in enumerate(names) if at % n == i - 1]
+        # Every host has all global stores.
+        names = [name for at, name in enumerate(names) if name == GLOBAL or at % n == i - 1]
     return {name: found[name] for name in names if not options.tasks or name in options.tasks}
 
 
@@ -202,7 +241,7 @@ def _tasks_of(draft: _Draft, store: StoreSpec) -> list[str]:
                 + (
                     "its processor transforms records, which only the application can: start Streams instead"
                     if store.source == "processor"
-                    else f'add source = "table" (or "processor") to [stores.{store.name}]: a processor may transform records'
+                    else f'add source = "table" (or "processor", which may transform records) to [stores.{store.name}]'
                 )
             )
             return []
@@ -244,8 +283,19 @@ def _plan_task(draft: _Draft, task: str, stores: list[StoreSpec]) -> None:
         if work is not None:
             draft.work.append(work)
     new = draft.work[begun:]
+    if unclean and resolved is not None:
+        _leave_out_unlogged(draft, resolved, {one.spec.name for one in new})
     if new:
         _task_steps(draft, task, new, resolved)
+
+
+def _leave_out_unlogged(draft: _Draft, resolved: TaskOffsets, rebuilt: set[str]) -> None:
+    """What cannot be rebuilt may hold uncommitted rows, for which Streams would wipe the whole task once more."""
+    for one in resolved.stores:
+        if one.store.name not in rebuilt and not one.offsets:
+            why = "its task was not left clean, and it has no changelog"
+            draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app)), why))
+            draft.warnings.append(f"{resolved.task.name}/{one.store.name}: left out: {why}")
 
 
 def _judge_store(
@@ -277,9 +327,13 @@ def _judge_store(
             f"{shown}: its rows hold record headers, and the dump has no headers (includeHeaders=true)"
         )
         return None
-    allowed = Allowed(
-        draft.options.allowed.rebuild or unclean, draft.options.allowed.allow_empty, draft.options.allowed.complete
-    )
+    allowed = draft.options.allowed
+    if unclean:
+        allowed = replace(allowed, rebuild="its task was not left clean")
+    broken = _broken(draft, task, store)
+    if broken:
+        allowed = replace(allowed, rebuild=f"what is there cannot be used ({broken})")
+        draft.warnings.append(f"{shown}: {broken}")
     parts = []
     for dump in dumps:
         committed = _committed(draft, store, dump.key)
@@ -294,6 +348,14 @@ def _judge_store(
         has_rows = existing is not None and not existing.store.empty
         parts.append(Part(dump, log, judge(log, offset, is_global=store.is_global, has_rows=has_rows, allowed=allowed)))
     return _decide(draft, task, store, existing, tuple(parts))
+
+
+def _broken(draft: _Draft, task: str, store: StoreSpec) -> str | None:
+    folder = f"{task}/{store.name}/" if store.segmented else f"{task}/rocksdb/{store.name}/"
+    for problem in draft.problems:
+        if problem.fatal and f"{problem.where}/".startswith(folder):
+            return f"{problem.where}: {problem.what}"
+    return None
 
 
 def _decide(
@@ -354,7 +416,12 @@ def _task_steps(draft: _Draft, task: str, work: list[StoreWork], resolved: TaskO
         offsets = ", ".join(f"{tp}={offset}" for tp, offset in sorted(one.offsets.items()))
         why = one.parts[0].verdict.why
         draft.steps.append(
-            BuildStore(one.path, f"{verb} ({one.spec.kind}): up to {offsets}; {why}", replaces=one.rebuild)
+            BuildStore(
+                one.path,
+                f"{verb} ({one.spec.kind}): up to {offsets}; {why}",
+                replaces=one.rebuild,
+                size=sum(piece.share for part in one.parts for piece in part.dump.pieces),
+            )
         )
     names = {one.spec.name for one in work}
     others = [s for s in (resolved.stores if resolved else []) if s.store.name not in names]

@@ -17,6 +17,7 @@ from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
+from kstate_cli.restore.judge import Action
 from kstate_cli.restore.planner import StoreWork, expired_segment
 from kstate_cli.restore.shapes import SHAPES, KeyRule
 from kstate_cli.restore.staging import Staging
@@ -85,6 +86,8 @@ def make_jobs(
     for one in work:
         number = 0
         for part in one.parts:
+            if part.verdict.action is Action.LEAVE and not one.rebuild:
+                continue
             for piece, uri in _slices(
                 one, part.dump, part.log.until, part.verdict.after, slots, pieces, dump.uri, repartitioned
             ):

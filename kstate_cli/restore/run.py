@@ -21,7 +21,7 @@ from kstate_cli.change.plan import Step
 from kstate_cli.change.recover import recover, unfinished_runs
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.dump.open import read_dump
-from kstate_cli.errors import Interrupted, UsageError
+from kstate_cli.errors import Interrupted, Refused, UsageError
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.planner import RestoreOptions, RestorePlan, plan_restore
 from kstate_cli.restore.prepare import Slots, StoreReport, make_jobs, slot_memory, to_steps
@@ -30,8 +30,9 @@ from kstate_cli.restore.staging import DONE, Staging
 from kstate_cli.restore.states import RestoreState, StateMachine
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.draft import SpecDraft
+from kstate_cli.spec.model import Spec
 from kstate_cli.spec.topology import TopologyText
-from kstate_cli.statedir.find import find_application, looks_like_application
+from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
 
@@ -88,7 +89,7 @@ def application_path(path: Path) -> Path:
 
     Raises UsageError unless its parent is there.
     """
-    if path.exists() and (looks_like_application(path) or any(path.iterdir())):
+    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         return find_application(path)
     absolute = Path(os.path.realpath(path.parent)) / path.name
     if not absolute.parent.is_dir():
@@ -141,6 +142,8 @@ def _plan(request: Request, dump: Dump, watcher: Watcher) -> RestorePlan:
     found = _read(request, watcher)
     only = request.options.stores or None
     spec = resolve_spec(found, request.spec, request.topology, only=only, named=request.spec_name)
+    if found is None or not found.tasks:
+        _check_name(request.app, spec)
     plan = plan_restore(request.app, found, spec, dump, request.options)
     if not plan.change.empty and request.app.exists():
         check_place(request.app, lock_is_shared=request.lock_is_shared)
@@ -148,6 +151,21 @@ def _plan(request: Request, dump: Dump, watcher: Watcher) -> RestorePlan:
             check_owner(request.app)
         check_room(plan.change, request.run.workers, copy_ssts=request.run.copy_ssts)
     return plan
+
+
+def _check_name(app: Path, spec: Spec) -> None:
+    """Of a directory that is made anew only the name says whose it is. Raises Refused."""
+    if spec.application is not None and spec.application != app.name:
+        raise Refused(
+            f"{app} would be the directory of application {app.name}, and the spec is about {spec.application}",
+            hint=f"give {app.parent / spec.application} or {app / spec.application}",
+        )
+    changelogs = [store.changelog for store in spec.stores if store.changelog and not store.source_topic]
+    if spec.application is None and not any(topic.startswith(f"{app.name}-") for topic in changelogs):
+        raise Refused(
+            f"nothing says that {app.name} is the application.id: no changelog begins with it",
+            hint="give state.dir/application.id, or add application = … to the spec",
+        )
 
 
 def _read(request: Request, watcher: Watcher) -> Application | None:
@@ -169,14 +187,19 @@ class _Restoration:
         self._machine = StateMachine()
         self._machine.listen(watcher.state)
         self._journal: Run | None = None
+        self._staging: Staging | None = None
         self._machine.listen(self._record)
 
     def run(self) -> None:
         """Carries the plan out. Whatever fails ends in ERROR, a signal in NOT_RUNNING; both are in the journal."""
         try:
-            self._outcome.result = execute(
-                self._plan.change, self._request.run, self._watcher.phase, prepare=self._prepare
-            )
+            try:
+                self._outcome.result = execute(
+                    self._plan.change, self._request.run, self._watcher.phase, prepare=self._prepare
+                )
+            finally:
+                if self._staging is not None:
+                    self._staging.remove()
         except (Interrupted, KeyboardInterrupt):
             self._machine.close()
             raise
@@ -201,7 +224,9 @@ class _Restoration:
         request, plan = self._request, self._plan
         folder = run.path / RUNS
         folder.mkdir()
-        staging = Staging(request.staging.rstrip("/") + "/" + run.name if request.staging else str(folder))
+        name = f"{request.app.name}-{run.name}"
+        staging = Staging(f"{request.staging.rstrip('/')}/{name}" if request.staging else str(folder))
+        self._staging = staging if request.staging else None
         try:
             self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             with spark_session(request.spark) as session:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +69,10 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
     if loopback:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with _environment(environment):
+        interrupt = signal.getsignal(signal.SIGINT)
         session = _start(settings, master, local=local, loopback=loopback)
+        # pyspark puts its own handler in the place of kstate's.
+        signal.signal(signal.SIGINT, interrupt)
         try:
             yield session
         finally:
