@@ -1,0 +1,156 @@
+"""What is inferred from directories of real releases, against what their topologies are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.errors import Refused
+from kstate_cli.spec.asking import complete
+from kstate_cli.spec.combine import merge, resolve_spec
+from kstate_cli.spec.infer import Inference, infer
+from kstate_cli.spec.model import Spec
+from kstate_cli.spec.toml_file import parse_draft
+from kstate_cli.spec.toml_writer import to_toml
+from kstate_cli.spec.topology import parse_topology, read_topology
+from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.scan import read_application
+from tests.directories.support import kstate, tree_hash
+from tests.golden import index, unpack
+
+from . import truth
+
+TOPOLOGIES = Path(__file__).parent / "topologies"
+KINDS = sorted(name for name, about in index().items() if about["topology"] == "kinds" and "killed" not in name)
+# What the bytes of a healthy directory cannot tell: the store of unmatched records has no rows here.
+CANNOT_TELL = {
+    ("global-table", "source"),
+    ("join-left-shared-join-store", "kind"),
+    ("versioned", "retention_ms"),
+    ("grace-table", "retention_ms"),
+}
+
+
+def missing(found: Inference) -> set[tuple[str, str]]:
+    drafts = [store.filled(found.draft.application) for store in found.draft.stores]
+    return {(entry.store, entry.field) for draft in drafts for entry in draft.missing()}
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory):
+    applications: dict[str, Application] = {}
+
+    def application(name: str) -> Application:
+        if name not in applications:
+            applications[name] = read_application(unpack(name, tmp_path_factory.mktemp("golden")))
+        return applications[name]
+
+    return application
+
+
+def fill_in(text: str) -> str:
+    """The printed file as its reader would complete it: likely answers taken, 20 minutes of history written in."""
+    lines = []
+    for line in text.splitlines():
+        if "# to fill in" in line:
+            line = line.removeprefix("# ").replace("retention_ms = ...", f"retention_ms = {20 * truth.MINUTES}")
+        lines.append(line)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds(name: str, read) -> None:
+    app = read(name)
+    found = infer(app)
+    release = index()[name]["runs"][0]["release"]
+    expected = truth.kinds(app.app_id, f"{app.app_id}-in", release)
+    unknown = {("kv-memory", "kind")} if "upgrade-from" in name else set()
+    known = {s.name for s in expected.stores}
+    assert missing(found) == {entry for entry in CANNOT_TELL if entry[0] in known} | unknown
+    assert [note.partition(":")[0] for note in found.notes] == ["kv-nolog"]
+    filled = complete(parse_draft(fill_in(to_toml(found.draft, notes=found.notes))), named="kstate.toml")
+    inferred = truth.by_name(filled)
+    assert inferred.pop("kv-memory", None) is None or unknown
+    assert inferred == truth.by_name(expected)
+
+
+def test_demo(read) -> None:
+    app = read("4.3.1-demo-eos")
+    found = infer(app)
+    assert missing(found) == {("customers", "source")}
+    filled = complete(parse_draft(fill_in(to_toml(found.draft))), named="kstate.toml")
+    assert truth.by_name(filled) == truth.by_name(truth.demo("orders", "shop"))
+
+
+def test_headers(read) -> None:
+    app = read("4.3.1-headers-eos")
+    found = infer(app)
+    assert not missing(found) and not found.notes
+    assert truth.by_name(resolve_spec(app)) == truth.by_name(truth.headers(app.app_id, f"{app.app_id}-in"))
+
+
+def test_named_topology(read) -> None:
+    app = read("3.9.2-sparse-named-eos")
+    draft = infer(app).draft.store("kv-written")
+    assert draft is not None
+    store = draft.filled(app.app_id).spec()
+    assert (store.topology, store.changelog) == ("orders", f"{app.app_id}-orders-kv-written-changelog")
+    text = read_topology(TOPOLOGIES / "3.9.2-named.txt")
+    assert text.of("kv-written").topology == "orders"
+    spec = resolve_spec(app, topology=text, only={"kv-written"})
+    assert spec.store("kv-written") == store
+    # Where the directory says nothing, the topology's name makes the changelog's.
+    alone = parse_draft(
+        f'format = 1\napplication = "{app.app_id}"\n[stores.kv-written]\nkind = "timestamped-key-value"'
+    )
+    assert resolve_spec(None, alone, text, only={"kv-written"}).store("kv-written").changelog == store.changelog
+
+
+@pytest.mark.parametrize("name", ["4.3.1-sparse-eos", "4.2.1-sparse-eos", "4.3.1-kinds-eos-killed-open"])
+def test_nothing_is_guessed_about_stores_without_rows(name: str, read) -> None:
+    app = read(name)
+    found = infer(app).draft
+    for task in app.tasks:
+        for store in task.stores:
+            if all(s.empty for t in app.tasks for s in t.stores if s.name == store.name):
+                draft = found.store(store.name)
+                assert draft.kind is None and "kind" in {entry.field for entry in draft.filled(app.app_id).missing()}
+    with pytest.raises(Refused) as refused:
+        resolve_spec(app)
+    assert refused.value.hint and 'kind = "timestamped-key-value"' in refused.value.hint
+
+
+def test_topology_adds_what_is_in_memory(read) -> None:
+    app = read("4.3.1-kinds-eos")
+    text = read_topology(TOPOLOGIES / "4.3.1-kinds.txt")
+    # The texts were made with the prefix "in"; the directory's topics have the application's.
+    described = text.draft().store("kv-memory")
+    assert described.subtopology == 0
+    with pytest.raises(Refused, match='store global-table: Topology#describe says changelog = "in-global"'):
+        merge(app, None, text)
+    own = (TOPOLOGIES / "4.3.1-kinds.txt").read_text().replace("in-global", f"{app.app_id}-in-global")
+    merged = merge(app, None, parse_topology(own))
+    memory = merged.store("kv-memory")
+    assert memory.missing()[0].question.answers == ("in-memory",)
+    assert memory.filled(app.app_id).changelog == f"{app.app_id}-kv-memory-changelog"
+    assert resolve_spec(app, None, parse_topology(own), only={"count"}).store("kv-memory") is None
+
+
+def test_ls_spec_prints_toml_and_changes_nothing(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    before = tree_hash(tmp_path)
+    done = kstate("ls", app, "--spec", status=1)
+    assert tree_hash(tmp_path) == before
+    assert "customers: source:" in done.err
+    assert '# source = "table"  # to fill in' in done.out
+    draft = parse_draft(done.out)
+    assert draft.application == "orders" and len(draft.stores) == 4
+    quiet = kstate("ls", app, "--spec", "-q", status=1)
+    assert quiet.out == done.out and quiet.err == ""
+
+
+def test_ls_spec_of_a_directory_that_tells_all_is_exit_0(tmp_path: Path) -> None:
+    done = kstate("ls", unpack("4.3.1-headers-eos", tmp_path), "--spec", status=0)
+    assert done.err == "" and "to fill in" not in done.out.partition("\n")[2]
+    assert isinstance(complete(parse_draft(done.out), named="x"), Spec)
