@@ -125,7 +125,15 @@ class Harness:
         although `expect_no_restore`, 5 a store cannot be read.
         """
         run = run or Run()
-        command: Event = {
+        command = self.run_command(app, state_dir, run)
+        if not run.kill:
+            return self.jvm(version).call(command)
+        with Jvm(version, self.folder / "logs" / f"{version}-killed.log") as mortal:
+            return mortal.call(command)
+
+    def run_command(self, app: App, state_dir: Path, run: Run) -> Event:
+        """What `run` sends to the JVM."""
+        return {
             "do": "run",
             "bootstrap": self.bootstrap,
             "app": app.name,
@@ -148,10 +156,6 @@ class Harness:
             ],
             **run.options,
         }  # fmt: skip
-        if not run.kill:
-            return self.jvm(version).call(command)
-        with Jvm(version, self.folder / "logs" / f"{version}-killed.log") as mortal:
-            return mortal.call(command)
 
     def open(self, version: str, path: Path) -> Reply:
         """Open a copy of every database below a directory as this release does; rc 1 when one cannot be opened."""

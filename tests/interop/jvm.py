@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -70,8 +71,17 @@ class Jvm:
         """False once it has halted, as a killed run does."""
         return self._process.poll() is None
 
-    def call(self, command: Event, timeout: float = 240) -> Reply:
-        """Send one command and wait for its end; a JVM that halts meanwhile (a killed run) has rc 0."""
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def call(self, command: Event, timeout: float = 240, heard: Callable[[Event], None] | None = None) -> Reply:
+        """
+        Send one command and wait for its end; a JVM that halts meanwhile (a killed run) has rc 0.
+
+        `heard` gets each event as soon as it is there.
+        """
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise InteropError("no pipes")
@@ -84,6 +94,8 @@ class Jvm:
         try:
             for line in stdout:
                 events.append(json.loads(line))
+                if heard:
+                    heard(events[-1])
                 if events[-1]["event"] == "end":
                     return Reply(int(events[-1]["rc"]), events + self._warnings(begin))
         finally:

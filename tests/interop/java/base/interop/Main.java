@@ -44,6 +44,10 @@ public final class Main {
                 return Topics.dumpChangelogs(args);
             case "topics":
                 return Topics.list(args);
+            case "alter-topics":
+                return Operate.alterTopics(args);
+            case "delete-records":
+                return Operate.deleteRecords(args);
             case "delete-app":
                 return Topics.deleteApp(args);
             case "open":

@@ -67,6 +67,9 @@ final class Produce {
         p.put("linger.ms", "5");
         p.put("batch.size", "262144");
         p.put("enable.idempotence", "true");
+        // A partition just made may refuse its first batch (NOT_LEADER_OR_FOLLOWER); with a second one under way the producer
+        // may then never get its sequence numbers in order again.
+        p.put("max.in.flight.requests.per.connection", "1");
         final long began = System.nanoTime();
         long sent = 0;
         final AtomicReference<Exception> failure = new AtomicReference<>();

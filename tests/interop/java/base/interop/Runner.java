@@ -1,5 +1,7 @@
 package interop;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -109,6 +111,7 @@ final class Runner {
             failed.set(true);
         }
         int step = 0;
+        holdOn();
         rc = settle(streams, topology, features, naming, args, step);
         for (final Args then : args.objects("then")) {
             if (rc != 0) {
@@ -132,6 +135,13 @@ final class Runner {
             Runtime.getRuntime().halt(rc);
         }
         return rc;
+    }
+
+    /** Waits for the file that "until" names: meanwhile the application runs under whatever load it gets. */
+    private void holdOn() throws InterruptedException {
+        while (args.has("until") && !failed.get() && !Files.exists(Path.of(args.need("until")))) {
+            Thread.sleep(20);
+        }
     }
 
     /** Waits until all input is consumed, then reads the stores. */

@@ -1,0 +1,103 @@
+"""What the tests share: applications, the command line, and what a run's reply says."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .harness import App, Batch, Guarantee, Harness, positions
+from .jvm import Reply
+from .releases import number
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = os.environ.get("KSTATE_INTEROP") == "all"
+BATCH = Batch(records=120, keys=10)
+REFUSED = 4
+"""The exit status of what would lose something, or cannot be done safely; nothing has changed then."""
+WITHOUT_POSITION = {"versioned", "grace-table", "global-table", "grace-join-Buffer"}
+"""Streams never stores the position of a versioned store or a global one, and no buffer has one."""
+
+_applications = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Its standard output, when that is JSON Lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def told(self) -> str:
+        """All of it, for the message of a failed assertion."""
+        return f"exit status {self.status}\n{self.out[-6000:]}\n{self.err[-3000:]}"
+
+
+def kstate(*arguments: object) -> Done:
+    """Run the command line as a user does."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "kstate_cli", *map(str, arguments)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=120, check=False)  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def migrate(directory: Path, to: str, *options: str) -> Done:
+    """Migrate an application directory to the release line of `to`."""
+    line = "{}.{}".format(*number(to))
+    return kstate("migrate", directory, "--to", line, "-o", "json", *options)
+
+
+def application(topology: str, guarantee: str) -> App:
+    """An application with an id that no other test has."""
+    known: Guarantee = "eos" if guarantee == "eos" else "alos"
+    return App(f"app-{next(_applications)}-{topology}-{guarantee}", topology, known)
+
+
+def good(reply: Reply) -> Reply:
+    """The reply, when the run was without error and restored nothing unexpected."""
+    assert reply.rc == 0, reply.told()
+    return reply
+
+
+def told_positions(reply: Reply) -> dict[str, Any]:
+    """The position of every store that keeps one."""
+    return {store: position for store, position in positions(reply).items() if store not in WITHOUT_POSITION}
+
+
+def restored(reply: Reply) -> dict[str, int]:
+    """Store -> records restored, without the stores that restored nothing."""
+    summary = reply.of("summary")[-1]
+    return {one.rpartition("=")[0]: int(one.rpartition("=")[2]) for one in summary["restored"]}
+
+
+def sum_of(dump: Path, store: str) -> int:
+    """The sum of a store's values, which are longs."""
+    rows = (json.loads(line) for line in dump.read_text(encoding="utf-8").splitlines())
+    return sum(int.from_bytes(base64.b64decode(row["value"]), "big") for row in rows if row["store"] == store)
+
+
+def records_with_value(harness: Harness, topic: str, folder: Path) -> int:
+    """So many records a count over this topic counts: those with a value."""
+    file = str(folder / f"{topic}.jsonl")
+    (event,) = harness.command("4.3.1", do="dump-changelog", topics=[topic], files=[file]).of("dump-changelog")
+    return sum(int(partition["records"]) - int(partition["tombstones"]) for partition in event["partitions"].values())
+
+
+def wiped(reply: Reply) -> bool:
+    """Whether Streams found a task corrupted: it then wipes its directory."""
+    return any("orrupted" in str(event["text"]) for event in reply.of("log"))

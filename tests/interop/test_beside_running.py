@@ -1,0 +1,106 @@
+"""
+Reading beside a running application: kstate changes nothing, says so when the application runs, and does not disturb it.
+
+Real 4.3.1 runs under a load that never ends, with small write buffers: SSTs and whole segments come and go. In half of the
+calls the JVM is stopped short, so that nobody but kstate could change the directory: its hash, times and link counts included,
+is the same before and after. In the other half kstate has to cope with what changes under its eyes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from kstate_cli.cli.app import main
+from tests.directories.support import tree_hash
+
+from .background import LONG_SESSIONS, Background, load
+from .harness import Batch, Harness, Run
+from .support import ALL, Done, application, good, kstate, restored
+
+pytestmark = pytest.mark.interop
+
+CALLS = 200 if ALL else 24
+IN_A_PROCESS_OF_ITS_OWN = 10
+"""Each so many-th call goes through a new process, as a user's does; the others would only wait for Python to start."""
+BATCH = Batch(records=200, keys=10, value_bytes=220)
+COMMANDS = ("ls", "inspect-position")
+
+
+@contextlib.contextmanager
+def own_signals() -> Iterator[None]:
+    """The command line sets signal handlers: ours are put back."""
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def here(*arguments: object) -> Done:
+    """Run the command line in this process: its real entry point, with its exit code and both its outputs."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with own_signals(), mock.patch.object(sys, "argv", ["kstate", *map(str, arguments)]):
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def check(done: Done) -> int:
+    """The command is content and says that the application runs; the bytes of the stores that it shows."""
+    assert done.status == 0, done.told
+    assert len({row["store"] for row in done.rows}) > 20, done.told  # all stores of the topology
+    assert {(row["running"], row["as_of"]) for row in done.rows} == {(True, "last-flush")}, done.told
+    return sum(row["bytes"] for row in done.rows)
+
+
+def ssts(hashed: dict[str, tuple[object, ...]]) -> set[str]:
+    """The SSTs of a tree."""
+    return {path for path in hashed if path.endswith(".sst")}
+
+
+@pytest.mark.timeout(1800)
+def test_reading_beside_a_running_application(harness: Harness, tmp_path: Path) -> None:
+    app = application("kinds", "eos")
+    state = tmp_path / "state"
+    harness.produce("4.3.1", app, BATCH)
+    run = Run(conf={"rocksdb.config.setter": "interop.SmallBuffers", **LONG_SESSIONS}, read=False)
+    sizes: list[int] = []
+    files: list[set[str]] = []
+    with Background(harness, "4.3.1", app, state, run) as running:
+        with load(harness, "4.3.1", app, BATCH.then()):
+            for number in range(CALLS):
+                call = kstate if number % IN_A_PROCESS_OF_ITS_OWN < 2 else here
+                arguments = (COMMANDS[number % 2], state / app.name, "-o", "json")
+                if number // 2 % 2:
+                    sizes.append(check(call(*arguments)))
+                    continue
+                with running.paused():
+                    before = tree_hash(state)
+                    done = call(*arguments)
+                    assert tree_hash(state) == before
+                sizes.append(check(done))
+                files.append(ssts(before))
+            assert running.alive
+        # Files came and went, and what kstate said of them changed: else this load would prove nothing.
+        assert files[-1] - files[0]
+        assert set().union(*files) - files[-1]
+        assert len(set(sizes)) > CALLS // 4
+        closed = good(running.finish())
+    assert closed.of("summary")[-1]["closedCleanly"], closed.told()
+    assert not closed.of("exception"), closed.told()
+    # In memory a store is empty at each start.
+    once_more = Run(expect_no_restore=True, may_restore=["kv-memory"], read=False)
+    assert restored(good(harness.run("4.3.1", app, state, once_more))).keys() == {"kv-memory"}

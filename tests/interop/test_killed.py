@@ -1,0 +1,121 @@
+"""
+Real 4.2.1 killed in its first and in its second run, with rows on disk: what kstate refuses, what it carries over on request,
+and what real 4.3.1 makes of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.directories.support import tree_hash
+
+from . import dumps
+from .harness import App, Batch, Harness, Run
+from .support import REFUSED, application, good, kstate, migrate, restored, wiped
+
+pytestmark = pytest.mark.interop
+
+BATCH = Batch(records=330, keys=10, value_bytes=220, partitions=1)
+"""RocksDB takes no write buffer below 64 KiB: so much input flushes some stores, and others not."""
+SMALL = {"rocksdb.config.setter": "interop.SmallBuffers"}
+IN_MEMORY = {"kv-memory"}
+WITHOUT_CHANGELOG = {"kv-nolog"}
+RUNS = pytest.mark.parametrize("killed_run", ["first", "second"])
+
+
+def kill(harness: Harness, app: App, state: Path, killed_run: str, as_of: str | None = None) -> None:
+    """Leave the directory of an application that was killed, everything committed, nothing closed."""
+    harness.produce("4.2.1", app, BATCH)
+    if killed_run == "second":
+        good(harness.run("4.2.1", app, state, Run(conf=SMALL, read=False, as_of=as_of)))
+        harness.produce("4.2.1", app, BATCH.then())
+    good(harness.run("4.2.1", app, state, Run(conf=SMALL, kill=True, read=False, as_of=as_of)))
+
+
+def refused(directory: Path) -> None:
+    """The migration is refused for what was not left clean, and changes nothing."""
+    before = tree_hash(directory.parent)
+    done = migrate(directory, "4.3.1", "--warnings-ok")
+    assert done.status == REFUSED, done.told
+    assert "not left clean" in done.err, done.told
+    assert tree_hash(directory.parent) == before
+
+
+def listed(directory: Path) -> list[dict[str, Any]]:
+    """What `kstate ls` says of each store."""
+    return kstate("ls", directory, "-o", "json").rows
+
+
+def first_record(rows: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
+    """Where Streams has to begin to restore, by changelog partition: after the offset, which a global store's is already."""
+    found: dict[tuple[str, int], int] = {}
+    for row in rows:
+        for topic, offsets in row["changelog"].items():
+            for partition, offset in offsets.items():
+                known = offset + (row["task"] != "global") if offset >= 0 else 0
+                assert known or not row["keys_estimate"], row
+                found[topic, int(partition)] = known
+    return found
+
+
+@RUNS
+def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None:
+    app = application("kinds", "eos")
+    state = tmp_path / "state"
+    directory = state / app.name
+    kill(harness, app, state, killed_run)
+    refused(directory)
+
+    rows = listed(directory)
+    done = migrate(directory, "4.3.1", "--warnings-ok", "--wipe-unclean")
+    assert done.status == 0, done.told
+    out = {row["path"] for row in done.rows if row.get("action") == "leave out"}
+    assert out, done.told
+    (kept,) = (state / ".kstate" / app.name).glob("*/tree")
+    for task in out:
+        assert not (directory / task).exists()
+        assert (kept / task).is_dir()
+    gone = {row["store"] for row in rows if row["task"] in out} - WITHOUT_CHANGELOG
+    begin = first_record(listed(directory))
+
+    served, truth = tmp_path / "served.jsonl", tmp_path / "truth.jsonl"
+    reply = good(harness.run("4.3.1", app, state, Run(dump=served, conf=SMALL)))
+    assert not wiped(reply), reply.told()
+    # The stores of these tasks are restored from their first record, the others from where they were left.
+    starts = {event["store"]: event for event in reply.of("restore-start") if event["store"] not in IN_MEMORY}
+    for store, event in starts.items():
+        left = 0 if store in gone else begin[event["topic"], event["partition"]]
+        assert event["start"] == left, (event, out)
+    assert gone <= restored(reply).keys()
+    # What Streams restores by itself, from nothing, is what these stores have to hold.
+    good(harness.run("4.3.1", app, tmp_path / "nothing", Run(dump=truth)))
+    from_nothing = {store for store, event in starts.items() if event["start"] == 0}
+    others = {row["store"] for row in rows} - from_nothing
+    assert not [str(one) for one in dumps.differences(truth, served, ignore=others)]
+
+
+@RUNS
+def test_at_least_once(harness: Harness, tmp_path: Path, killed_run: str) -> None:
+    app = application("kinds", "alos")
+    state = tmp_path / "state"
+    directory = state / app.name
+    # Killed in its first run 4.2.1 knows no offset, replays the whole changelog over the rows that it has, and in a versioned
+    # store dies of that ("Timestamp is too large to be found in this segment"): a topology from before versioned stores.
+    as_of = "3.4" if killed_run == "first" else None
+    kill(harness, app, state, killed_run, as_of)
+    refused(directory)  # kstate cannot see the guarantee
+    shutil.copytree(state, tmp_path / "unmigrated")
+
+    done = migrate(directory, "4.3.1", "--warnings-ok", "--guarantee", "at_least_once")
+    assert done.status == 0, done.told
+    reference, served = tmp_path / "reference.jsonl", tmp_path / "served.jsonl"
+    alone = good(harness.run("4.2.1", app, tmp_path / "unmigrated", Run(dump=reference, as_of=as_of)))
+    reply = good(harness.run("4.3.1", app, state, Run(dump=served, as_of=as_of)))
+    assert not wiped(reply), reply.told()
+    # The offsets are those that the older release had: it restores as many records.
+    assert restored(reply) == restored(alone)
+    assert not [str(one) for one in dumps.differences(reference, served)]

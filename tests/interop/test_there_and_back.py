@@ -1,0 +1,96 @@
+"""
+A migrated directory that real Kafka Streams has run on since: `undo` would lose what was done, and says what to do instead.
+
+The first release writes a directory, kstate migrates it, the second release runs on it, first without any input (opening the
+stores is enough), then with a batch. Undo is refused and names a migration back; that one loses nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.directories.support import tree_hash
+
+from . import dumps
+from .harness import Harness, Run
+from .releases import number
+from .support import (
+    ALL,
+    BATCH,
+    REFUSED,
+    application,
+    good,
+    kstate,
+    migrate,
+    records_with_value,
+    sum_of,
+    told_positions,
+    wiped,
+)
+
+pytestmark = pytest.mark.interop
+
+DEFAULT = [(("4.3.1", "4.2.1"), "eos"), (("4.2.1", "4.3.1"), "eos")]
+PAIRS = [("4.3.1", "4.2.1"), ("4.2.1", "4.3.1"), ("4.3.1", "3.9.2"), ("3.9.2", "4.3.1")]
+CASES = list(itertools.product(PAIRS, ["alos", "eos"])) if ALL else DEFAULT
+
+
+def command_instead_of_undo(directory: Path) -> list[str]:
+    """Undo is refused, changes nothing and names files that are not what kstate left; the command that it names."""
+    before = tree_hash(directory.parent)
+    done = kstate("undo", directory)
+    assert done.status == REFUSED, done.told
+    assert tree_hash(directory.parent) == before
+    message = re.search(r"has changed since run (\S+): (.+?)(?: and \d+ more)?$", done.err, re.MULTILINE)
+    assert message, done.told
+    left = (directory.parent / ".kstate" / directory.name / message[1] / "journal.jsonl").stat().st_mtime_ns
+    for name in message[2].split(", "):
+        path = directory / name
+        assert path.name.startswith(("CURRENT", "MANIFEST-", ".checkpoint")), done.told
+        assert not path.exists() or path.stat().st_mtime_ns > left, done.told
+    command = re.search(r"kstate (migrate \S+ --to \d+\.\d+)", done.err)
+    assert command, done.told
+    return command[1].split()
+
+
+@pytest.mark.parametrize(
+    ("pair", "guarantee"), CASES, ids=lambda value: value if isinstance(value, str) else "-".join(value)
+)
+def test_undo_is_refused_and_the_migration_it_names_goes_back(
+    harness: Harness, tmp_path: Path, pair: tuple[str, str], guarantee: str
+) -> None:
+    first, second = pair
+    oldest = "{}.{}".format(*min(map(number, pair)))
+    app = application("kinds", guarantee)
+    directory = tmp_path / "state" / app.name
+    harness.produce(first, app, BATCH)
+    good(harness.run(first, app, tmp_path / "state", Run(as_of=oldest, read=False)))
+    done = migrate(directory, second, "--warnings-ok")
+    assert done.status == 0, done.told
+
+    unread = Run(as_of=oldest, read=False, expect_no_restore=True, may_restore=["kv-memory"])
+    good(harness.run(second, app, tmp_path / "state", unread))
+    command_instead_of_undo(directory)
+    unread.then = [(BATCH.then(), None)]
+    good(harness.run(second, app, tmp_path / "state", unread))
+    command = command_instead_of_undo(directory)
+    assert command == ["migrate", str(directory), "--to", "{}.{}".format(*number(first))]
+
+    shutil.copytree(tmp_path / "state", tmp_path / "unmigrated")
+    reference, served = tmp_path / "reference.jsonl", tmp_path / "served.jsonl"
+    there = Run(dump=reference, as_of=oldest, expect_no_restore=True)
+    before = good(harness.run(second, app, tmp_path / "unmigrated", there))
+    done = kstate(*command, "--warnings-ok")
+    assert done.status == 0, done.told
+    back = Run(dump=served, as_of=oldest, expect_no_restore=True)
+    after = good(harness.run(first, app, tmp_path / "state", back))
+    assert not wiped(after), after.told()
+    assert not [str(one) for one in dumps.differences(reference, served)]
+    assert told_positions(after) == told_positions(before)
+    assert sum_of(served, "count") == records_with_value(harness, f"{app.input}-events", tmp_path)
+    harness.delete(first, app)
