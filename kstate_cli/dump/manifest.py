@@ -7,7 +7,7 @@ The canonical shape is written by :func:`render`::
      "files": [{"path": "t/p0.parquet", "topic": …, "partition": 0, "size": 4711, "sha256": …}, …],
      "committed": {"topic": {"0": 9}}}
 
-``topic_id`` of a partition, ``topic`` and ``partition`` of a file and ``sha256`` may be missing. Read as well:
+``start`` (where reading began) and ``topic_id`` of a partition, ``topic`` and ``partition`` of a file and ``sha256`` may be missing. Read as well:
 ``partitions`` as an object topic → partition → facts, and ``files`` inside the facts of a partition.
 """
 
@@ -47,6 +47,8 @@ class ManifestPartition:
     last: int | None
     rows: int
     topic_id: str | None = None
+    start: int | None = None
+    """Where reading began. Of a compacted log the first record may lie far above it; without it ``first`` is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ def _facts(one: ManifestPartition) -> _Json:
     facts: _Json = {"topic": one.topic, "partition": one.partition}
     if one.topic_id is not None:
         facts["topic_id"] = one.topic_id
+    if one.start is not None:
+        facts["start"] = one.start
     return facts | {name: getattr(one, name) for name in ("log_start", "log_end", "first", "last", "rows")}
 
 
@@ -163,10 +167,13 @@ def _partition(facts: _Json) -> ManifestPartition:
             raise DumpError(f"{name}: first {first}, last {last} and log_end {end} contradict each other")
         if start is not None and last < start:
             raise DumpError(f"{name}: last {last} is below log_start {start}")
+    began = _maybe(facts, "start")
+    if began is not None and ((first is not None and began > first) or (end is not None and began > end)):
+        raise DumpError(f"{name}: start {began}, first {first} and log_end {end} contradict each other")
     topic_id = facts.get("topic_id")
     if topic_id is not None and not isinstance(topic_id, str):
         raise DumpError(f"{name}: topic_id is not a string")
-    return ManifestPartition(topic, partition, start, end, first, last, rows, topic_id)
+    return ManifestPartition(topic, partition, start, end, first, last, rows, topic_id, began)
 
 
 def _file(content: Any, key: TopicPartition | None) -> ManifestFile:

@@ -58,6 +58,8 @@ class PartitionDump:
     """First offset of the broker's log when the dump was taken; None where no manifest says so."""
     log_end: int | None
     """End offset of the broker's log when the dump was taken; None where no manifest says so."""
+    start: int | None = None
+    """Where reading began; None where no manifest says so."""
 
     @property
     def key(self) -> TopicPartition:

@@ -185,6 +185,7 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
             sum(piece.own for piece in own),
             log.log_start if log else None,
             log.log_end if log else None,
+            log.start if log else None,
         )
     return found
 

@@ -45,6 +45,13 @@ class Log:
     last: int | None
     until: int | None = None
     """Highest offset that may be read: a source topic is restored to the group's committed offset only."""
+    begin: int | None = None
+    """Where reading began, None where nobody says: below it the log may have had more records."""
+
+    @property
+    def covered_from(self) -> int | None:
+        """The offset from which on nothing is missing; of a compacted log the first record may lie far above it."""
+        return self.first if self.begin is None else self.begin
 
 
 def log_of(dump: PartitionDump, committed: int | None) -> Log:
@@ -55,7 +62,8 @@ def log_of(dump: PartitionDump, committed: int | None) -> Log:
     first = dump.first
     if first is not None and last is not None and last < first:
         first = last = None
-    return Log(dump.key, dump.log_start, dump.log_end, first, last, None if committed is None else committed - 1)
+    until = None if committed is None else committed - 1
+    return Log(dump.key, dump.log_start, dump.log_end, first, last, until, dump.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +106,12 @@ def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allo
         )
     if log.last is None or following > log.last:
         return Verdict(Action.LEAVE, f"already past the dump (next offset {following})")
-    if log.start is None and log.first is not None and following < log.first and not allowed.complete:
+    covered = log.covered_from
+    if covered is not None and following < covered and not allowed.complete:
         return Verdict(
             Action.REFUSE,
-            f"the dump begins at offset {log.first}, the store needs {following}, and no manifest gives the log start",
+            f"the dump begins at offset {covered} and the store needs {following}: what lies between may be missing "
+            "(compacted away, not left out: --dump-is-complete, or start in the manifest)",
         )
     return Verdict(Action.CATCH_UP, f"from offset {following}", after=following - 1)
 
@@ -112,10 +122,11 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, allowed: Allowed, invalid: b
             Action.REFUSE,
             f"{why}, but the changelog has no records: the store would be emptied (--allow-empty does it)",
         )
-    if log.start is not None and log.first is not None and log.first > log.start and not allowed.complete:
+    covered = log.covered_from
+    if log.start is not None and covered is not None and covered > log.start and not allowed.complete:
         return Verdict(
             Action.REFUSE,
-            f"{why}, but the dump begins at offset {log.first}, above the log start {log.start}: "
-            "an incremental dump cannot be the base of a rebuild (compacted away, not left out: --dump-is-complete)",
+            f"{why}, but the dump begins at offset {covered}, above the log start {log.start}: an incremental dump "
+            "cannot be the base of a rebuild (compacted away, not left out: --dump-is-complete, or start in the manifest)",
         )
     return Verdict(Action.REBUILD, f"{why}: rebuilt from the earliest offset", invalid=invalid)

@@ -163,7 +163,7 @@ def _warn_of_the_rest(draft: _Draft, spec: Spec) -> None:
         ]
         if missing:
             draft.warnings.append(
-                f"{task}: {', '.join(missing)} stay without an offset: under exactly-once Streams wipes such a task whole"
+                f"{task}: {', '.join(missing)} have no offset: under exactly-once Streams wipes such a task whole"
             )
 
 

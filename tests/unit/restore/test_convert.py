@@ -1,0 +1,86 @@
+"""Vectorised conversions against the plainest code that does the same."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstate_cli.errors import Refused
+from kstate_cli.formats.keys import SessionKey, WindowKey
+from kstate_cli.formats.kinds import KINDS
+from kstate_cli.restore import convert
+from kstate_cli.restore.shapes import SHAPES, KeyRule
+
+keys = st.lists(st.one_of(st.none(), st.binary(max_size=12)), max_size=60)
+
+
+@given(keys)
+def test_the_last_record_of_each_key(found: list[bytes | None]) -> None:
+    half = len(found) // 2
+    column = pa.chunked_array([pa.array(found[:half], pa.binary()), pa.array(found[half:], pa.binary())])
+    winners = convert.last_of_each_key(column, with_codes=True)
+    expected = {key: at for at, key in enumerate(found) if key is not None}
+    assert dict(zip(winners.keys.to_pylist(), winners.record.tolist(), strict=True)) == expected
+    assert winners.codes is not None
+    names = winners.keys.to_pylist()
+    assert [names[code] if code >= 0 else None for code in winners.codes.tolist()] == found
+
+
+@given(st.sets(st.binary(max_size=20), max_size=60))
+def test_order_of_any_keys(found: set[bytes]) -> None:
+    array = pa.array(list(found), pa.binary())
+    assert array.take(pa.array(convert.sort_order(array))).to_pylist() == sorted(found)
+
+
+@given(st.binary(max_size=6), st.sets(st.binary(min_size=9, max_size=9), max_size=60), st.binary(max_size=3))
+def test_order_of_keys_of_one_length(prefix: bytes, middle: set[bytes], suffix: bytes) -> None:
+    found = [prefix + one + suffix for one in middle]
+    array = pa.array(found, pa.binary()).slice(len(found) // 3)
+    assert array.take(pa.array(convert.sort_order(array))).to_pylist() == sorted(found[len(found) // 3 :])
+
+
+times = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=10), times, st.integers(0, (1 << 31) - 1)), min_size=1, max_size=30))
+def test_times_of_window_keys(found: list[tuple[bytes, int, int]]) -> None:
+    array = pa.array([WindowKey(*one).to_bytes() for one in found], pa.binary()).slice(len(found) // 2)
+    got = convert.segment_times(array, KeyRule.WINDOW, "s").tolist()
+    assert got == [start for _, start, _ in found[len(found) // 2 :]]
+
+
+@given(st.lists(st.tuples(st.binary(max_size=10), times, times), min_size=1, max_size=30))
+def test_times_of_session_keys_are_their_ends(found: list[tuple[bytes, int, int]]) -> None:
+    array = pa.array([SessionKey(*one).to_bytes() for one in found], pa.binary())
+    assert convert.segment_times(array, KeyRule.SESSION, "s").tolist() == [end for _, _, end in found]
+
+
+def test_a_key_too_short_for_a_window_is_refused() -> None:
+    with pytest.raises(Refused, match="shorter than 12 bytes"):
+        convert.segment_times(pa.array([b"x" * 12, b"x" * 11]), KeyRule.WINDOW, "0_0/s")
+
+
+@given(st.integers(-(1 << 50), 1 << 50), st.integers(1, 1 << 40))
+def test_segment_ids_truncate_toward_zero(time: int, interval: int) -> None:
+    import numpy as np
+
+    expected = abs(time) // interval * (1 if time >= 0 else -1)
+    assert convert.segment_ids(np.array([time]), interval).tolist() == [expected]
+
+
+@given(st.binary(max_size=9), times, st.integers(0, (1 << 31) - 1))
+def test_row_keys_of_time_ordered_windows(key: bytes, start: int, seq: int) -> None:
+    window = WindowKey(key, start, seq)
+    assert convert.base_key(KeyRule.TIME_ORDERED_WINDOW)(window.to_bytes()) == window.to_time_first()
+
+
+@given(st.binary(max_size=9), times, times)
+def test_row_keys_of_time_ordered_sessions(key: bytes, start: int, end: int) -> None:
+    session = SessionKey(key, start, end)
+    assert convert.base_key(KeyRule.TIME_ORDERED_SESSION)(session.to_bytes()) == session.to_time_first()
+
+
+def test_every_kind_has_a_shape() -> None:
+    assert set(SHAPES) == KINDS - {"windowed"}
