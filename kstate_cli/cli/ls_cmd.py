@@ -8,7 +8,7 @@ import typer
 
 from kstate_cli.cli.options import App, Output, Quiet
 from kstate_cli.cli.output import Format
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, UsageError
 
 if TYPE_CHECKING:
     from kstate_cli.statedir.model import Application
@@ -32,6 +32,8 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
+    if spec and output is Format.json:
+        raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
     found = read_application(find_application(app))
     rows = [] if spec else store_rows(found)
     to_do = 0

@@ -81,6 +81,7 @@ class StoreDraft:
             # "logged = false" has no changelog, and "logged = true" may be about another one than the other's.
             if not self.logged:
                 taken.pop("changelog", None)
+                taken.pop("source", None)
         elif self.changelog is not None:
             taken.pop("logged", None)
             if self.changelog != other.changelog:
@@ -160,7 +161,7 @@ class StoreDraft:
             kind=self.kind,
             changelog=None if self.logged is False else self.changelog,
             subtopology=self.subtopology,
-            partitions=self.partitions,
+            partitions=None if self.logged is False else self.partitions,
             is_global=bool(self.is_global),
             source=self.source,
             retention_ms=self.retention_ms,

@@ -154,8 +154,6 @@ def _topic(answers: _Answers, app: Application, name: str, places: list[tuple[Ta
         return
     if topic.unlogged:
         answers.know("logged", False, topic.why)
-        answers.values.pop("partitions", None)
-        answers.inferred.pop("partitions", None)
         return
     answers.know("changelog", topic.name, topic.why)
     if topic.source is not None:

@@ -147,6 +147,9 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
             message = f"{where}: {shown} {key} = {_short(value)} does not fit"
             raise UsageError(message, hint=close or f"{key} is {rule.expected}")
         values[rule.field] = value
+    if values.get("source") in GLOBAL_SOURCES:
+        # Only global stores have these, so that the line alone, as kstate asks for it, says enough.
+        values.setdefault("is_global", True)
     draft = StoreDraft(name=name, **values)
     for wrong, hint in _contradictions(draft):
         raise UsageError(f"{where}: {shown} {wrong}", hint=hint)
@@ -165,7 +168,7 @@ def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
         if store.source == SOURCE_TOPIC:
             yield 'is global with source = "topic"', 'for a global store source is "table" or "processor"'
     elif store.source in GLOBAL_SOURCES:
-        yield f'has source = "{store.source}" and is not global', "add 'global = true'"
+        yield f'has source = "{store.source}" and is not global', "remove 'global = false', or the source"
     elif store.source == SOURCE_TOPIC and store.changelog is None:
         yield 'has source = "topic" and names none', "name the source topic as changelog"
     if store.kind is not None:

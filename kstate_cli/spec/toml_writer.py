@@ -67,7 +67,7 @@ def _worth_writing(store: StoreDraft, field: str, value: Any) -> bool:
         return False
     if field == "logged":
         return value is False or store.changelog is None
-    if field == "changelog":
+    if field in ("changelog", "partitions"):
         return store.logged is not False
     if field == "is_global":
         return bool(value)

@@ -148,6 +148,7 @@ def test_ls_spec_prints_toml_and_changes_nothing(tmp_path: Path) -> None:
     assert draft.application == "orders" and len(draft.stores) == 4
     quiet = kstate("ls", app, "--spec", "-q", status=1)
     assert quiet.out == done.out and quiet.err == ""
+    assert "--spec prints TOML" in kstate("ls", app, "--spec", "-o", "json", status=2).err
 
 
 def test_ls_spec_of_a_directory_that_tells_all_is_exit_0(tmp_path: Path) -> None:

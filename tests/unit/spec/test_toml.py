@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstate_cli.errors import Refused, UsageError
@@ -118,7 +118,7 @@ def test_missing_lines_are_named(text: str, line: str) -> None:
         ("format = 1\n[stores.a]\nglobal = true\nsubtopology = 0", "global and has a subtopology", "remove"),
         ("format = 1\n[stores.a]\nglobal = true\nlogged = false", "global and says 'logged'", ""),
         ("format = 1\n[stores.a]\nglobal = true\nsource = 'topic'", 'global with source = "topic"', ""),
-        ("format = 1\n[stores.a]\nsource = 'table'", "is not global", "global = true"),
+        ("format = 1\n[stores.a]\nglobal = false\nsource = 'table'", "is not global", "remove"),
         ("format = 1\n[stores.a]\nsource = 'topic'", "names none", "changelog"),
         ("format = 1\n[stores.a]\nkind = 'key-value'\nretention_ms = 1", "has retention_ms", "remove"),
         ("format = 1\n[stores.a]\nkind = 'window'\nindexed = true", "and indexed", "time-ordered"),
@@ -129,6 +129,11 @@ def test_what_cannot_be_meant_is_refused(text: str, said: str, hint: str) -> Non
         parse_draft(text, "the-file")
     assert said in refused.value.message
     assert hint in (refused.value.hint or "")
+
+
+def test_the_source_of_a_global_store_says_that_it_is_one() -> None:
+    store = only('application = "a"\n[stores.s]\nkind = "key-value"\nsource = "processor"\nchangelog = "t"')
+    assert store.is_global and store.changelog == "t"
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -149,8 +154,10 @@ NUMBERS = st.integers(1, (1 << 63) - 1)
 @st.composite
 def stores(draw: st.DrawFn, name: str) -> StoreSpec:
     kind = draw(st.sampled_from(sorted(SPEC_KINDS)))
-    values: dict[str, Any] = {"partitions": draw(st.none() | st.integers(1, 100))}
-    match draw(st.sampled_from(["logged", "unlogged", "source", "global"])):
+    values: dict[str, Any] = {}
+    if (logging := draw(st.sampled_from(["logged", "unlogged", "source", "global"]))) != "unlogged":
+        values["partitions"] = draw(st.none() | st.integers(1, 100))
+    match logging:
         case "logged":
             values["changelog"] = draw(st.just(f"app-{name}-changelog"))
         case "source":
@@ -179,6 +186,7 @@ def specs(draw: st.DrawFn) -> Spec:
     return Spec("app", tuple(draw(stores(name)) for name in names))
 
 
+@settings(max_examples=60, deadline=None)
 @given(specs())
 def test_round_trip(spec: Spec) -> None:
     text = to_toml(spec, notes=["a note\nof two lines\x1b"])
