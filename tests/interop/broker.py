@@ -77,6 +77,8 @@ class Broker:
 
     folder: Path
     heap: str = "512m"
+    properties: str = ""
+    """More lines of server.properties, over those above."""
     port: int = field(default=0, init=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
 
@@ -104,7 +106,7 @@ class Broker:
         data = self.folder / "data"
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "server.properties"
-        config.write_text(_PROPERTIES.format(port=self.port, controller=controller, data=data))
+        config.write_text(_PROPERTIES.format(port=self.port, controller=controller, data=data) + self.properties)
         java = ["java", f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]  # fmt: skip
         with (self.folder / "broker.log").open("ab") as log:

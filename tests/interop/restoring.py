@@ -1,0 +1,144 @@
+"""What the tests of ``kstate restore`` share: dumps of changelogs, specifications, and running the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.directories.support import data_rows
+
+from .harness import App, Harness
+from .jvm import Reply
+from .releases import number
+from .support import ROOT, Done, kstate
+from .to_parquet import convert
+
+HISTORY_MS = 20 * 60_000
+"""The history retention of every versioned store of the harness (Naming.HISTORY)."""
+_SECONDS = 600
+IN_MEMORY = '\n[stores.kv-memory]\nkind = "in-memory"\n'
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What ``kstate restore -o json`` printed."""
+
+    done: Done
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The lines of one type."""
+        return [row for row in self.done.rows if row["type"] == kind]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The last line."""
+        (row,) = self.of("summary")
+        return row
+
+    @property
+    def records(self) -> dict[str, int]:
+        """Store, as TASK/STORE, -> records read for it."""
+        return {row["store"]: row["records"] for row in self.of("store")}
+
+    @property
+    def left(self) -> dict[str, str]:
+        """Store -> why it was left as it is."""
+        return {row["store"]: row["why"] for row in self.of("left")}
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """Path of a store that is built -> what is done with it."""
+        return {row["path"]: row["what"] for row in self.of("step") if row["action"] == "restore store"}
+
+
+def run_restore(directory: Path, dump: Path, release: str, spec: Path, *options: str) -> Done:
+    """``kstate restore`` as a user calls it. Spark is given longer than other commands: these machines are shared."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "kstate_cli", "restore", str(directory), "--from-changelog", str(dump), "--for", release,
+               "--spec", str(spec), "-o", "json", *options]  # fmt: skip
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=_SECONDS, check=False)  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def restore(directory: Path, dump: Path, release: str, spec: Path, *options: str) -> Restored:
+    """The same, when it must succeed. ``kv-nolog`` has no changelog: a warning."""
+    done = run_restore(directory, dump, release, spec, "--warnings-ok", *options)
+    assert done.status == 0, done.told
+    return Restored(done)
+
+
+def changelogs(reply: Reply) -> list[str]:
+    """Every topic that a start restores from, source topics too, when nothing was there before."""
+    return sorted({event["topic"] for event in reply.of("restore-start")})
+
+
+def dump_changelogs(harness: Harness, version: str, topics: Iterable[str], folder: Path) -> Path:
+    """Topics as they are now, as a Parquet dump with its manifest, in ``folder``."""
+    lines = folder.with_name(f"{folder.name}-lines")
+    lines.mkdir(parents=True)
+    files = [lines / f"{topic}.jsonl" for topic in topics]
+    reply = harness.command(version, do="dump-changelog", topics=list(topics), files=[str(file) for file in files])
+    assert reply.rc == 0, reply.told()
+    convert(folder, files)
+    return folder
+
+
+def log_bounds(dump: Path) -> dict[tuple[str, int], tuple[int, int, int | None]]:
+    """Topic and partition -> log start, log end and last record, by a dump's manifest."""
+    content = json.loads((dump / "_manifest.json").read_text(encoding="utf-8"))
+    return {
+        (one["topic"], one["partition"]): (one["log_start"], one["log_end"], one["last"]) for one in content["partitions"]
+    }
+
+
+def write_spec(directory: Path, path: Path, *, memory: bool = False) -> Path:
+    """What ``kstate ls --spec`` says of a healthy directory, with the lines filled in that it asks for: what it suggests first."""
+    done = kstate("ls", directory, "--spec")
+    assert done.status in (0, 1), done.told
+    text = re.sub(r"^# retention_ms = .*to fill in.*$", f"retention_ms = {HISTORY_MS}", done.out, flags=re.MULTILINE)
+    text = re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", text, flags=re.MULTILINE)
+    still_open = [line for line in text.splitlines() if "to fill in:" in line]
+    assert not still_open, still_open
+    path.write_text(text + (IN_MEMORY if memory else ""), encoding="utf-8")
+    return path
+
+
+def rows_by_store(directory: Path, *, task: str = "") -> dict[str, Any]:
+    """Database and column family -> sorted rows, without the column family ``offsets``; only of one task if named."""
+    return {name: rows for name, rows in data_rows(directory).items() if name.startswith(task)}
+
+
+def different(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """What differs between two results of ``rows_by_store``: how many rows only one of them has."""
+    found = {}
+    for name in sorted(one.keys() | other.keys()):
+        a, b = set(one.get(name, [])), set(other.get(name, []))
+        if one.get(name, []) != other.get(name, []):
+            found[name] = (len(a - b), len(b - a))
+    return found
+
+
+def delete_before(harness: Harness, version: str, offsets: dict[tuple[str, int], int]) -> None:
+    """Deletes records below these offsets: the broker's log start is there from now on."""
+    before = [{"topic": topic, "partition": partition, "offset": at} for (topic, partition), at in offsets.items()]
+    reply = harness.command(version, do="delete-records", before=before)
+    assert reply.rc == 0, reply.told()
+
+
+def line(version: str) -> str:
+    """The release line of a version, as ``--for`` takes it."""
+    return "{}.{}".format(*number(version))
+
+
+def changelog(app: App, store: str) -> str:
+    """The name of a store's changelog."""
+    return f"{app.name}-{store}-changelog"
