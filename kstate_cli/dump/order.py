@@ -23,6 +23,17 @@ def is_rising(offsets: npt.NDArray[np.int64]) -> bool:
     return bool((offsets[1:] > offsets[:-1]).all())
 
 
+def within(table: pa.Table, part: Slice) -> pa.Table:
+    """The rows of ``table`` whose offsets belong to the slice; copies nothing where the offsets rise."""
+    import numpy as np
+
+    offsets = table.column("offset").to_numpy()
+    if is_rising(offsets):
+        begin, end = np.searchsorted(offsets, part.first), np.searchsorted(offsets, part.last, side="right")
+        return table.slice(int(begin), int(end - begin))
+    return table.filter((offsets >= part.first) & (offsets <= part.last))
+
+
 def sorted_once(table: pa.Table, part: Slice) -> pa.Table:
     """The rows of ``table`` by offset, each offset once.
 

@@ -11,7 +11,7 @@ from .columns import KNOWN, column_type, converted
 from .errors import DumpError, printable
 from .footers import open_parquet
 from .model import Piece, Slice
-from .order import is_rising, sorted_once
+from .order import is_rising, sorted_once, within
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _OPEN_FILES: Final = 8
-_BATCH_ROWS: Final = 65_536
+# Small, because what dictionary-encoded values need is seen only once they are read.
+_BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 8 << 20
 
 
@@ -112,7 +113,8 @@ def _names(columns: Sequence[str]) -> list[str]:
 def _tables(part: Slice, piece: Piece, names: list[str], files: _Files) -> Iterator[pa.Table]:
     import pyarrow as pa
 
-    if piece.mixed or piece.first < part.first or piece.last > part.last:
+    if piece.mixed:
+        # Most of the rows may be of others: never all at once.
         yield from _batches(part, piece, names, files)
         return
     try:
@@ -121,9 +123,10 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: _Files) -> Itera
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(piece, error) from None
     offsets = _offsets(table)
-    if len(offsets) and (int(offsets.min()) < part.first or int(offsets.max()) > part.last):
+    low, high = int(offsets.min()), int(offsets.max())
+    if low < piece.first or high > piece.last:
         raise _changed(piece)
-    yield table
+    yield table if part.first <= low and high <= part.last else within(table, part)
 
 
 def _batches(part: Slice, piece: Piece, names: list[str], files: _Files) -> Iterator[pa.Table]:
@@ -224,7 +227,7 @@ def _packed(tables: Iterator[pa.Table], max_rows: int, max_bytes: int | None) ->
 
     kept: list[pa.Table] = []
     rows = size = 0
-    for table in tables:
+    for table in _split(tables, max_bytes):
         more = table.nbytes
         if kept and (rows + table.num_rows > max_rows or (max_bytes is not None and size + more > max_bytes)):
             yield pa.concat_tables(kept)
@@ -234,6 +237,13 @@ def _packed(tables: Iterator[pa.Table], max_rows: int, max_bytes: int | None) ->
         size += more
     if kept:
         yield pa.concat_tables(kept)
+
+
+def _split(tables: Iterator[pa.Table], max_bytes: int | None) -> Iterator[pa.Table]:
+    for table in tables:
+        parts = 1 if max_bytes is None else min(table.num_rows, -(-table.nbytes // max_bytes))
+        step = -(-table.num_rows // parts)
+        yield from (table.slice(begin, step) for begin in range(0, table.num_rows, step))
 
 
 def _changed(piece: Piece) -> DumpError:

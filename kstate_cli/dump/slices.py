@@ -36,6 +36,8 @@ def slices(
     partition more than twice, or a single offset range has more than ``max_bytes``, the answer is ``([], True)``.
     """
     low = 0 if after is None else after + 1
+    if until is not None and until < low:
+        return [], False
     wanted = [piece for piece in partition.pieces if piece.last >= low and (until is None or piece.first <= until)]
     parts: list[_Part] = []
     for group in _overlapping(wanted):
