@@ -7,8 +7,9 @@ The canonical shape is written by :func:`render`::
      "files": [{"path": "t/p0.parquet", "topic": …, "partition": 0, "size": 4711, "sha256": …}, …],
      "committed": {"topic": {"0": 9}}}
 
-``start`` (where reading began) and ``topic_id`` of a partition, ``topic`` and ``partition`` of a file and ``sha256`` may be missing. Read as well:
-``partitions`` as an object topic → partition → facts, and ``files`` inside the facts of a partition.
+``start`` (where reading began) and ``topic_id`` of a partition, ``topic`` and ``partition`` of a file and ``sha256``
+may be missing. Read as well: ``partitions`` as an object topic → partition → facts, and ``files`` inside the facts of a
+partition.
 """
 
 from __future__ import annotations

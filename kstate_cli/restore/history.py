@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from kstate_cli.errors import Refused
 from kstate_cli.formats.keys import VersionedKey
 from kstate_cli.formats.kinds import DEFAULT_CF
+from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.rocks.shadow import Shadow
@@ -64,7 +66,14 @@ def build_history(job: SliceJob, batches: Batches, writers: Writers, counts: Cou
         counts.null_keys += len(table) - int(valid.sum())
         parts.append(table.column("timestamp").to_numpy().astype(np.int64)[valid])
     times = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-    before = _newest(job.base) if job.base else NO_TIMESTAMP
+    try:
+        before = _newest(job.base) if job.base else NO_TIMESTAMP
+    except MalformedBytesError as error:
+        # A store that Streams has reopened may file a late record in front of older ones.
+        raise Refused(
+            f"{job.shown}: the store has a row whose versions are out of order: {error}",
+            hint=f"rebuild it from the whole changelog: --rebuild --store {job.store}",
+        ) from None
     accepted, stream_time = accepted_mask(times, job.retention_ms, before)
     replay = VersionedReplay(job.retention_ms, job.interval_ms, stream_time)
     if job.base:

@@ -127,6 +127,6 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, allowed: Allowed, invalid: b
         return Verdict(
             Action.REFUSE,
             f"{why}, but the dump begins at offset {covered}, above the log start {log.start}: an incremental dump "
-            "cannot be the base of a rebuild (compacted away, not left out: --dump-is-complete, or start in the manifest)",
+            "cannot be the base of a rebuild (compacted, not left out: --dump-is-complete, or start in the manifest)",
         )
     return Verdict(Action.REBUILD, f"{why}: rebuilt from the earliest offset", invalid=invalid)

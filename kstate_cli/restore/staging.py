@@ -83,7 +83,7 @@ class Staging:
 
     def mark_started(self, slice_name: str, attempt: str) -> None:
         """Leaves a note that an attempt began; notes are for progress and for nothing that is decided."""
-        self._note(f"{slice_name}-{attempt}{STARTED}", {})
+        self._note(f"{slice_name}-{attempt}{STARTED}", {"slice": slice_name, "pid": os.getpid()})
 
     def mark_done(self, result: SliceResult) -> None:
         """Leaves a note with the counts of a finished attempt."""

@@ -1,0 +1,191 @@
+"""How fast `kstate restore` is, against real Streams' own restore and against the limit of this machine.
+
+    python -m tests.bench.restore [--records 20000000] [--keys 5000000] [--without-streams] [--folder DIR]
+
+All in one run, sides in turn, so that a busy machine is unfair to none:
+
+- *Streams*: real 4.3.1 restores the same number of such records from a broker on this machine, with 1 and 2 threads;
+- *kstate*: the whole command, and without Spark's start;
+- *limit*: the same slices made into runs by as many plain processes as there are cores, and the same databases built
+  of them, without Spark, plan, staging, verification or switch.
+
+Prints a table and a line of JSON. Nothing is asserted: figures are read by people.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from kstate_cli.change.build import BuildDatabase, build_database
+from kstate_cli.change.journal import read_runs
+from kstate_cli.dump.open import read_dump
+from kstate_cli.releases import release
+from kstate_cli.restore.judge import Allowed
+from kstate_cli.restore.planner import RestoreOptions, plan_restore
+from kstate_cli.restore.prepare import Slots, make_jobs, slot_memory, to_steps
+from kstate_cli.restore.runs import build_runs
+from kstate_cli.restore.staging import Staging
+from kstate_cli.spec.combine import resolve_spec
+from kstate_cli.spec.toml_file import parse_draft
+
+from .make_dump import make_dump
+
+APP = "bulk-app"
+SPEC = f"""format = 1
+application = "{APP}"
+[stores.bulk]
+kind = "timestamped-key-value"
+subtopology = 0
+partitions = 2
+"""
+VALUE_BYTES = 100
+GIB = 1024**3
+
+
+def kstate(folder: Path, dump: Path, memory: int) -> dict[str, float]:
+    """Seconds of the whole command, and of its parts by the journal."""
+    app = folder / "kstate" / APP
+    shutil.rmtree(app.parent, ignore_errors=True)
+    app.parent.mkdir()
+    spec = folder / "kstate.toml"
+    spec.write_text(SPEC)
+    os.sync()
+    command = [sys.executable, "-m", "kstate_cli", "restore", str(app), "--from-changelog", str(dump), "--for", "4.3"]
+    began = time.monotonic()
+    subprocess.run(
+        [*command, "--spec", str(spec), "--memory", str(memory), "--quiet", "-o", "json"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    whole = time.monotonic() - began
+    (run,) = read_runs(app)
+    at = {event["state"]: datetime.fromisoformat(event["at"]) for event in run.events if event["event"] == "state"}
+    spark = (at["RESTORING"] - at["REBALANCING"]).total_seconds()
+    return {"whole": whole, "spark": spark, "without spark": whole - spark}
+
+
+def limit(folder: Path, dump_path: Path, memory: int) -> dict[str, float]:
+    """The same slices and databases in plain processes."""
+    target = folder / "limit"
+    shutil.rmtree(target, ignore_errors=True)
+    app = target / APP
+    app.mkdir(parents=True)
+    cores = os.cpu_count() or 1
+    to = release("4.3")
+    dump = read_dump(str(dump_path), complete=False, committed_only=False)
+    spec = resolve_spec(None, parse_draft(SPEC))
+    plan = plan_restore(app, None, spec, dump, RestoreOptions(to, allowed=Allowed()))
+    staging = Staging(str(target / "runs"))
+    (target / "runs").mkdir()
+    jobs = make_jobs(
+        plan.work, dump, to, staging.target, Slots(cores, slot_memory(memory, cores)), app, lambda p: (p, "")
+    )
+    os.sync()
+    began = time.monotonic()
+    with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
+        results = list(pool.map(build_runs, jobs))
+        runs = time.monotonic() - began
+        steps, _ = to_steps(plan.change.steps, plan.work, results, to, staging, target / "runs", app)
+        builds = [step for step in steps if isinstance(step, BuildDatabase)]
+        for done in [pool.submit(build_database, step, app) for step in builds]:
+            done.result()
+    os.sync()
+    whole = time.monotonic() - began
+    return {"whole": whole, "runs": runs, "slices": len(jobs), "rows": sum(f.rows for r in results for f in r.files)}
+
+
+def streams(folder: Path, records: int, keys: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds that real 4.3.1 needs to restore such a changelog, with one thread and with two."""
+    from tests.interop.harness import App, Batch, Harness, Run
+
+    found: dict[str, list[float]] = {}
+    with Harness(folder / "harness") as harness:
+        app = App(APP, "bulk", "alos")
+        state = folder / "streams"
+        harness.produce("4.3.1", app, Batch(records=records, keys=keys, value_bytes=VALUE_BYTES))
+        made = harness.run("4.3.1", app, state, Run(read=False, conf={"statestore.cache.max.bytes": "0"}))
+        assert made.rc == 0, made.told()
+        for _ in range(rounds):
+            for threads in ("1", "2"):
+                shutil.rmtree(state)
+                reply = harness.run("4.3.1", app, state, Run(read=False, conf={"num.stream.threads": threads}))
+                assert reply.rc == 0, reply.told()
+                summary = reply.of("summary")[-1]
+                found.setdefault(threads, []).append(float(summary["restoreSeconds"]))
+        shutil.rmtree(state)
+    return found
+
+
+def main() -> None:
+    """The whole benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=20_000_000)
+    parser.add_argument("--keys", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", type=int, default=3 * GIB)
+    parser.add_argument("--without-streams", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where everything is made; temporary by default")
+    arguments = parser.parse_args()
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="kstate-bench-"))
+    folder.mkdir(exist_ok=True)
+    try:
+        dump = folder / "dump"
+        if not dump.exists():
+            make_dump(
+                dump,
+                f"{APP}-bulk-changelog",
+                records=arguments.records,
+                keys=arguments.keys,
+                value_bytes=VALUE_BYTES,
+                partitions=2,
+            )
+        theirs = (
+            {} if arguments.without_streams else streams(folder, arguments.records, arguments.keys, arguments.rounds)
+        )
+        ours, limits = [], []
+        for _ in range(arguments.rounds):
+            ours.append(kstate(folder, dump, arguments.memory))
+            limits.append(limit(folder, dump, arguments.memory))
+        report(arguments, ours, limits, theirs)
+    finally:
+        if arguments.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def report(
+    arguments: argparse.Namespace,
+    ours: list[dict[str, float]],
+    limits: list[dict[str, float]],
+    theirs: dict[str, list[float]],
+) -> None:
+    """Medians, and what they are to each other."""
+    records = arguments.records
+    whole = statistics.median(one["whole"] for one in ours)
+    without = statistics.median(one["without spark"] for one in ours)
+    bare = statistics.median(one["whole"] for one in limits)
+    rows: dict[str, Any] = {"kstate": whole, "kstate without Spark's start": without, "limit": bare}
+    rows |= {f"Streams, {threads} thread(s)": statistics.median(seconds) for threads, seconds in theirs.items()}
+    for name, seconds in rows.items():
+        print(f"{name:32} {seconds:8.1f} s  {records / seconds / 1e6:6.2f} M records/s")
+    best = min((statistics.median(seconds) for seconds in theirs.values()), default=None)
+    figures: dict[str, Any] = {"records": records, "keys": arguments.keys, "seconds": rows, "of_limit": bare / without}
+    if best is not None:
+        figures |= {"times_streams": best / without, "times_streams_with_spark": best / whole}
+    print(json.dumps(figures | {"kstate": ours, "limit": limits, "streams": theirs}))
+
+
+if __name__ == "__main__":
+    main()

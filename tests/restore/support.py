@@ -1,0 +1,105 @@
+"""Dumps and directories for these tests, and what is in a directory afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kstate_cli.rocks.shadow import Shadow
+
+ROOT = Path(__file__).resolve().parents[2]
+APP = "bulk-app"
+TOPIC = f"{APP}-bulk-changelog"
+SPEC = f"""format = 1
+application = "{APP}"
+[stores.bulk]
+kind = "timestamped-key-value"
+subtopology = 0
+partitions = 2
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended; standard output as JSON lines."""
+
+    status: int
+    rows: list[dict[str, Any]]
+    stderr: str
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [row for row in self.rows if row["type"] == kind]
+
+
+def command(app: Path, dump: Path, *options: str) -> list[str]:
+    spec = dump.parent / "kstate.toml"
+    if not spec.exists():
+        spec.write_text(SPEC, encoding="utf-8")
+    arguments = ["restore", str(app), "--from-changelog", str(dump), "--for", "4.3", "--spec", str(spec), "-o", "json"]
+    return [sys.executable, "-m", "kstate_cli", *arguments, *options]
+
+
+def environment() -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def start(app: Path, dump: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(app, dump, *options), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> Ended:
+    out, err = process.communicate(timeout=300)
+    assert "Traceback" not in err, err
+    return Ended(process.returncode, [json.loads(line) for line in out.splitlines()], err)
+
+
+def restore(app: Path, dump: Path, *options: str) -> Ended:
+    return ended(start(app, dump, *options))
+
+
+def good(result: Ended) -> Ended:
+    assert result.status == 0, result.stderr
+    return result
+
+
+def digest(app: Path) -> dict[str, str]:
+    """Store directory -> digest of the rows of all its column families, whatever files they are in."""
+    found = {}
+    for current in sorted(app.rglob("CURRENT")):
+        whole = hashlib.sha256()
+        with Shadow(current.parent) as shadow:
+            for family in shadow.column_families:
+                for key, value in shadow.rows(family):
+                    whole.update(repr((family, key, value)).encode())
+        found[str(current.parent.relative_to(app))] = whole.hexdigest()
+    return found
+
+
+def left_behind(app: Path) -> list[str]:
+    """Files of kstate beside the application, but the journals and what is kept for undo."""
+    folder = app.parent / ".kstate" / app.name
+    return sorted(
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "journal.jsonl" and path.relative_to(folder).parts[1:2] != ("tree",)
+    )
+
+
+def notes(app: Path, suffix: str) -> list[dict[str, Any]]:
+    """The notes that attempts leave in the staging area while a run goes on."""
+    found = []
+    for path in (app.parent / ".kstate" / app.name).glob(f"*/runs/*{suffix}"):
+        try:
+            found.append(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            continue
+    return found
