@@ -2,7 +2,7 @@
 Failing one system call of a command, with strace.
 
 strace counts the calls of each thread by itself, so "the 7th fsync" would be a call of every thread. A step is therefore a
-call, a path, and which one of the thread's calls about that path: kstate and RocksDB name their files the same every time.
+call, a path, and which one of a thread's calls about that path: kstate and RocksDB name their files the same every time.
 """
 
 from __future__ import annotations
@@ -16,37 +16,59 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-CALLS = (
-    "write", "pwrite64", "sendfile", "copy_file_range", "ftruncate", "fsync", "fdatasync", "syncfs", "link", "linkat",
-    "rename", "renameat", "renameat2", "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "chmod", "utimensat",
-)  # fmt: skip
+from .forked import ROOT, Ended, Kstate, environment
+
+_CHANGING = (
+    "openat write pwrite64 writev pwritev sendfile copy_file_range splice ftruncate truncate fallocate fsync fdatasync "
+    "sync_file_range syncfs link linkat symlink symlinkat rename renameat renameat2 mkdir mkdirat mknodat unlink unlinkat "
+    "rmdir chmod fchmod fchmodat chown fchown lchown fchownat utimensat setxattr fsetxattr removexattr mmap"
+)
+CHANGING = frozenset(_CHANGING.split())
+"""Calls that may change files; an openat only when it creates or truncates, an mmap only when it writes into the file."""
+_READING = (
+    "newfstatat stat lstat fstat statx statfs fstatfs access faccessat faccessat2 readlink readlinkat open read pread64 readv "
+    "preadv lseek getdents64 getdents fcntl flock ioctl close dup dup2 dup3 fadvise64 readahead getxattr lgetxattr fgetxattr "
+    "listxattr llistxattr flistxattr getcwd chdir fchdir poll epoll_ctl"
+)
+READING = frozenset(_READING.split())
+KILL, EIO, FULL = "signal=SIGKILL", "error=EIO", "error=ENOSPC"
+ACTIONS = (EIO, FULL, KILL)
 _LINE = re.compile(r"(\d+)\s+(\w+)\((.*)")
 _PATH = re.compile(r'(?:"(/[^"]*)"|\d<(/[^>]*)>)')
-_SECONDS = 180
 
 
-@dataclass(frozen=True)
-class Step:
-    """One system call that concerns the state directory."""
+@dataclass(frozen=True, order=True)
+class Place:
+    """The calls of one kind about one path, which is relative to the state directory."""
 
     call: str
     path: str
-    """Relative to the state directory."""
-    nth: int
-    kstate: bool
-    """kstate itself makes it, not RocksDB in a worker's thread."""
 
     def __str__(self) -> str:
-        return f"{self.call} {self.path} #{self.nth}"
+        return f"{self.call} {self.path}"
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended; `status` is negative for a signal."""
+@dataclass(frozen=True, order=True)
+class Step:
+    """One system call that changes something in the state directory."""
 
-    status: int
-    output: str
+    place: Place
+    nth: int
+    own: bool
+    """kstate itself makes it in its main thread, not RocksDB or a worker."""
+
+    @property
+    def call(self) -> str:
+        """Its name."""
+        return self.place.call
+
+    @property
+    def path(self) -> str:
+        """What it is about."""
+        return self.place.path
+
+    def __str__(self) -> str:
+        return f"{self.place} #{self.nth}"
 
 
 def available() -> bool:
@@ -56,57 +78,96 @@ def available() -> bool:
     return subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False).returncode == 0
 
 
-def environment(state: Path) -> dict[str, str]:
-    """Temporary files lie beside the state directory, where the test's folder takes them along."""
-    scratch = state.parent / "scratch"
-    scratch.mkdir(exist_ok=True)
-    return {**os.environ, "TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT)}
+@dataclass(frozen=True)
+class Trace:
+    """What strace saw of an undisturbed run."""
+
+    steps: list[Step]
+    """The calls that change the state directory, in order."""
+    calls: list[tuple[str, str, frozenset[str]]]
+    """Thread, name and paths, relative to the state directory, of every call about it."""
+
+    def most(self, call: str, path: str) -> int:
+        """So many calls of this kind about the path the thread makes that makes most of them."""
+        return max(Counter(thread for thread, name, about in self.calls if name == call and path in about).values())
 
 
-def kstate(app: Path, command: str, *options: str, strace: tuple[str, ...] = ()) -> Ended:
-    """Run a command of kstate, under strace when there are options for it."""
-    # A signal cannot be injected where the seccomp filter stops the process: it would be lost.
-    quick = [] if any("signal=" in option for option in strace) else ["--seccomp-bpf"]
-    wrapped = ["strace", "-f", *quick, *strace] if strace else []
-    line = [*wrapped, sys.executable, "-m", "kstate_cli", command, str(app), *options]
-    done = subprocess.run(
-        line, cwd=ROOT, env=environment(app.parent), capture_output=True, text=True, timeout=_SECONDS, check=False
-    )
-    return Ended(done.returncode, done.stdout + done.stderr)
-
-
-def steps(app: Path, command: str, *options: str) -> list[Step]:
-    """Run a command undisturbed; the calls that concern the state directory, in order."""
-    state = app.parent
-    log = state.parent / "strace.log"
-    done = kstate(app, command, *options, strace=("-y", "-s", "0", "-o", str(log), "-e", f"trace={','.join(CALLS)}"))
+def traced(kstate: Kstate, app: Path, command: tuple[str, ...]) -> Trace:
+    """Run a command undisturbed, as the faults of a sweep will meet it."""
+    log = app.parent.parent / "strace.log"
+    done = kstate(app, command, strace=("-y", "-s", "0", "-o", str(log), "-e", "trace=%file,%desc"))
     assert done.status == 0, done.output
-    found: dict[Step, None] = {}
+    return parse(log.read_text(errors="replace"), app.parent)
+
+
+def traced_from_the_start(app: Path, command: tuple[str, ...]) -> Trace:
+    """The same, in a Python of its own that strace starts: nothing is hidden from it."""
+    log = app.parent.parent / "strace.log"
+    line = ["strace", "-f", "--seccomp-bpf", "-y", "-s", "0", "-o", str(log), "-e", "trace=%file,%desc"]
+    line += [sys.executable, "-m", "kstate_cli", command[0], str(app), *command[1:]]
+    env = {**os.environ, **environment(app.parent)}
+    done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return parse(log.read_text(errors="replace"), app.parent)
+
+
+def parse(log: str, state: Path) -> Trace:
+    """A log of strace. Fails at a call about the state directory that this module does not know."""
+    found: dict[tuple[Place, int], Step] = {}
+    calls = []
     counts: Counter[tuple[str, str, str]] = Counter()
-    lines = [match.groups() for match in map(_LINE.match, log.read_text(errors="replace").splitlines()) if match]
-    main = next(thread for thread, call, _ in lines if call == "renameat2")
-    for thread, call, rest in lines:
-        paths = dict.fromkeys(one or other for one, other in _PATH.findall(rest))
-        inside = [path for path in paths if path == str(state) or path.startswith(f"{state}/")]
+    main = ""
+    for thread, call, rest in (match.groups() for match in map(_LINE.match, log.splitlines()) if match):
+        main = main or thread
+        paths = dict.fromkeys(os.path.normpath(one or other) for one, other in _PATH.findall(rest))
         for path in paths:
             counts[thread, call, path] += 1
-        if inside:
-            # Of a link the new name: the old one is the application's own file.
-            path = inside[-1] if call in ("link", "linkat") else inside[0]
-            nth = counts[thread, call, path]
-            found[Step(call, os.path.relpath(path, state), nth, thread == main)] = None
-    return list(found)
+        inside = frozenset(os.path.relpath(path, state) for path in paths if _below(path, state))
+        if not inside:
+            continue
+        calls.append((thread, call, inside))
+        assert call in CHANGING or call in READING, f"does {call} change files?"
+        path = _changed(call, rest, list(paths))
+        if path and _below(path, state):
+            step = Step(Place(call, os.path.relpath(path, state)), counts[thread, call, path], thread == main)
+            found.setdefault((step.place, step.nth), step)
+    return Trace(list(found.values()), calls)
 
 
-def disturbed(app: Path, step: Step, action: str, command: str, *options: str) -> Ended:
-    """Run a command of which one step fails: `action` is `error=EIO`, `signal=SIGKILL`, and so on."""
-    path = os.path.normpath(app.parent / step.path)
-    inject = f"inject={step.call}:{action}:when={step.nth}"
+def _below(path: str, state: Path) -> bool:
+    return path == str(state) or path.startswith(f"{state}/")
+
+
+def _changed(call: str, rest: str, paths: list[str]) -> str:
+    """Which of a call's paths it changes; empty when it only reads."""
+    if call in READING:
+        return ""
+    if call == "openat" and not ("O_CREAT" in rest or "O_TRUNC" in rest):
+        return ""
+    if call == "mmap" and not ("PROT_WRITE" in rest and "MAP_SHARED" in rest):
+        return ""
+    # The new name of a link, and where to of a copy within the kernel, come last; sendfile has them the other way round.
+    return paths[-1] if call in ("link", "linkat", "symlink", "symlinkat", "copy_file_range", "splice") else paths[0]
+
+
+def disturbed(
+    kstate: Kstate, app: Path, path: str, faults: dict[str, str], command: tuple[str, ...]
+) -> tuple[Ended, bool]:
+    """
+    Run a command of which some calls about a path fail: name of the call -> what strace is to inject, and when.
+
+    Also returns whether a fault happened at all.
+    """
     log = app.parent.parent / "strace.log"
-    return kstate(app, command, *options, strace=("-o", str(log), "-P", path, "-e", f"trace={step.call}", "-e", inject))
+    log.unlink(missing_ok=True)
+    options = ["-o", str(log), "-P", os.path.normpath(app.parent / path), "-e", f"trace={','.join(faults)}"]
+    for call, what in faults.items():
+        options += ["-e", f"inject={call}:{what}"]
+    ended = kstate(app, command, strace=tuple(options))
+    told = log.read_text(errors="replace") if log.exists() else ""
+    return ended, "(INJECTED)" in told or "killed by SIGKILL" in told
 
 
-def struck(app: Path) -> bool:
-    """Whether the last fault happened: a step that never came proves nothing."""
-    log = (app.parent.parent / "strace.log").read_text(errors="replace")
-    return "(INJECTED)" in log or "killed by SIGKILL" in log
+def injection(step: Step, action: str) -> str:
+    """A disk that is full stays full: ENOSPC meets this call about this path, and every later one."""
+    return f"{action}:when={step.nth}{'+' if action == FULL else ''}"

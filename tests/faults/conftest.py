@@ -1,0 +1,58 @@
+"""Fixtures: the process that runs kstate, the real RocksDB of two releases, and each case with its undisturbed run."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.interop.jvm import Jvm
+
+from .case import Case, Sweep
+from .forked import Kstate
+from .injection import available
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _strace() -> None:
+    """Without strace nothing here can be shown: that is a failure, not a skip."""
+    assert available(), "strace is not installed, or may not trace (in a container: --cap-add SYS_PTRACE)"
+
+
+@pytest.fixture(scope="session")
+def kstate() -> Iterator[Kstate]:
+    """Runs commands of kstate."""
+    with Kstate() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Jvm]]:
+    """The RocksDB of these releases; without Java there is none, and only kstate's own reading judges."""
+    with contextlib.ExitStack() as stack:
+        if shutil.which("java") is None or shutil.which("javac") is None:
+            yield {}
+            return
+        logs = tmp_path_factory.mktemp("jvm")
+        yield {
+            version: stack.enter_context(Jvm(version, logs / f"{version}.log", heap="256m"))
+            for version in ("4.2.1", "4.3.1")
+        }
+
+
+@pytest.fixture(scope="session")
+def sweep_of(
+    kstate: Kstate, releases: dict[str, Jvm], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Case], Sweep]:
+    """A case with its undisturbed run, which is made once."""
+    known: dict[str, Sweep] = {}
+
+    def learn(case: Case) -> Sweep:
+        if case.name not in known:
+            known[case.name] = Sweep(case, kstate, tmp_path_factory.mktemp(case.name) / "w", releases)
+            known[case.name].learn()
+        return known[case.name]
+
+    return learn

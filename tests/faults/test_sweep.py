@@ -1,0 +1,52 @@
+"""
+Whatever fails, and whenever kstate is killed: the application directory is wholly the old one or wholly the new one, the
+release that it is for reads in it what it read before, and the next command brings it to either end.
+
+One undisturbed run tells the system calls; from them the faults are generated, one run for each. That these were all is shown
+by one more run for each path, in which the call after the last one of every kind would fail, and none does. By default every call around the switch
+(journal, syncs, exchange) fails once and is killed once, and of every other kind of call a few, spread over the run.
+KSTATE_FAULTS=all does every call with EIO, with ENOSPC from there on, and with SIGKILL: hours on two cores. With
+KSTATE_FAULTS_LOG=FOLDER an interrupted sweep goes on where it was, and `python -m tests.faults FOLDER` counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from .case import Case, Sweep
+from .cases import CASES, MIGRATIONS
+from .injection import Place, Step, traced, traced_from_the_start
+from .sweep import ALL, around_the_switch, chunk
+
+LONG, SHORT = (48, 3) if ALL else (3, 1)
+CHUNKS = [(case, i, n) for case in CASES for n in (LONG if case in MIGRATIONS else SHORT,) for i in range(n)]
+
+SweepOf = Callable[[Case], Sweep]
+
+
+@pytest.mark.parametrize(
+    ("case", "number", "chunks"), CHUNKS, ids=[f"{case.name}-{i + 1}-of-{n}" for case, i, n in CHUNKS]
+)
+def test_whole_or_not_at_all(sweep_of: SweepOf, case: Case, number: int, chunks: int) -> None:
+    wrong = chunk(sweep_of(case), number, chunks)
+    assert not wrong, "\n\n".join(wrong)
+
+
+def ranked(steps: list[Step]) -> dict[tuple[Place, bool], int]:
+    """How many calls there are of each kind about each path."""
+    return Counter((step.place, step.own) for step in steps)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
+    sweep = sweep_of(case)
+    steps = sweep.trace.steps
+    assert sum(step.call == "renameat2" for step in steps) == (0 if case.command[0] == "clean" else 1)
+    assert any(around_the_switch(step) for step in steps)
+    again = traced(sweep.kstate, sweep.fresh(), case.command)
+    assert set(again.steps) == set(steps)
+    # Files that are opened for reading before the first change are not counted where the trace begins later.
+    assert ranked(traced_from_the_start(sweep.fresh(), case.command).steps) == ranked(steps)
