@@ -186,6 +186,7 @@ def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool)
                     "deleted": report.deleted,
                     "expired": report.expired,
                     "null_keys": report.null_keys,
+                    "has_position": report.has_position,
                     "offsets": offsets,
                     "seconds": round(report.seconds, 3),
                 }
@@ -226,6 +227,9 @@ def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool)
     for report in outcome.reports:
         if report.null_keys:
             say(f"warning: {report.store}: {report.null_keys:,} records without a key, which Streams skips too")
+    without = sum(not report.has_position for report in outcome.reports)
+    if without:
+        say(f"note: no changelog record told a Position of {without} stores: theirs is empty", quiet=quiet)
     if change.empty:
         say(f"nothing to do: no store of {change.app} needs anything from the dump", quiet=quiet)
     elif outcome.result is None:

@@ -115,6 +115,11 @@ def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, o
     wanted = _wanted(draft, spec)
     for task, stores in wanted.items():
         _plan_task(draft, task, stores)
+    if any(one.rebuild and not one.spec.is_global for one in draft.work) and not dump.has_headers:
+        draft.notes.append(
+            "the dump has no record headers: Positions of rebuilt stores stay empty, as after Streams' own restore; "
+            "a bounded query (IQv2) is not answered before new input comes"
+        )
     _refuse_problems(draft)
     _warn_of_the_rest(draft, spec)
     if draft.refused:

@@ -45,6 +45,7 @@ class StoreReport:
     deleted: int = 0
     expired: int = 0
     null_keys: int = 0
+    has_position: bool = False
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -214,6 +215,7 @@ def _databases(
             report.deleted += file.deletes
             runs.setdefault(file.segment, []).append(file)
     position = _position(work, results, oldest)
+    report.has_position = not position.is_empty
     record = None
     if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
         record = OffsetsRecord(dict(work.offsets), None if position.is_empty else position, STATUS_CLOSED)

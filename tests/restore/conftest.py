@@ -13,9 +13,9 @@ from . import support
 
 @pytest.fixture(scope="session")
 def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """600,000 records over 200,000 keys in two partitions."""
+    """1,000,000 records over 300,000 keys in two partitions."""
     folder = tmp_path_factory.mktemp("dump") / "dump"
-    make_dump(folder, support.TOPIC, records=600_000, keys=200_000, value_bytes=100, partitions=2)
+    make_dump(folder, support.TOPIC, records=1_000_000, keys=300_000, value_bytes=100, partitions=2)
     return folder
 
 

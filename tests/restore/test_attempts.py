@@ -29,20 +29,28 @@ def wait_for(process: subprocess.Popen[str], what: Callable[[], Any], seconds: f
     raise AssertionError("it did not happen in time")
 
 
-def attempts(app: Path, slice_name: str) -> list[int]:
-    """Process ids of the attempts of a slice so far."""
-    return [note["pid"] for note in support.notes(app, ".started") if note["slice"] == slice_name]
+def kill_attempts(process: subprocess.Popen[str], app: Path, most: int) -> dict[str, int]:
+    """Kills the first ``most`` attempts of every slice as soon as they have begun; returns kills by slice."""
+    seen: set[int] = set()
+    killed: dict[str, int] = {}
+    while process.poll() is None:
+        for note in support.notes(app, ".started"):
+            if note["pid"] in seen or killed.get(note["slice"], 0) >= most:
+                continue
+            seen.add(note["pid"])
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(note["pid"], signal.SIGKILL)
+                killed[note["slice"]] = killed.get(note["slice"], 0) + 1
+        time.sleep(0.005)
+    return killed
 
 
 @pytest.mark.parametrize("kills", [1, 2])
 def test_a_worker_that_is_killed(dump: Path, expected: dict[str, str], tmp_path: Path, kills: int) -> None:
     app = tmp_path / support.APP
     process = support.start(app, dump, "--master", "local[1,4]")
-    slices = sorted({note["slice"] for note in wait_for(process, lambda: support.notes(app, ".started"))})
-    for number in range(kills):
-        pids = wait_for(process, lambda: attempts(app, slices[0])[number : number + 1], 60)  # noqa: B023
-        os.kill(pids[0], signal.SIGKILL)
-    wait_for(process, lambda: len(attempts(app, slices[0])) > kills, 60)
+    killed = kill_attempts(process, app, kills)
+    assert max(killed.values()) == kills
     support.good(support.ended(process))
     assert support.digest(app) == expected
     assert support.left_behind(app) == []
@@ -51,14 +59,8 @@ def test_a_worker_that_is_killed(dump: Path, expected: dict[str, str], tmp_path:
 def test_a_worker_that_always_dies(dump: Path, tmp_path: Path) -> None:
     app = tmp_path / support.APP
     process = support.start(app, dump, "--master", "local[1,2]")
-    seen: set[int] = set()
-    while process.poll() is None and len(seen) < 2:
-        for note in support.notes(app, ".started"):
-            if note["pid"] not in seen:
-                seen.add(note["pid"])
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(note["pid"], signal.SIGKILL)
-        time.sleep(0.01)
+    killed = kill_attempts(process, app, 2)
+    assert max(killed.values()) == 2
     result = support.ended(process)
     assert result.status == 6, result.stderr
     assert "PENDING_ERROR" in result.stderr
