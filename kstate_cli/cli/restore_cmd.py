@@ -93,6 +93,9 @@ def restore(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
     ] = False,
+    after_error: Annotated[
+        bool, typer.Option("--after-error", help="The last run ended in ERROR, and its cause is mended.")
+    ] = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
@@ -144,6 +147,7 @@ def restore(
         wait=wait,
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
+        after_error=after_error,
     )
     with RestoreProgress(quiet=quiet, json=output is Format.json) as progress:
         outcome = run_restore(request, on_plan=lambda plan: _show_plan(plan, output, progress), watcher=progress)

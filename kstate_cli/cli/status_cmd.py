@@ -12,6 +12,7 @@ def status(app: App, output: Output = Format.table) -> int:
     """Show the runs of kstate on an application: state, times, and the bytes that are kept for undo."""
     import humanize
 
+    from kstate_cli.change.attempts import state_of
     from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.change.journal import read_runs
     from kstate_cli.change.recover import UNFINISHED
@@ -32,6 +33,7 @@ def status(app: App, output: Output = Format.table) -> int:
                 "run": run.name,
                 "command": run.events[0].get("command") if run.events else None,
                 "state": state,
+                "restoration": "INTERRUPTED" if state == "interrupted" and state_of(run) else state_of(run),
                 "started": run.events[0]["at"] if run.events else None,
                 "changed": run.events[-1]["at"] if run.events else None,
                 "why": run.last("failed").get("why"),
@@ -44,12 +46,13 @@ def status(app: App, output: Output = Format.table) -> int:
     elif rows:
         table(
             None,
-            ("run", "command", "state", "started", "changed", "pinned", "why"),
+            ("run", "command", "state", "restoration", "started", "changed", "pinned", "why"),
             [
                 (
                     r["run"],
                     r["command"] or "-",
                     r["state"],
+                    r["restoration"] or "-",
                     r["started"] or "-",
                     r["changed"] or "-",
                     humanize.naturalsize(r["bytes_pinned"], binary=True),

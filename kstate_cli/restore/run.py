@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kstate_cli.change.attempts import STATE_EVENT, refuse_after_error
 from kstate_cli.change.engine import Result, RunOptions, execute
 from kstate_cli.change.journal import RUNS, Run
 from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
@@ -59,6 +60,8 @@ class Request:
     wait: float = 0.0
     lock_is_shared: bool = False
     dry_run: bool = False
+    after_error: bool = False
+    """An earlier run ended in ERROR, and somebody has looked at it."""
 
 
 @dataclass(slots=True)
@@ -122,6 +125,7 @@ def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher
             on_plan(plan)
             outcome = Outcome(plan, recovered=recovered)
             if not plan.change.empty:
+                refuse_after_error(request.app, after_error=request.after_error)
                 _Restoration(request, dump, plan, outcome, watcher).run()
             return outcome
     except BaseException:
@@ -216,7 +220,7 @@ class _Restoration:
 
     def _record(self, before: RestoreState, after: RestoreState) -> None:
         if self._journal is not None and self._journal.path.is_dir():
-            self._journal.write("state", before=before.value, state=after.value)
+            self._journal.write(STATE_EVENT, before=before.value, state=after.value)
 
     def _prepare(self, run: Run) -> tuple[Step, ...]:
         self._journal = run

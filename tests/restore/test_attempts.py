@@ -143,3 +143,16 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found
+
+
+def test_after_an_error_somebody_must_look(dump: Path, tmp_path: Path) -> None:
+    """A cron job does not restore, or wipe, in a loop."""
+    app = tmp_path / support.APP
+    no_room = tmp_path / "file"
+    no_room.write_text("")
+    bad = ("--staging", str(no_room))
+    failed = support.restore(app, dump, *bad)
+    assert failed.status == 6, failed.stderr
+    again = support.restore(app, dump)
+    assert (again.status, "--after-error" in again.stderr) == (4, True)
+    support.good(support.restore(app, dump, "--after-error"))

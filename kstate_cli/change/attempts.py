@@ -1,0 +1,54 @@
+"""What earlier runs ended in: after a failure a cron job must not wipe or restore in a loop.
+
+Restorations and wipes write their state (KIP-696, KIP-728) to the journal. One that ended in ERROR, or three in a row
+whose process died, stand in the way of the next until somebody says ``--after-error``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kstate_cli.change.journal import Run, read_runs
+from kstate_cli.errors import Refused
+
+STATE_EVENT = "state"
+_ERROR = "ERROR"
+_ENDED = frozenset({"ERROR", "NOT_RUNNING"})
+_INTERRUPTED_AT_MOST = 3
+
+
+def state_of(run: Run) -> str | None:
+    """The state that a restoration or wipe wrote last; None for other runs. Where its process died: ``INTERRUPTED``."""
+    state = run.last(STATE_EVENT).get("state")
+    if state is None:
+        return None
+    if str(state) not in _ENDED and run.last("failed").get("why", "").startswith("interrupted"):
+        return "INTERRUPTED"
+    return str(state)
+
+
+def refuse_after_error(app: Path, *, after_error: bool) -> None:
+    """Refuses where the last run of this kind ended in ERROR, or three in a row were interrupted. Raises Refused."""
+    if after_error:
+        return
+    runs = [run for run in read_runs(app) if state_of(run) is not None]
+    if not runs:
+        return
+    last = runs[-1]
+    hint = "look at kstate status, mend the cause, and say --after-error"
+    if state_of(last) == _ERROR:
+        raise Refused(
+            f"run {last.name} ended in ERROR: {last.last('failed').get('why', 'no reason recorded')}", hint=hint
+        )
+    if _interrupted(runs) >= _INTERRUPTED_AT_MOST:
+        raise Refused(f"the last {_INTERRUPTED_AT_MOST} runs were interrupted, {last.name} the last of them", hint=hint)
+
+
+def _interrupted(runs: Sequence[Run]) -> int:
+    count = 0
+    for run in reversed(runs):
+        if state_of(run) != "INTERRUPTED":
+            break
+        count += 1
+    return count
