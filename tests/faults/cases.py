@@ -1,4 +1,9 @@
-"""The cases: a migration and its undo in each direction, and the clean after it."""
+"""
+The cases: a migration and its undo in each direction, and the clean after it.
+
+A sweep costs its calls times the time of one run, and both grow with the stores. So there is a case for the directory with all
+kinds of stores, and one for each part of it; KSTATE_FAULTS=all sweeps the parts, whose calls are all that the whole one makes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from pathlib import Path
 
 from .case import Case, Repair
 from .forked import Kstate
-from .small import small
+from .small import NEVER_WRITTEN, STORES, small
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,7 @@ class Direction:
     golden: str
     source: str
     target: str
-    never_written: bool = False
+    stores: tuple[str, ...]
 
     @property
     def migrate(self) -> tuple[str, ...]:
@@ -29,19 +34,40 @@ class Direction:
         return ("migrate", "--to", self.target.rpartition(".")[0], "--quiet", "--workers", "1")
 
 
-DOWN = Direction("down", "4.3.1-kinds-eos", "4.3.1", "4.2.1")
-UP = Direction("up", "4.2.1-kinds-eos", "4.2.1", "4.3.1", never_written=True)
+def down(name: str, *stores: str) -> Direction:
+    """From 4.3 to 4.2: the offsets leave the stores."""
+    return Direction(name, "4.3.1-kinds-eos", "4.3.1", "4.2.1", stores)
+
+
+def up(name: str, *stores: str) -> Direction:
+    """From 4.2 to 4.3: the offsets enter the stores."""
+    return Direction(name, "4.2.1-kinds-eos", "4.2.1", "4.3.1", stores)
+
+
+DOWN = down("down", *(store for store in STORES if store != NEVER_WRITTEN))
+UP = up("up", *STORES)
+PARTS = tuple(
+    make(f"{way}-{name}", *stores)
+    for way, make in (("down", down), ("up", up))
+    for name, stores in {
+        "kv": ("kv-timestamped",),
+        "window": ("window-count",) if way == "down" else ("window-count", NEVER_WRITTEN),
+        "versioned": ("grace-table",),
+        "grace": ("grace-join-Buffer",),
+        "global": ("global-table",),
+    }.items()
+)
 
 
 @functools.cache
 def _template(direction: Direction) -> Path:
-    """The directory unpacked once; the files of a temporary folder that lives as long as the tests."""
+    """The directory unpacked once, into a temporary folder that lives as long as the tests."""
     folder = tempfile.TemporaryDirectory(prefix="kstate-faults-")
-    _keep.append(folder)
-    return small(direction.golden, Path(folder.name) / "state", never_written=direction.never_written)
+    _kept.append(folder)
+    return small(direction.golden, Path(folder.name) / "state", direction.stores)
 
 
-_keep: list[tempfile.TemporaryDirectory[str]] = []
+_kept: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def fresh(direction: Direction, state: Path) -> Path:
@@ -94,5 +120,7 @@ def cleaning(direction: Direction) -> Case:
 
 
 DIRECTIONS = (DOWN, UP)
-MIGRATIONS = tuple(migration(direction) for direction in DIRECTIONS)
-CASES = (*MIGRATIONS, *(make(direction) for make in (undoing, cleaning) for direction in DIRECTIONS))
+WHOLE = tuple(make(direction) for make in (migration, undoing, cleaning) for direction in DIRECTIONS)
+IN_PARTS = tuple(migration(direction) for direction in PARTS) + tuple(
+    make(direction) for make in (undoing, cleaning) for direction in PARTS if direction.name.endswith("-kv")
+)

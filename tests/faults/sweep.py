@@ -29,9 +29,9 @@ def around_the_switch(step: Step) -> bool:
     return step.own and step.call in AROUND_THE_SWITCH and "/tree" not in step.path
 
 
-def faults(found: list[Step]) -> list[tuple[Step, str]]:
-    """What is done to the steps of a case. In short: all of the switch fail and are killed, of the others a few."""
-    if ALL:
+def faults(found: list[Step], *, every: bool) -> list[tuple[Step, str]]:
+    """What is done to the steps of a case. Unless `every`: all of the switch fail and are killed, of the others a few."""
+    if every:
         return [(step, action) for step in found for action in ACTIONS]
     chosen = []
     near = [step for step in found if around_the_switch(step)]
@@ -44,22 +44,21 @@ def faults(found: list[Step]) -> list[tuple[Step, str]]:
     return chosen
 
 
-def paths(sweep: Sweep) -> list[str]:
-    """Where it is shown that no call comes after the last one: in short, only around the switch."""
-    steps = sweep.trace.steps
-    return sorted({step.path for step in steps if ALL or around_the_switch(step)})
+def paths(found: list[Step], *, every: bool) -> list[str]:
+    """Where it is shown that no call comes after the last one. Unless `every`: only around the switch."""
+    return sorted({step.path for step in found if every or around_the_switch(step)})
 
 
-def chunk(sweep: Sweep, number: int, chunks: int) -> list[str]:
+def chunk(sweep: Sweep, number: int, chunks: int, *, every: bool) -> list[str]:
     """Do every fault whose step belongs to this chunk. Returns what was wrong."""
     wrong = []
     repairs = sweep.case.repairs
-    for i, (step, action) in enumerate(faults(sweep.trace.steps)):
+    for i, (step, action) in enumerate(faults(sweep.trace.steps, every=every)):
         repair = repairs[(i + i // len(ACTIONS)) % len(repairs)]
         work = functools.partial(sweep.fault, step, action, repair)
         if zlib.crc32(str(step).encode()) % chunks == number:
             wrong += _once(sweep.case.name, f"{step} {action}, then {repair.command[0]}", step.call, action, work)
-    for path in paths(sweep):
+    for path in paths(sweep.trace.steps, every=every):
         if zlib.crc32(path.encode()) % chunks == number:
             wrong += _once(
                 sweep.case.name, f"{path} one more", "-", "one more", functools.partial(_one_more, sweep, path)

@@ -5,7 +5,7 @@ release that it is for reads in it what it read before, and the next command bri
 One undisturbed run tells the system calls; from them the faults are generated, one run for each. That these were all is shown
 by one more run for each path, in which the call after the last one of every kind would fail, and none does. By default every call around the switch
 (journal, syncs, exchange) fails once and is killed once, and of every other kind of call a few, spread over the run.
-KSTATE_FAULTS=all does every call with EIO, with ENOSPC from there on, and with SIGKILL: hours on two cores. With
+KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL: about an hour on two cores. With
 KSTATE_FAULTS_LOG=FOLDER an interrupted sweep goes on where it was, and `python -m tests.faults FOLDER` counts.
 """
 
@@ -17,21 +17,29 @@ from collections.abc import Callable
 import pytest
 
 from .case import Case, Sweep
-from .cases import CASES, MIGRATIONS
+from .cases import IN_PARTS, WHOLE
 from .injection import Place, Step, traced, traced_from_the_start
-from .sweep import ALL, around_the_switch, chunk
+from .sweep import ALL, around_the_switch, chunk, faults
 
-LONG, SHORT = (48, 3) if ALL else (3, 1)
-CHUNKS = [(case, i, n) for case in CASES for n in (LONG if case in MIGRATIONS else SHORT,) for i in range(n)]
+LONG = 8 if ALL else 3
+"""So many tests share the faults of a migration, so that several processes can take part."""
+
+SWEPT = [(case, False) for case in WHOLE] + [(case, True) for case in IN_PARTS if ALL]
+CHUNKS = [
+    (case, every, i, n)
+    for case, every in SWEPT
+    for n in (LONG if case.command[0] == "migrate" else 1,)
+    for i in range(n)
+]
 
 SweepOf = Callable[[Case], Sweep]
 
 
 @pytest.mark.parametrize(
-    ("case", "number", "chunks"), CHUNKS, ids=[f"{case.name}-{i + 1}-of-{n}" for case, i, n in CHUNKS]
+    ("case", "every", "number", "chunks"), CHUNKS, ids=[f"{case.name}-{i + 1}-of-{n}" for case, _, i, n in CHUNKS]
 )
-def test_whole_or_not_at_all(sweep_of: SweepOf, case: Case, number: int, chunks: int) -> None:
-    wrong = chunk(sweep_of(case), number, chunks)
+def test_whole_or_not_at_all(sweep_of: SweepOf, case: Case, every: bool, number: int, chunks: int) -> None:
+    wrong = chunk(sweep_of(case), number, chunks, every=every)
     assert not wrong, "\n\n".join(wrong)
 
 
@@ -40,7 +48,7 @@ def ranked(steps: list[Step]) -> dict[tuple[Place, bool], int]:
     return Counter((step.place, step.own) for step in steps)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)
 def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     sweep = sweep_of(case)
     steps = sweep.trace.steps
@@ -50,3 +58,11 @@ def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     assert set(again.steps) == set(steps)
     # Files that are opened for reading before the first change are not counted where the trace begins later.
     assert ranked(traced_from_the_start(sweep.fresh(), case.command).steps) == ranked(steps)
+
+
+@pytest.mark.parametrize("way", ["down", "up"])
+def test_the_parts_make_every_call_of_the_whole(sweep_of: SweepOf, way: str) -> None:
+    whole = next(case for case in WHOLE if case.name == way)
+    parts = [case for case in IN_PARTS if case.name.startswith(f"{way}-")]
+    swept = {str(step) for case in parts for step, _ in faults(sweep_of(case).trace.steps, every=True)}
+    assert {str(step) for step in sweep_of(whole).trace.steps} <= swept

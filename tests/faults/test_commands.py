@@ -1,0 +1,147 @@
+"""Around a migration: somebody else holds the lock, the directory has changed since, the file system is full."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .case import Case, Sweep
+from .cases import DIRECTIONS, Direction, fresh, migrated, migration
+from .forked import ROOT, Kstate
+from .trees import meaning
+
+BOTH = pytest.mark.parametrize("direction", DIRECTIONS, ids=lambda direction: direction.name)
+_HOLD = """\
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def sweep(sweep_of: Callable[[Case], Sweep], direction: Direction) -> Sweep:
+    """The migration in this direction: what the directory means before and after it."""
+    return sweep_of(migration(direction))
+
+
+@contextlib.contextmanager
+def held(app: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process holds the lock, until its input is closed."""
+    command = [sys.executable, "-c", _HOLD, str(app / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def open_as_streams(app: Path) -> Path:
+    """Open one database for writing, as every start of Streams does. Returns it."""
+    from rocksdict import Options, Rdict
+
+    path = sorted(app.rglob("CURRENT"))[0].parent
+    names = Rdict.list_cf(str(path), Options(raw_mode=True))
+    database = Rdict(
+        str(path), Options(raw_mode=True), column_families={name: Options(raw_mode=True) for name in names}
+    )
+    database.close()
+    # rocksdict leaves a file of its own, which Streams would not.
+    (path / "rocksdict-config.json").unlink(missing_ok=True)
+    return path
+
+
+@BOTH
+def test_undo_after_a_start_is_refused(kstate: Kstate, sweep: Sweep, direction: Direction, tmp_path: Path) -> None:
+    app = migrated(direction, kstate, tmp_path / "state")
+    path = open_as_streams(app)
+    before = meaning(app)
+    refused = kstate(app, ("undo",))
+    assert refused.status == 4, refused.output
+    assert str(path.relative_to(app)) in refused.output
+    assert f"kstate migrate {app} --to {direction.source.rpartition('.')[0]}" in refused.output
+    assert meaning(app) == before
+
+    done = kstate(app, ("undo", "--discard-newer"))
+    assert done.status == 0, done.output
+    assert meaning(app) == sweep.old
+
+
+@BOTH
+@pytest.mark.parametrize("command", ["migrate", "undo", "clean"])
+def test_the_lock_is_respected(
+    kstate: Kstate, sweep: Sweep, direction: Direction, tmp_path: Path, command: str
+) -> None:
+    app = migrated(direction, kstate, tmp_path / "state")
+    options = ("--to", direction.source.rpartition(".")[0]) if command == "migrate" else ()
+    with held(app) as process:
+        refused = kstate(app, (command, *options))
+        assert refused.status == 5, refused.output
+        assert f"process {process.pid}" in refused.output
+        assert "Traceback" not in refused.output
+    assert meaning(app) == sweep.new
+
+
+@BOTH
+def test_the_lock_is_waited_for(kstate: Kstate, sweep: Sweep, direction: Direction, tmp_path: Path) -> None:
+    app = migrated(direction, kstate, tmp_path / "state")
+    with held(app) as process:
+        late = kstate(app, ("undo", "--wait", "0.5"))
+        assert late.status == 5, late.output
+        command = [sys.executable, "-m", "kstate_cli", "undo", str(app), "--wait", "60"]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as waiting:
+            time.sleep(1.5)
+            assert waiting.poll() is None
+            process.kill()
+            output, _ = waiting.communicate(timeout=90)
+        assert waiting.returncode == 0, output
+    assert meaning(app) == sweep.old
+
+
+@contextlib.contextmanager
+def small_file_system(folder: Path, options: str) -> Iterator[Path]:
+    """A tmpfs of a few megabytes or inodes. Only root may mount one: others are told so."""
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "kstate-test", str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"only root can mount a small file system: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("limit", "ends"),
+    [("size=8m", 4), ("nr_inodes=+40", 4), ("nr_inodes=+100", 6), ("nr_inodes=+130", 6), ("nr_inodes=+600", 0)],
+)
+def test_a_full_file_system(sweep: Sweep, direction: Direction, tmp_path: Path, limit: str, ends: int) -> None:
+    used = sum(1 for _ in fresh(direction, tmp_path / "w").rglob("*")) + 4
+    name, _, value = limit.partition("=")
+    amount = f"{used + int(value)}" if value.startswith("+") else value
+    with small_file_system(tmp_path / "mount", f"{name}={amount}") as folder:
+        app = Path(shutil.copytree(tmp_path / "w", folder / "state")) / next((tmp_path / "w").iterdir()).name
+        command = [sys.executable, "-m", "kstate_cli", "migrate", str(app), *direction.migrate[1:]]
+        env = {**os.environ, "TMPDIR": str(tmp_path)}
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == ends, f"{done.returncode}: {done.stderr}"
+        assert "Traceback" not in done.stderr
+        assert meaning(app) == (sweep.new if ends == 0 else sweep.old)
+        if ends == 4:
+            assert not (app.parent / ".kstate").exists()
+        if ends:
+            assert not list((app.parent / ".kstate").rglob("tree"))
