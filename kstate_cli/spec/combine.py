@@ -57,7 +57,7 @@ def merge(
     stores = tuple(
         _merge(name, named, stated.store(name), described.store(name), found, app is not None) for name in names
     )
-    return SpecDraft(app.app_id if app is not None else stated.application, stores)
+    return SpecDraft(stated.application or found.draft.application, stores)
 
 
 def _merge(

@@ -63,7 +63,9 @@ def infer(app: Application, *, known_intervals: Collection[str] = ()) -> Inferen
         for name, topic in absent_stores(app.app_id, task).items():
             if name not in places and not any(draft.name == name for draft in drafts):
                 drafts.append(_absent(app, task, name, topic))
-    return Inference(SpecDraft(app.app_id, tuple(drafts)), evidence, tuple(notes))
+    # A directory that was renamed to something no application.id can be names no changelogs.
+    application = app.app_id if legal_topic(app.app_id) else None
+    return Inference(SpecDraft(application, tuple(drafts)), evidence, tuple(notes))
 
 
 @dataclass(slots=True)

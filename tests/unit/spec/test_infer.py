@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kstate_cli.spec.draft import StoreDraft
 from kstate_cli.spec.infer import Inference, infer
+from kstate_cli.spec.toml_writer import to_toml
+from kstate_cli.statedir.model import Application
 
 from .small import application, database, store, task
 
@@ -131,3 +135,12 @@ def test_only_an_offset() -> None:
     found = infer(application(task("0_0", store("s"), lines=lines)))
     assert [s.name for s in found.draft.stores] == ["s", "gone"]
     assert asked(found, "gone") == {"kind"} and draft(found, "gone").changelog == "app-gone-changelog"
+
+
+def test_a_directory_with_a_strange_name_names_no_application() -> None:
+    strange = Application(
+        Path("/state/a b\udcff"), (task("0_0", store("s", database(ROW, offsets={}, status=1))),), False, None
+    )
+    found = infer(strange)
+    assert found.draft.application is None
+    assert to_toml(found.draft, notes=found.notes).isascii()
