@@ -17,8 +17,6 @@ from .releases import InteropError
 
 _START_SECONDS = 120
 _STOP_SECONDS = 20
-_BREATH_SECONDS = 0.3
-"""Between two batches of a load: the application, kstate and the broker share a few cores."""
 LONG_SESSIONS = {"session.timeout.ms": "600000", "max.poll.interval.ms": "600000", "producer.transaction.timeout.ms": "600000"}  # fmt: skip
 """Settings of an application that is going to be stopped short: nobody takes it for dead meanwhile."""
 
@@ -113,7 +111,11 @@ def _all_stopped(pid: int) -> bool:
 
 @contextlib.contextmanager
 def load(harness: Harness, version: str, app: App, batch: Batch) -> Iterator[None]:
-    """Batch after batch, one after the other, through the JVM of this release, which nobody else may use."""
+    """
+    Batch after batch, each as soon as the application has almost consumed the one before.
+
+    They go through the JVM of this release, which nobody else may use meanwhile.
+    """
     enough = threading.Event()
     failures: list[BaseException] = []
 
@@ -121,9 +123,10 @@ def load(harness: Harness, version: str, app: App, batch: Batch) -> Iterator[Non
         following = batch
         try:
             while not enough.is_set():
-                harness.produce(version, app, following)
+                reply = harness.command(version, **following.command(app.topology, app.input), behind=app.name)
+                if reply.rc:
+                    raise InteropError(reply.told())
                 following = following.then()
-                enough.wait(_BREATH_SECONDS)
         except BaseException as error:
             failures.append(error)
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.interop
 CALLS = 200 if ALL else 24
 IN_A_PROCESS_OF_ITS_OWN = 10
 """Each so many-th call goes through a new process, as a user's does; the others would only wait for Python to start."""
-BATCH = Batch(records=200, keys=10, value_bytes=220)
+BATCH = Batch(records=200, keys=10, value_bytes=220, partitions=1)
 COMMANDS = ("ls", "inspect-position")
 
 
@@ -71,7 +71,7 @@ def ssts(hashed: dict[str, tuple[object, ...]]) -> set[str]:
     return {path for path in hashed if path.endswith(".sst")}
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_reading_beside_a_running_application(harness: Harness, tmp_path: Path) -> None:
     app = application("kinds", "eos")
     state = tmp_path / "state"

@@ -2,6 +2,7 @@ package interop;
 
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -12,14 +13,18 @@ import java.util.concurrent.atomic.AtomicReference;
 
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Seeded input. The same topology, records, keys, seed and partitions give the same records in the same order; first: I
- * goes on after a run of I records (later event times), so that a second batch can follow a first.
+ * goes on after a run of I records (later event times), so that a second batch can follow a first. behind: APP waits until the
+ * application has almost consumed what was sent before.
  */
 final class Produce {
     private static final String LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -61,6 +66,9 @@ final class Produce {
                 }
             }
             admin.createTopics(missing).all().get();
+            if (args.has("behind")) {
+                waitFor(admin, args.need("behind"), naming, topics, records);
+            }
         }
 
         final Properties p = Topics.client(bootstrap);
@@ -98,6 +106,24 @@ final class Produce {
         Json.print("event", "produce", "topology", topology, "records", sent,
             "seconds", (System.nanoTime() - began) / 1e9);
         return 0;
+    }
+
+    /** Waits until this application has, of every partition, no more than so many records before it. */
+    private static void waitFor(final Admin admin, final String app, final Naming naming, final List<String> topics,
+                                final long records) throws Exception {
+        final Map<TopicPartition, OffsetSpec> wanted = new HashMap<>();
+        Topics.describe(admin, name -> topics.stream().filter(t -> !t.equals("out") && !t.equals("global"))
+            .anyMatch(t -> naming.topic(t).equals(name))).forEach((name, d) ->
+                d.partitions().forEach(p -> wanted.put(new TopicPartition(name, p.partition()), OffsetSpec.latest())));
+        for (;;) {
+            final Map<TopicPartition, OffsetAndMetadata> committed =
+                admin.listConsumerGroupOffsets(app).partitionsToOffsetAndMetadata().get();
+            if (admin.listOffsets(wanted).all().get().entrySet().stream().allMatch(end -> end.getValue().offset()
+                    - (committed.get(end.getKey()) == null ? 0 : committed.get(end.getKey()).offset()) <= records)) {
+                return;
+            }
+            Thread.sleep(50);
+        }
     }
 
     private static ProducerRecord<byte[], byte[]> bulk(final String topic, final long i, final long records, final int keys,
