@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import errno
 import os
 import signal
@@ -17,7 +16,8 @@ _RENAME_EXCHANGE = 2
 
 
 def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(ctypes.util.find_library("c") or "libc.so.6", use_errno=True)
+    # The process has libc already; ctypes.util.find_library would start ldconfig or a compiler amid the switch.
+    return ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
