@@ -1,0 +1,159 @@
+"""Put partitions in order whose rows lie all over the files: one shuffle in Spark, by range of offsets."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.errors import RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
+
+from .errors import DumpError
+from .model import Dump, PartitionDump
+from .open import read_dump
+from .place import open_place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RANGE_BYTES: Final = 64 << 20
+# Row groups are what slices are made of: small ones fit any budget.
+_ROW_GROUP_BYTES: Final = 16 << 20
+_BY_OFFSET: Final = ("topic", "partition", "offset")
+_PATTERN: Final = re.compile(r"([\\\[\]{}*?])")
+# Timestamps go through as they are, whatever their year and unit.
+_CONF: Final = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+}
+# In integers: a quotient in floating point is rounded up to the next millisecond.
+_FLOORED: Final = "timestamp_millis((timestamp - pmod(timestamp, 1000000)) div 1000000)"
+
+
+def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicPartition], target_uri: str) -> Dump:
+    """A dump at ``target_uri`` that has the rows of these ``partitions`` in order, each offset once.
+
+    ``target_uri`` (a local path, or a URI that both pyarrow and Spark know) must not exist. The result names no
+    other partitions and has no manifest; what the first manifest said of the broker's logs is carried over.
+
+    DumpError where two rows differ that have one offset; RunFailed where Spark gives up.
+    """
+    wanted = [dump.partitions[key] for key in sorted(set(partitions))]
+    if not any(partition.rows for partition in wanted):
+        return replace(dump, partitions={partition.key: partition for partition in wanted}, manifest=None)
+    try:
+        with _conf(spark, _CONF):
+            rows = _ordered(spark, dump, wanted)
+            rows.write.option("parquet.block.size", _ROW_GROUP_BYTES).parquet(hadoop_uri(target_uri))
+    except Exception as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise RunFailed(f"Spark could not put the dump in order: {first.strip()[:500]}") from error
+    found = read_dump(target_uri, complete=True, committed_only=False)
+    done = {partition.key: _carried_over(partition, found) for partition in wanted}
+    return replace(
+        found, partitions=done, committed=dump.committed, isolation=dump.isolation, has_headers=dump.has_headers
+    )
+
+
+def _ordered(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> DataFrame:
+    # Equal rows meet in one range, so that removing them needs no second shuffle. Rows that have one offset and differ
+    # both stay: reading them is refused.
+    rows = _rows(spark, dump, wanted)
+    size = sum(piece.share for partition in wanted for piece in partition.pieces)
+    count = max(spark.sparkContext.defaultParallelism, -(-size // _RANGE_BYTES))
+    in_ranges = rows.repartitionByRange(count, *_BY_OFFSET)
+    return in_ranges.dropDuplicates([*_BY_OFFSET, "key", "value"]).sortWithinPartitions(*_BY_OFFSET)
+
+
+def _rows(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> DataFrame:
+    from pyspark.sql import functions
+
+    # Per partition only its own files; those that do not name it themselves get it from their path.
+    sources: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...]], list[PartitionDump]] = {}
+    for partition in wanted:
+        by_hive: dict[tuple[tuple[str, str], ...], set[str]] = {}
+        for piece in partition.pieces:
+            by_hive.setdefault(piece.hive, set()).add(piece.path)
+        for hive, paths in by_hive.items():
+            sources.setdefault((hive, tuple(sorted(paths))), []).append(partition)
+    names = _Names(dump.uri)
+    frames = []
+    for (hive, of_source), partitions in sources.items():
+        frame = spark.read.parquet(*(names.pattern(path) for path in of_source))
+        for name, value in hive:
+            frame = frame.withColumn(name, functions.lit(value))
+        frame = frame.withColumn("partition", functions.col("partition").cast("int"))
+        if dict(frame.dtypes)["timestamp"] == "bigint":
+            frame = frame.withColumn("timestamp", functions.expr(_FLOORED))
+        here = [
+            (functions.col("topic") == one.topic) & (functions.col("partition") == one.partition) for one in partitions
+        ]
+        columns = ["key", "value", *_BY_OFFSET, "timestamp", *(["headers"] if dump.has_headers else [])]
+        frames.append(frame.where(reduce(lambda one, other: one | other, here)).select(*columns))
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+class _Names:
+    """Hadoop's names for the files of a dump."""
+
+    def __init__(self, uri: str) -> None:
+        self._root = open_place(uri)[1].rstrip("/")
+        self._uri = hadoop_uri(uri).rstrip("/")
+
+    def pattern(self, path: str) -> str:
+        """A path within the file system as what ``spark.read`` takes: a pattern that matches just this."""
+        return _PATTERN.sub(r"\\\1", self._uri + path.removeprefix(self._root))
+
+
+def hadoop_uri(uri: str) -> str:
+    """What Hadoop calls a place: it does not decode local paths, wants ``s3a``, and no query."""
+    from pyarrow import fs
+
+    filesystem, path = open_place(uri)
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return f"file://{path}"
+    plain = uri.partition("?")[0]
+    scheme, separator, rest = plain.partition("://")
+    if scheme in ("s3", "s3n", "s3a"):
+        authority, slash, key = rest.partition("/")
+        return f"s3a://{authority.rpartition('@')[2]}{slash}{key}"
+    return f"{scheme}{separator}{rest}"
+
+
+@contextlib.contextmanager
+def _conf(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
+    after = dump.partitions.get(before.key)
+    if after is None:
+        if before.rows:
+            raise RunFailed(f"Spark lost the rows of {before.key}", where=dump.uri)
+        return before
+    if (after.first, after.last) != (before.first, before.last) or after.rows > before.rows:
+        raise RunFailed(f"Spark has written other rows of {before.key} than it read", where=dump.uri)
+    for one, other in zip(after.pieces, after.pieces[1:], strict=False):
+        if other.first <= one.last:
+            raise DumpError(
+                f"{before.key}: two rows have offset {other.first} and differ",
+                hint="the dump mixes two topics, or a topic that was deleted and created anew",
+            )
+    return replace(after, log_start=before.log_start, log_end=before.log_end, start=before.start)

@@ -1,0 +1,136 @@
+"""Dumps that are shuffled beyond what slices can cut are put in order by Spark; Spark's own files are read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kstate_cli.dump import repartition as module
+from kstate_cli.dump.errors import DumpError
+from kstate_cli.dump.repartition import repartition
+from kstate_cli.dump.slices import slices
+from kstate_cli.errors import RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
+
+from .support import A, B, content, expected, opened, rows, several, write
+
+pytest.importorskip("pyspark")
+WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    patch = pytest.MonkeyPatch()
+    patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    patch.setenv("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[2,4]").appName("kstate tests")
+    for name, value in {
+        "spark.ui.enabled": "false", "spark.driver.memory": "512m", "spark.sql.session.timeZone": "Asia/Kolkata",
+        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+    }.items():  # fmt: skip
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+    patch.undo()
+
+
+@pytest.mark.parametrize(
+    "layout", [{}, {"hive": True}, {"together": True, "rows_per_group": 40}, {"int96": True}, {"headers": False}]
+)
+def test_shuffled(spark: Any, layout: dict[str, Any], tmp_path: Path) -> None:
+    table = several()
+    dump = opened(write(tmp_path / "a b [1]", table, **{"shuffle": 7, "rows_per_file": 30, "duplicates": 40, **layout}))
+    assert slices(dump.partitions[TopicPartition(A, 0)], after=None, until=None, max_bytes=2_000)[1]
+    keys = [TopicPartition(A, 0), TopicPartition(A, 1), TopicPartition(B, 0)]
+    ordered = repartition(spark, dump, keys, str(tmp_path / "x y" / "sorted"))
+    assert list(ordered.partitions) == keys
+    columns = WITH_HEADERS if layout.get("headers", True) else WITH_HEADERS[:-1]
+    wanted = expected(table, columns)
+    assert content(ordered, columns=columns) == {key: wanted[key] for key in keys}
+    assert content(ordered, 1, columns) == {key: wanted[key] for key in keys}
+    for key in keys:
+        before, after = dump.partitions[key], ordered.partitions[key]
+        assert (after.log_start, after.log_end) == (before.log_start, before.log_end)
+        assert after.rows == len(wanted[key])
+
+
+def test_there_is_one_shuffle(spark: Any, tmp_path: Path) -> None:
+    dump = opened(write(tmp_path / "a", several(), shuffle=7, rows_per_file=30))
+    plan = module._ordered(spark, dump, list(dump.partitions.values()))._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("Exchange") == 1
+
+
+def test_rows_that_differ(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "a", rows(), manifest=False, shuffle=1)
+    other = rows(count=1, start=33)
+    pq.write_table(other.set_column(1, "value", pa.array([b"other"])), tmp_path / "a" / "b.parquet")
+    key = TopicPartition(A, 0)
+    with pytest.raises(DumpError, match="two rows have offset 33 and differ"):
+        content(repartition(spark, opened(tmp_path / "a"), [key], str(tmp_path / "sorted")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "naive"),
+    [("timestamp[ns, tz=UTC]", False), ("timestamp[us]", True), ("timestamp[ms, tz=UTC]", False), ("INT96", False)],
+)
+def test_timestamps(spark: Any, kind: str, naive: bool, tmp_path: Path) -> None:
+    values = [-1, -999_001, 1_700_000_000_123_456, 0, None, -5_000_000_000_000_000]
+    column = pa.array(values, pa.int64()).view(pa.timestamp("us", tz="UTC"))
+    if kind != "INT96":
+        unit = kind.partition("[")[2][:2]
+        column = column.cast(pa.timestamp(unit, tz=None if naive else "UTC"), safe=False)
+    if kind == "timestamp[ns, tz=UTC]":
+        nanos = [-1, -1_000_001, 1_700_000_000_123_999_999, 0, None, 1_699_999_999_999_999_999]
+        column = pa.array(nanos, pa.int64()).view(column.type)
+    table = rows(count=len(values))
+    table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", column)
+    (tmp_path / "a").mkdir()
+    pq.write_table(table, tmp_path / "a" / "x.parquet", use_deprecated_int96_timestamps=kind == "INT96")
+    before, key = opened(tmp_path / "a"), TopicPartition(A, 0)
+    ordered = repartition(spark, before, [key], str(tmp_path / "sorted"))
+    assert content(ordered) == content(before)
+
+
+def test_topic_with_an_underscore_in_front(spark: Any, tmp_path: Path) -> None:
+    table = rows("_x-changelog")
+    dump = opened(write(tmp_path / "a", table, shuffle=1, rows_per_file=20))
+    assert content(repartition(spark, dump, list(dump.partitions), str(tmp_path / "sorted"))) == expected(table)
+
+
+def test_failures(spark: Any, tmp_path: Path) -> None:
+    key = TopicPartition(A, 0)
+    dump = opened(write(tmp_path / "a", rows(), shuffle=1))
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "x").touch()
+    with pytest.raises(RunFailed, match="taken"):
+        repartition(spark, dump, [key], str(tmp_path / "taken"))
+    path = Path(dump.partitions[key].pieces[0].path)
+    path.unlink()
+    with pytest.raises(RunFailed, match=path.name):
+        repartition(spark, dump, [key], str(tmp_path / "sorted"))
+
+
+@pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
+@pytest.mark.parametrize("folders", [[], ["topic", "partition"], ["topic"]])
+def test_what_spark_writes(spark: Any, kind: str, folders: list[str], tmp_path: Path) -> None:
+    """As a user's dump job does: Spark's Kafka source, with headers, to Parquet."""
+    table = several()
+    pq.write_table(table, tmp_path / "source.parquet")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
+    try:
+        frame = spark.read.parquet(str(tmp_path / "source.parquet")).repartition(3)
+        frame.write.partitionBy(*folders).parquet(str(tmp_path / "dump"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    dump = opened(tmp_path / "dump")
+    assert dump.warnings == ()
+    assert content(dump, columns=WITH_HEADERS) == expected(table, WITH_HEADERS)
