@@ -86,8 +86,13 @@ def restore(
         typer.Option("--staging", metavar="URI", help="Where runs are kept: a folder or URI that all executors reach."),
     ] = None,
     memory: Annotated[
-        str, typer.Option("--memory", metavar="BYTES", help="All that this host may use, as 2G or 1500M.")
-    ] = "2G",
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="BYTES",
+            help="All that this host may use, Spark included, as 2G or 1500M; by default about 660M a core and 700M.",
+        ),
+    ] = None,
     verify: Annotated[str, typer.Option("--verify", help="full: read every row back before the switch.")] = "quick",
     workers: Annotated[int, typer.Option("--workers", help="Stores taken in at once; 0: one per core.", min=0)] = 0,
     dry_run: Annotated[
@@ -141,7 +146,7 @@ def restore(
         spec=read_draft(spec) if spec else None,
         spec_name=str(spec) if spec else "kstate.toml",
         topology=read_topology(topology) if topology else None,
-        memory=_bytes(memory),
+        memory=_bytes(memory) if memory else None,
         staging=staging,
         complete=dump_is_complete,
         wait=wait,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ _FIXED_BYTES = 700 * _MIB
 _WORKER_BYTES = 150 * _MIB
 """What a Python worker takes before it reads anything."""
 _LEAST_BYTES = 48 * _MIB
+_USUAL_BYTES = 512 * _MIB
 _RECORD_BYTES = 100
 """What the first reading holds for a record, whatever its size: codes, order, the key once more."""
 _HISTORY_BYTES = 1_000
@@ -50,8 +52,16 @@ class StoreReport:
     seconds: float = 0.0
 
 
-def slot_memory(memory: int, slots: int) -> int:
+def usual_memory(slots: int) -> int:
+    """What is taken unless somebody says otherwise: enough for each task, and at most half of this host's memory."""
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    least = _FIXED_BYTES + slots * (_WORKER_BYTES + _LEAST_BYTES)
+    return max(least, min(_FIXED_BYTES + slots * (_WORKER_BYTES + _USUAL_BYTES), host // 2))
+
+
+def slot_memory(memory: int | None, slots: int) -> int:
     """Bytes that each of ``slots`` tasks may use. Raises UsageError for a budget that leaves too little."""
+    memory = usual_memory(slots) if memory is None else memory
     each = (memory - _FIXED_BYTES - slots * _WORKER_BYTES) // slots
     if each < _LEAST_BYTES:
         least = _FIXED_BYTES + slots * (_WORKER_BYTES + _LEAST_BYTES)

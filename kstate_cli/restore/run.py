@@ -53,8 +53,8 @@ class Request:
     spec: SpecDraft | None = None
     spec_name: str = "kstate.toml"
     topology: TopologyText | None = None
-    memory: int = 2 * 1024**3
-    """Bytes that everything together may use on this host."""
+    memory: int | None = None
+    """Bytes that everything together may use on this host; None for a usual amount."""
     staging: str | None = None
     complete: bool = False
     wait: float = 0.0

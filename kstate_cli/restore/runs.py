@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _BATCH_RECORDS = 131_072
 _WRITE_ROWS = 32_768
+_BATCH_PARTS = 16
+"""A batch takes at most so small a part of a task's memory."""
 _VALUE_COPIES = 2.5
 """A pass holds the values as they were taken, once more in one piece, and a batch of them as Python objects."""
 
@@ -130,7 +132,9 @@ def build_runs(job: SliceJob) -> SliceResult:
 def _batches(job: SliceJob, columns: tuple[str, ...]) -> Iterator[pa.Table]:
     filesystem = open_place(job.dump_uri)[0]
     if job.slice.ordered:
-        yield from iter_slice(job.slice, columns, filesystem, max_rows=_BATCH_RECORDS)
+        yield from iter_slice(
+            job.slice, columns, filesystem, max_rows=_BATCH_RECORDS, max_bytes=job.memory // _BATCH_PARTS
+        )
         return
     # Out of order it has to be sorted as a whole; such slices are small enough for that.
     table = read_slice(job.slice, columns, filesystem)
@@ -175,24 +179,24 @@ def _order_by_segment(job: SliceJob, shape: Shape, winners: convert.Winners) -> 
     if max_time is not None:
         oldest = int(convert.segment_ids(np.array([max_time - job.retention_ms]), job.interval_ms)[0])
     parts, segments, at = [], [], 0
-    for number in np.unique(ids).tolist():
+    by_segment = np.argsort(ids, kind="stable")
+    numbers, starts = np.unique(ids[by_segment], return_index=True)
+    for number, rows in zip(numbers.tolist(), np.split(by_segment, starts[1:]), strict=True):
         if oldest is not None and number < oldest:
             continue
-        rows = np.nonzero(ids == number)[0]
         keys = winners.keys.take(pa.array(rows))
         if shape.time_ordered:
             to_base = convert.base_key(shape.key)
             keys = pa.array([to_base(key) for key in keys.to_pylist()], pa.binary())
-        rows = rows[convert.sort_order(keys)]
-        parts.append(rows)
+        parts.append(rows[convert.sort_order(keys)])
         segments.append((number * job.interval_ms, at, at + len(rows)))
         at += len(rows)
-    rows = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-    order = _Order(winners.keys.take(pa.array(rows)), winners.record[rows], segments, len(ids) - at, max_time)
+    live = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    order = _Order(winners.keys.take(pa.array(live)), winners.record[live], segments, len(ids) - at, max_time)
     if job.positions:
         codes = _codes(winners)
-        starts = np.where(ids >= (oldest or 0), ids * job.interval_ms, -1)
-        order.segment_of_record = np.where(codes >= 0, starts[np.maximum(codes, 0)] if len(starts) else -1, -1)
+        times = np.where(ids >= (oldest or 0), ids * job.interval_ms, -1)
+        order.segment_of_record = np.where(codes >= 0, times[np.maximum(codes, 0)] if len(times) else -1, -1)
     return order
 
 
@@ -206,11 +210,12 @@ def _write(job: SliceJob, shape: Shape, order: _Order, writers: _Writers, counts
     passes = _passes(job, len(order.record), counts.records)
     rows_per_pass = -(-len(order.record) // passes) if passes else 0
     source = _Source(job, shape, order, rows_per_pass, counts)
+    at_once = _rows_at_once(job)
     for segment, begin, end in order.segments:
         writer = writers.open(segment)
         index: list[tuple[bytes, bool]] = []
-        for first in range(begin, end, _WRITE_ROWS):
-            last = min(first + _WRITE_ROWS, end)
+        for first in range(begin, end, at_once):
+            last = min(first + at_once, end)
             keys = order.keys.slice(first, last - first).to_pylist()
             values = source.rows(first, last)
             if shape.time_ordered:
@@ -223,6 +228,12 @@ def _write(job: SliceJob, shape: Shape, order: _Order, writers: _Writers, counts
         # Index rows begin with 01, base rows with 00: they come after all of them.
         writer.put([key for key, _ in index], [None if gone else b"" for _, gone in index], deletes=job.tombstones)
         writers.close(writer, segment)
+
+
+def _rows_at_once(job: SliceJob) -> int:
+    """Rows that become Python objects together: few where values are large."""
+    each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
+    return max(1, min(_WRITE_ROWS, job.memory // _BATCH_PARTS // each))
 
 
 def _passes(job: SliceJob, rows: int, records: int) -> int:
