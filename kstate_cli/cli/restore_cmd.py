@@ -51,6 +51,10 @@ def restore(
     store: Annotated[
         list[str] | None, typer.Option("--store", metavar="STORE", help="Only this store; repeatable.")
     ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", metavar="TOPIC", help="A topic of the dump (or pattern) of no interest; repeatable."),
+    ] = None,
     share: Annotated[
         str | None, typer.Option("--share", metavar="I/N", help="Only this host's share of the tasks: 1/3, 2/3, 3/3.")
     ] = None,
@@ -135,6 +139,7 @@ def restore(
         at_least_once=guarantee == "at_least_once",
         committed_only=dump_is_committed,
         committed=_committed(committed_offsets),
+        ignored=tuple(ignore or ()),
         allowed=Allowed("asked for" if rebuild else None, allow_empty, dump_is_complete),
     )
     request = Request(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kstate_cli.change.build import BuildStore
@@ -35,6 +36,8 @@ class RestoreOptions:
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The group's committed offsets of source topics, over those of the manifest."""
     allowed: Allowed = field(default_factory=Allowed)
+    ignored: tuple[str, ...] = ()
+    """Topics of the dump, as shell patterns, that are none of this application's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,11 @@ def _refuse_uncommitted(draft: _Draft) -> None:
 def _refuse_unknown(draft: _Draft, spec: Spec, app_id: str) -> None:
     """Changelogs in the dump that no store of the spec is restored from: leaving them out would lose a store."""
     known = {store.changelog for store in spec.stores}
-    missing = sorted({key.topic for key in draft.dump.partitions} - known)
+    missing = sorted(
+        topic
+        for topic in {key.topic for key in draft.dump.partitions} - known
+        if not any(fnmatchcase(topic, pattern) for pattern in draft.options.ignored)
+    )
     names = {topic: store_of_changelog(topic, app_id) for topic in missing}
     stores = [name for name in names.values() if name is not None]
     if draft.options.stores:
@@ -197,7 +204,8 @@ def _refuse_unknown(draft: _Draft, spec: Spec, app_id: str) -> None:
         raise Refused(
             _listed("the dump has changelogs of stores that nothing describes", stores),
             hint="what kind they are cannot be told from a changelog: give --spec kstate.toml with\n  "
-            + "\n  ".join(lines),
+            + "\n  ".join(lines)
+            + "\n  or, where they belong to another application, --ignore TOPIC",
         )
     draft.notes += [
         f"{topic} is in the dump, and no store is restored from it" for topic, name in names.items() if not name

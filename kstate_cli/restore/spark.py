@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _LOCAL = "local"
 _DRIVER_MEMORY = "512m"
 _POLL_SECONDS = 0.5
+_TAIL_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +103,17 @@ def _start(settings: SparkSettings, master: str | None, *, local: bool, loopback
         builder = builder.master(master)
     for key, value in {**conf, **settings.conf}.items():
         builder = builder.config(key, value)
-    try:
-        session = builder.getOrCreate()
-    except Exception as error:
-        raise RunFailed(
-            f"Spark does not start: {_last_line(error)}", hint="Java 17 or later is needed; look at --master and --conf"
-        ) from error
+    with tempfile.TemporaryFile() as said:
+        try:
+            with _stderr_to(said.fileno()):
+                session = builder.getOrCreate()
+        except Exception as error:
+            said.seek(0)
+            tail = said.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+            raise RunFailed(
+                "\n  ".join([f"Spark does not start: {_last_line(error)}", *tail]),
+                hint="Java 17 or later is needed; look at --master and --conf",
+            ) from error
     session.sparkContext.setLogLevel("OFF" if local else "ERROR")
     return session
 
@@ -180,6 +187,19 @@ def _last_line(error: BaseException) -> str:
 def _is_python_error(line: str) -> bool:
     name, colon, _ = line.partition(":")
     return bool(colon) and (name.endswith(("Error", "Exception", "Refused"))) and not name.startswith(("at ", "Caused"))
+
+
+@contextlib.contextmanager
+def _stderr_to(descriptor: int) -> Iterator[None]:
+    """What the JVM inherits as its standard error: it greets and warns there, whatever its log level is."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kstate_cli.formats.keys import INDEX_PREFIX
 from kstate_cli.formats.topic_partition import legal_topic
+from kstate_cli.releases import HEADERS_FAMILIES
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft
 from kstate_cli.spec.intervals import MIN_INTERVAL_MS, histories_of
 from kstate_cli.spec.model import IN_MEMORY, SEGMENTED_KINDS, SPEC_KINDS, TIME_ORDERED_KINDS, VERSIONED
@@ -98,12 +99,19 @@ def _store(app: Application, name: str, places: list[tuple[Task, Store]], *, rea
     return answers.draft(name), Evidence(kinds, interval)
 
 
+def _stored_as(store: Store) -> str:
+    """The kind; a subscription store under ``dsl.store.format=HEADERS`` lies and is restored as any headers store."""
+    if store.kind.name == "foreign-key-subscription" and store.families & HEADERS_FAMILIES:
+        return "headers-key-value"
+    return store.kind.name
+
+
 def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset[str]]:
-    certain = {store.kind.name: store.kind for store in stores if store.kind.certain}
+    certain = {_stored_as(store): store.kind for store in stores if store.kind.certain}
     if len(certain) == 1:
-        kind = next(iter(certain.values()))
-        answers.know("kind", kind.name, kind.inferred_from)
-        return kind.name, frozenset({kind.name})
+        name, kind = next(iter(certain.items()))
+        answers.know("kind", name, kind.inferred_from)
+        return name, frozenset({name})
     possible = _SEGMENTED if any(store.segmented for store in stores) else SPEC_KINDS - _SEGMENTED - {IN_MEMORY}
     if certain:
         answers.ask("kind", f"its tasks differ: {' and '.join(sorted(certain))}", *sorted(certain))
