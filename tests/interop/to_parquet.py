@@ -152,6 +152,7 @@ def _partitions(rows: pa.Table, logs: Mapping[TopicPartition, Log]) -> Iterator[
         yield ManifestPartition(
             key.topic, key.partition, log.start if log else None, log.end if log else None,
             row.get("offset_min"), row.get("offset_max"), row.get("offset_count", 0),
+            start=log.start if log else None,
         )  # fmt: skip
 
 
