@@ -94,7 +94,7 @@ def _start(settings: SparkSettings, master: str | None, *, local: bool, loopback
         "spark.locality.wait": "0",
         # Modules of this very installation, for workers that Spark starts elsewhere on this host.
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     }
     if loopback:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
