@@ -71,7 +71,7 @@ def topology_for(source: str, oldest: str) -> str:
     Going back behind 3.4 a foreign-key join is refused (real 4.3.1 writes subscriptions of version 1 with upgrade.from=3.3 too):
     then a topology without one.
     """
-    return "headers-joins-old" if number(oldest) < (3, 4) <= number(source) else "kinds"
+    return "kinds-no-fk" if number(oldest) < (3, 4) <= number(source) else "kinds"
 
 
 def without_arrival_order(row: dict[str, Any]) -> None:

@@ -61,7 +61,10 @@ final class Topologies {
     static void fill(final StreamsBuilder builder, final String topology, final Naming naming, final List<Feature> features) {
         switch (topology) {
             case "kinds":
-                kinds(builder, naming, features);
+                kinds(builder, naming, features, true);
+                break;
+            case "kinds-no-fk":
+                kinds(builder, naming, features, false);
                 break;
             case "sparse":
                 sparse(builder, naming);
@@ -106,7 +109,8 @@ final class Topologies {
         }
     }
 
-    private static void kinds(final StreamsBuilder builder, final Naming naming, final List<Feature> features) {
+    private static void kinds(final StreamsBuilder builder, final Naming naming, final List<Feature> features,
+                              final boolean foreignKey) {
         final KStream<String, String> events = builder.stream(naming.topic("events"), TEXT);
 
         // Processor API stores, all in one sub-topology with the DSL aggregations over the same topic.
@@ -146,17 +150,23 @@ final class Topologies {
 
         join(builder, naming);
 
-        // Foreign-key join: value "FK|payload" on the left.
+        if (foreignKey) {
+            foreignKeyJoin(builder, naming);
+        }
+
+        for (final Feature feature : features) {
+            feature.addToKinds(builder, naming, events);
+        }
+    }
+
+    /** Foreign-key join: value "FK|payload" on the left. */
+    private static void foreignKeyJoin(final StreamsBuilder builder, final Naming naming) {
         final KTable<String, String> fkLeft = builder.table(naming.topic("fk-left"), TEXT, Materialized.as("fk-left"));
         final KTable<String, String> fkRight = builder.table(naming.topic("fk-right"), TEXT, Materialized.as("fk-right"));
         fkLeft.join(fkRight, value -> value.substring(0, value.indexOf('|')), (l, r) -> l + "/" + r,
             TableJoined.as("fk"),
             Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("fk-result")
                 .withKeySerde(Serdes.String()).withValueSerde(Serdes.String()));
-
-        for (final Feature feature : features) {
-            feature.addToKinds(builder, naming, events);
-        }
     }
 
     /** Stream-stream left join: two window stores that keep duplicates, and the list-value store of unmatched records. */
