@@ -1,0 +1,9 @@
+"""What spark-submit runs: ``kstate restore`` with the arguments that follow. See examples/spark-submit.sh."""
+
+import sys
+
+from kstate_cli.cli.app import main
+
+if __name__ == "__main__":
+    sys.argv.insert(1, "restore")
+    main()
