@@ -7,13 +7,15 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.directories.support import data_rows
+from tests.directories.support import data_rows, meaning
 
+from .broker import Broker
 from .harness import App, Harness
 from .jvm import Reply
 from .releases import number
@@ -23,6 +25,14 @@ from .to_parquet import convert
 HISTORY_MS = 20 * 60_000
 """The history retention of every versioned store of the harness (Naming.HISTORY)."""
 _SECONDS = 600
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For Spark's JVM: without the second compiler, which only a long run pays back."""
+_CLEANER = """
+log.cleaner.enable=true
+log.cleaner.backoff.ms=200
+log.cleaner.dedupe.buffer.size=4194304
+log.cleaner.io.buffer.size=65536
+"""
 IN_MEMORY = '\n[stores.kv-memory]\nkind = "in-memory"\n'
 
 
@@ -60,10 +70,12 @@ class Restored:
 
 def run_restore(directory: Path, dump: Path, release: str, spec: Path, *options: str) -> Done:
     """``kstate restore`` as a user calls it. Spark is given longer than other commands: these machines are shared."""
+    java = os.environ.get("JDK_JAVA_OPTIONS", _QUICK)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "kstate_cli", "restore", str(directory), "--from-changelog", str(dump), "--for", release,
                "--spec", str(spec), "-o", "json", *options]  # fmt: skip
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
+    environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": java}
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=_SECONDS, check=False)  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
@@ -81,14 +93,26 @@ def changelogs(reply: Reply) -> list[str]:
     return sorted({event["topic"] for event in reply.of("restore-start")})
 
 
-def dump_changelogs(harness: Harness, version: str, topics: Iterable[str], folder: Path) -> Path:
-    """Topics as they are now, as a Parquet dump with its manifest, in ``folder``."""
+def dump_changelogs(
+    harness: Harness, version: str, topics: Iterable[str], folder: Path, *, says_start: bool = True
+) -> Path:
+    """
+    Topics as they are now, as a Parquet dump with its manifest, in ``folder``.
+
+    ``says_start``: the manifest says that reading began at the log start.
+    """
     lines = folder.with_name(f"{folder.name}-lines")
     lines.mkdir(parents=True)
     files = [lines / f"{topic}.jsonl" for topic in topics]
     reply = harness.command(version, do="dump-changelog", topics=list(topics), files=[str(file) for file in files])
     assert reply.rc == 0, reply.told()
     convert(folder, files)
+    if says_start:
+        manifest = folder / "_manifest.json"
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+        for partition in content["partitions"]:
+            partition["start"] = partition["log_start"]
+        manifest.write_text(json.dumps(content), encoding="utf-8")
     return folder
 
 
@@ -129,8 +153,16 @@ def different(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int
 
 def delete_before(harness: Harness, version: str, offsets: dict[tuple[str, int], int]) -> None:
     """Deletes records below these offsets: the broker's log start is there from now on."""
+    # Of topics that are only compacted nothing may be deleted. Nothing is too old: event times lie in the past.
+    alter(harness, version, sorted({topic for topic, _ in offsets}), ["cleanup.policy=compact,delete", "retention.ms=-1"])
     before = [{"topic": topic, "partition": partition, "offset": at} for (topic, partition), at in offsets.items()]
     reply = harness.command(version, do="delete-records", before=before)
+    assert reply.rc == 0, reply.told()
+
+
+def alter(harness: Harness, version: str, topics: list[str], conf: list[str]) -> None:
+    """Settings (NAME=VALUE) of topics."""
+    reply = harness.command(version, do="alter-topics", topics=topics, conf=conf)
     assert reply.rc == 0, reply.told()
 
 
@@ -142,3 +174,55 @@ def line(version: str) -> str:
 def changelog(app: App, store: str) -> str:
     """The name of a store's changelog."""
     return f"{app.name}-{store}-changelog"
+
+
+def offsets_of(directory: Path) -> dict[str, Any]:
+    """Task, store and segment -> the rows of ``offsets``, and the bytes of every offset file."""
+    found: dict[str, Any] = {}
+    for path, content in meaning(directory).items():
+        if isinstance(content, dict):
+            found[path] = content.get("offsets")
+        elif path.rpartition("/")[2].startswith(".checkpoint") or path.endswith(".position"):
+            found[path] = sorted(content.splitlines())
+    return found
+
+
+class CompactingHarness(Harness):
+    """A harness with a broker of its own whose cleaner runs: what a topic's settings say is done within a second."""
+
+    @property
+    def bootstrap(self) -> str:
+        """The address of that broker."""
+        if self._broker is None:
+            self._broker = Broker(self.folder / "broker", properties=_CLEANER)
+            self._broker.start()
+        return self._broker.bootstrap
+
+
+def compact(harness: Harness, version: str, topics: list[str]) -> None:
+    """From now on these topics are compacted, up to their last batches: every batch begins a segment."""
+    alter(harness, version, topics, ["cleanup.policy=compact", "retention.ms=-1", "segment.ms=1",
+                                     "min.cleanable.dirty.ratio=0.01"])  # fmt: skip
+
+
+def await_compaction(harness: Harness, version: str, topics: list[str], folder: Path) -> None:
+    """Wait until every one of these topics has lost records, and none has lost any for two seconds."""
+    deadline = time.monotonic() + _SECONDS
+    counts: list[dict[str, int]] = []
+    while not (len(counts) > 2 and counts[-1] == counts[-2] == counts[-3] and _all_have_gaps(counts[-1])):
+        assert time.monotonic() < deadline, counts[-1]
+        time.sleep(1)
+        files = [str(folder / f"counted-{number}") for number in range(len(topics))]
+        reply = harness.command(version, do="dump-changelog", topics=topics, files=files)
+        counts.append(
+            {
+                f"{event['topic']}-{partition} (of {facts['end']})": facts["records"]
+                for event in reply.of("dump-changelog")
+                for partition, facts in event["partitions"].items()
+            }
+        )
+
+
+def _all_have_gaps(counts: dict[str, int]) -> bool:
+    """Whether of every log at least a third is gone: no transaction has so many markers."""
+    return all(3 * records < 2 * int(re.findall(r"\d+", name)[-1]) for name, records in counts.items())
