@@ -84,6 +84,8 @@ def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allo
     ``offset`` is the store's own: the last applied record of a task store, the next one of a global store; None where
     there is none. Only the *broker's* log start and end make an offset invalid; -4 and None are unknown.
     """
+    if offset == OFFSET_UNKNOWN and not has_rows and log.last is None and not allowed.rebuild:
+        return Verdict(Action.LEAVE, "empty, as its changelog is")
     if allowed.rebuild or offset is None or offset == OFFSET_UNKNOWN:
         return _rebuild(log, allowed.rebuild or "it has no offset", has_rows=has_rows, allowed=allowed)
     following = offset if is_global else offset + 1

@@ -402,10 +402,13 @@ def _decide(
         old = existing.offsets.get(part.log.key) if existing and not rebuild else None
         if part.verdict.action is Action.LEAVE and old is not None:
             offsets[part.log.key] = old
-        elif last is None:
-            offsets[part.log.key] = OFFSET_UNKNOWN
-        else:
+        elif last is not None:
             offsets[part.log.key] = last + 1 if store.is_global else last
+        elif not store.is_global:
+            offsets[part.log.key] = OFFSET_UNKNOWN
+        elif part.log.start is not None:
+            # Streams seeks to what it finds for a global store, -4 included, and does not start then.
+            offsets[part.log.key] = part.log.start
     return StoreWork(task, store, parts, rebuild, existing, offsets)
 
 

@@ -104,3 +104,13 @@ def test_without_a_manifest() -> None:
 
 def test_rebuild_on_request() -> None:
     assert decide(END - 1, rebuild="asked for") is Action.REBUILD
+
+
+def test_an_empty_store_of_an_empty_changelog_is_left_alone() -> None:
+    """Streams leaves -4 in a store that was never written: restoring it once more would never come to an end."""
+    nothing = Log(KEY, 0, 0, None, None)
+    assert decide(-4, nothing, rows=False) is Action.LEAVE
+    assert decide(-4, nothing, rows=False, rebuild="asked for") is Action.REBUILD
+    assert decide(None, nothing, rows=False) is Action.REBUILD  # it has to get one
+    assert decide(-4, nothing, rows=True) is Action.REFUSE
+    assert decide(-4, FULL, rows=False) is Action.REBUILD
