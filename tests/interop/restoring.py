@@ -99,7 +99,7 @@ def dump_changelogs(
     """
     Topics as they are now, as a Parquet dump with its manifest, in ``folder``.
 
-    ``says_start``: the manifest says that reading began at the log start.
+    ``says_start``: the manifest says where reading began, which is the log start.
     """
     lines = folder.with_name(f"{folder.name}-lines")
     lines.mkdir(parents=True)
@@ -107,11 +107,12 @@ def dump_changelogs(
     reply = harness.command(version, do="dump-changelog", topics=list(topics), files=[str(file) for file in files])
     assert reply.rc == 0, reply.told()
     convert(folder, files)
-    if says_start:
-        manifest = folder / "_manifest.json"
-        content = json.loads(manifest.read_text(encoding="utf-8"))
+    manifest = folder / "_manifest.json"
+    content = json.loads(manifest.read_text(encoding="utf-8"))
+    assert all(partition["start"] == partition["log_start"] for partition in content["partitions"])
+    if not says_start:
         for partition in content["partitions"]:
-            partition["start"] = partition["log_start"]
+            del partition["start"]
         manifest.write_text(json.dumps(content), encoding="utf-8")
     return folder
 

@@ -1,0 +1,228 @@
+"""
+Offsets at the edges of a changelog's log: what `kstate restore` decides, and what real 4.3.1 does with the same directory.
+
+An offset is edited into a copy of a healthy directory. The log of partition 0 begins in its middle (its first records are
+deleted), that of partition 1 at its end (all are). `next` is what would be read first: v + 1 for a task store, v for a global one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.formats.offsets import OFFSETS_CF, decode_rows, encode_rows
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.writable import WritableStore
+
+from . import dumps
+from .harness import App, Harness, Run
+from .jvm import Reply
+from .restoring import changelog as changelog_of
+from .restoring import (
+    changelogs,
+    delete_before,
+    different,
+    dump_changelogs,
+    log_bounds,
+    restore,
+    rows_by_store,
+    run_restore,
+    write_spec,
+)
+from .support import ALL, BATCH, REFUSED, application, good, restored, wiped
+
+pytestmark = pytest.mark.interop
+
+RELEASE = "4.3.1"
+TASK_STORE, GLOBAL_STORE = "latest-order", "customers"
+LEFT, CAUGHT_UP, REBUILT, NOT_DONE = "left", "caught up", "rebuilt", "refused"
+GOES_ON, WIPES, FAILS = "goes on", "wipes and restores", "deletes the store and fails"
+_LOST_GLOBAL = re.compile(r"(Bootstrapping|Updating) global state failed")
+_SOON = 60
+"""Seconds after which an application that has lost its global thread is given up: 4.3.1 stays REBALANCING for ever."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """What the broker has of one partition."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An offset of a store, by the bounds of the log, and what becomes of it."""
+
+    store: str
+    partition: int
+    name: str
+    offset: Callable[[Log], int]
+    kstate: str
+    streams: str
+
+    def __str__(self) -> str:
+        """The name of its test."""
+        return f"{self.store}-{'empty' if self.partition else 'begun'}-{self.name}"
+
+
+EDGES = [
+    Edge(TASK_STORE, 0, "start-2", lambda log: log.start - 2, REBUILT, WIPES),
+    Edge(TASK_STORE, 0, "start-1", lambda log: log.start - 1, CAUGHT_UP, GOES_ON),
+    Edge(TASK_STORE, 0, "end-1", lambda log: log.end - 1, LEFT, GOES_ON),
+    Edge(TASK_STORE, 0, "end", lambda log: log.end, LEFT, GOES_ON),
+    Edge(TASK_STORE, 1, "end-2", lambda log: log.end - 2, NOT_DONE, WIPES),
+    Edge(TASK_STORE, 1, "end-1", lambda log: log.end - 1, LEFT, GOES_ON),
+    Edge(GLOBAL_STORE, 0, "start-2", lambda log: log.start - 2, REBUILT, FAILS),
+    Edge(GLOBAL_STORE, 0, "start-1", lambda log: log.start - 1, REBUILT, FAILS),
+    Edge(GLOBAL_STORE, 0, "start", lambda log: log.start, CAUGHT_UP, GOES_ON),
+    Edge(GLOBAL_STORE, 0, "end-1", lambda log: log.end - 1, CAUGHT_UP, GOES_ON),
+    Edge(GLOBAL_STORE, 0, "end", lambda log: log.end, LEFT, GOES_ON),
+    Edge(GLOBAL_STORE, 0, "end+1", lambda log: log.end + 1, LEFT, FAILS),
+    Edge(GLOBAL_STORE, 1, "end-1", lambda log: log.end - 1, NOT_DONE, FAILS),
+    Edge(GLOBAL_STORE, 1, "end", lambda log: log.end, LEFT, GOES_ON),
+]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A healthy directory, and changelogs whose beginnings are gone."""
+
+    app: App
+    folder: Path
+    logs: dict[tuple[str, int], Log]
+
+    @property
+    def dump(self) -> Path:
+        """The changelogs as they are now."""
+        return self.folder / "dump"
+
+    @property
+    def spec(self) -> Path:
+        """kstate.toml."""
+        return self.folder / "kstate.toml"
+
+    def topic(self, store: str) -> str:
+        """What the store is restored from."""
+        return f"{self.app.input}-global" if store == GLOBAL_STORE else changelog_of(self.app, store)
+
+    def copy(self, state: Path) -> Path:
+        """A copy of the application's directory, in the state.dir `state`: healthy whatever its log has lost."""
+        directory = state / self.app.name
+        shutil.copytree(self.folder / "healthy", directory)
+        # Under exactly-once the log ends in a marker, and the last record's successor is gone too.
+        key = TopicPartition(self.topic(TASK_STORE), 1)
+        set_offset(directory / "0_1" / "rocksdb" / TASK_STORE, key, self.logs[key.topic, 1].end - 1)
+        return directory
+
+
+@pytest.fixture(scope="module", params=["eos", "alos"] if ALL else ["eos"])
+def made(request: pytest.FixtureRequest, harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """One application for all edges: nothing that is done here changes its topics."""
+    folder = tmp_path_factory.mktemp("edges")
+    app = application("demo", request.param)
+    harness.produce(RELEASE, app, BATCH)
+    first = good(harness.run(RELEASE, app, folder / "state", Run(read=False)))
+    (folder / "state" / app.name).rename(folder / "healthy")
+    whole = log_bounds(dump_changelogs(harness, RELEASE, changelogs(first), folder / "whole"))
+    cut = {}
+    for topic in (changelog_of(app, TASK_STORE), f"{app.input}-global"):
+        start, end, _ = whole[topic, 0]
+        assert start == 0
+        assert end > 12
+        cut[topic, 0], cut[topic, 1] = end // 2, whole[topic, 1][1]
+    delete_before(harness, RELEASE, cut)
+    now = log_bounds(dump_changelogs(harness, RELEASE, changelogs(first), folder / "dump"))
+    made = Made(app, folder, {key: Log(start, end) for key, (start, end, _) in now.items()})
+    for key, start in cut.items():
+        assert made.logs[key].start == start
+    write_spec(made.copy(folder / "for-spec"), made.spec)
+    return made
+
+
+def set_offset(database: Path, key: TopicPartition, value: int) -> None:
+    """Edits an offset in the column family of a database that nobody has open."""
+    with Shadow(database) as shadow:
+        found = decode_rows(shadow.rows(OFFSETS_CF))
+    assert key in found.offsets
+    with WritableStore(database) as store:
+        store.set_offsets(encode_rows(dataclasses.replace(found, offsets={**found.offsets, key: value})))
+
+
+def decided(directory: Path, made: Made, task: str, store: str) -> str:
+    """What kstate would do with the store; with all others it would do nothing."""
+    done = run_restore(directory, made.dump, RELEASE, made.spec, "--dry-run", "--warnings-ok")
+    if done.status == REFUSED:
+        assert re.findall(r"^  (\S+): ", done.err, re.MULTILINE) == [f"{task}/{store}"], done.told
+        return NOT_DONE
+    assert done.status == 0, done.told
+    steps = {row["path"]: row["what"] for row in done.rows if row["type"] == "step"}
+    left = {row["store"] for row in done.rows if row["type"] == "left"}
+    assert steps.keys() == {f"{task}/rocksdb/{store}"} - {one.replace("/", "/rocksdb/", 1) for one in left}, done.told
+    return LEFT if not steps else {"catch": CAUGHT_UP, "rebuild": REBUILT}[next(iter(steps.values())).split(" ")[0]]
+
+
+def done_by_streams(reply: Reply, store: str, partition: int) -> tuple[str, int]:
+    """What real Streams did, and how many records it restored into the store's partition."""
+    records = sum(
+        event["restored"] for event in reply.of("restore-end")
+        if event["store"] == store and event["partition"] == partition
+    )  # fmt: skip
+    if _LOST_GLOBAL.search(reply.told()):
+        assert reply.rc in (2, 3), reply.told()
+        return FAILS, records
+    good(reply)
+    return (WIPES if wiped(reply) else GOES_ON), records
+
+
+@pytest.mark.parametrize("edge", EDGES, ids=str)
+def test_an_offset_at_the_edge_of_the_log(harness: Harness, tmp_path: Path, made: Made, edge: Edge) -> None:
+    key = TopicPartition(made.topic(edge.store), edge.partition)
+    log = made.logs[key.topic, key.partition]
+    value = edge.offset(log)
+    task = "global" if edge.store == GLOBAL_STORE else f"0_{edge.partition}"
+    directory = made.copy(tmp_path / "state")
+    set_offset(directory / task / "rocksdb" / edge.store, key, value)
+
+    kstate = decided(directory, made, task, edge.store)
+    run = Run(read=False, options={"timeout": _SOON} if edge.streams == FAILS else {})
+    reply = harness.run(RELEASE, made.app, tmp_path / "state", run)
+    streams, records = done_by_streams(reply, edge.store, edge.partition)
+    print(f"{made.app.guarantee} {edge}: v={value} in {log.start}..{log.end}: kstate: {kstate}, Streams: {streams}, {records} records")
+    assert (kstate, streams) == (edge.kstate, edge.streams)
+
+
+def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path: Path, made: Made) -> None:
+    """KIP-406: real Streams deletes such a store and never gets to RUNNING; after kstate it does, and restores nothing."""
+    key = TopicPartition(made.topic(GLOBAL_STORE), 0)
+    log = made.logs[key.topic, key.partition]
+    for name in ("alone", "state"):
+        set_offset(made.copy(tmp_path / name) / "global" / "rocksdb" / GLOBAL_STORE, key, log.start - 1)
+    alone = harness.run(RELEASE, made.app, tmp_path / "alone", Run(read=False, options={"timeout": _SOON}))
+    assert done_by_streams(alone, GLOBAL_STORE, 0) == (FAILS, 0)
+
+    directory = tmp_path / "state" / made.app.name
+    # Partition 1 has no records any more, so that its rows cannot be rebuilt: somebody has to say that this is right.
+    done = restore(directory, made.dump, RELEASE, made.spec, "--allow-empty")
+    assert done.steps.keys() == {f"global/rocksdb/{GLOBAL_STORE}"}, done.done.told
+    assert any(f"lies below the log start {log.start}" in row["text"] for row in done.of("warning")), done.done.told
+    served, reference = tmp_path / "served.jsonl", tmp_path / "reference.jsonl"
+    reply = good(harness.run(RELEASE, made.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
+    assert restored(reply) == {}
+    assert not wiped(reply), reply.told()
+
+    shutil.copytree(made.copy(tmp_path / "copy"), tmp_path / "streams" / made.app.name)
+    shutil.rmtree(tmp_path / "streams" / made.app.name / "global")
+    good(harness.run(RELEASE, made.app, tmp_path / "streams", Run(read=False)))
+    good(harness.run(RELEASE, made.app, tmp_path / "streams", Run(dump=reference, expect_no_restore=True)))
+    assert not [str(one) for one in dumps.differences(reference, served)]
+    rows = rows_by_store(directory, task="global")
+    assert rows
+    assert not different(rows, rows_by_store(tmp_path / "streams" / made.app.name, task="global"))
