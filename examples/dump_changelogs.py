@@ -218,6 +218,7 @@ def main() -> int:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName("dump changelogs").getOrCreate()
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     properties = {**_properties(args.config), "bootstrap.servers": args.bootstrap_server}
     try:
         broker = Broker(spark, properties)

@@ -1,0 +1,229 @@
+"""The examples: every command line is one that kstate takes, every file can be read, and what is simple enough is run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer.main
+
+from kstate_cli.cli.app import app
+from kstate_cli.cli.restore_cmd import _bytes, _share
+from kstate_cli.dump.errors import DumpError
+from kstate_cli.dump.manifest import NAME, Manifest, parse
+from kstate_cli.dump.open import read_dump
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.releases import release
+from kstate_cli.spec.toml_file import read_spec
+
+from ..directories.support import data_rows, kstate
+from ..golden import FOLDER as GOLDEN
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+DUMP = EXAMPLES / "dump"
+TEXTS = sorted(path for kind in ("md", "sh", "yaml") for path in EXAMPLES.rglob(f"*.{kind}"))
+README = ROOT / "README.md"
+OTHERS = ("|", "||", "&&", ";", ">", "2>")
+
+
+def _commands(path: Path) -> Iterator[list[str]]:
+    """The arguments of every kstate command line of a file: in code blocks of Markdown, anywhere in the others."""
+    text = re.sub(r"\\\n[ #]*", " ", path.read_text(encoding="utf-8"))
+    if path.suffix == ".md":
+        text = "\n".join(re.findall(r"^ {4}.*$", text, flags=re.MULTILINE))
+    for listed in re.findall(r"^ +- kstate\n((?: +- .*\n)+)", text, flags=re.MULTILINE):
+        yield [line.strip().removeprefix("- ") for line in listed.splitlines()]
+    for line in re.findall(r"(?:^[ #]*|&& )kstate +([a-z-]+ +[\"/].*)$", text, flags=re.MULTILINE):
+        words = shlex.split(line, comments=True)
+        yield words[: min((words.index(word) for word in OTHERS if word in words), default=len(words))]
+    for line in re.findall(r"^[ #]*examples/spark-submit\.sh +(/.*)$", text, flags=re.MULTILINE):
+        yield ["restore", *shlex.split(line)]
+
+
+def _lines() -> Iterator[Any]:
+    lines = [(path, words) for path in (README, *TEXTS) for words in _commands(path)]
+    crontab = EXAMPLES / "crontab"
+    last = shlex.split(crontab.read_text(encoding="utf-8").splitlines()[-1])
+    for path, words in [*lines, (crontab, last[last.index("kstate") + 1 :])]:
+        yield pytest.param(words, id=f"{path.relative_to(ROOT)}: {' '.join(words)[:60]}")
+
+
+LINES = list(_lines())
+
+
+@pytest.mark.parametrize("words", LINES)
+def test_command_line(words: list[str]) -> None:
+    """kstate takes it: options that there are, values that fit."""
+    words = [re.sub(r"^\$share/\$REPLICAS$|(?<==)SHARE/3$", "2/3", word).replace("$APP", "/app") for word in words]
+    command = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
+    context = command.make_context(words[0], words[1:])
+    values = context.params
+    for name in ("release_name", "to"):
+        if values.get(name) is not None:
+            release(values[name])
+    if words[0] == "restore":
+        _share(values["share"])
+        if values["memory"] is not None:
+            assert _bytes(values["memory"]) > 1_000_000_000
+
+
+def test_all_places_have_command_lines() -> None:
+    """The search above finds them: in text, in a script, in a list of YAML, in a line of a shell in YAML."""
+    of = [str(parameter.id) for parameter in LINES]
+    for name in ("README.md: restore", "walkthrough.md: restore", "spark-submit.sh: restore", "crontab: clean",
+                 "statefulset.yaml: restore $APP", "job.yaml: restore /var"):  # fmt: skip
+        assert any(name in one for one in of), (name, of)
+
+
+def test_readme() -> None:
+    """What it names is there, and the command that it shows does something on a fresh machine."""
+    for path in (README, *EXAMPLES.rglob("*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / target).exists(), (path, target)
+    for target in re.findall(r"\bexamples/[\w./-]*\w", README.read_text(encoding="utf-8")):
+        assert (ROOT / target).exists(), target
+
+
+def test_readme_restores(tmp_path: Path) -> None:
+    (line,) = {" ".join(words) for words in _commands(README) if "examples/dump" in words}
+    words = ["/".join([str(tmp_path), "orders"]) if word.endswith("/orders") else word for word in line.split()]
+    words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
+    done = kstate(*words, "--dry-run", "-o", "json")
+    steps = [row["path"] for row in done.rows if row["type"] == "step"]
+    assert len(steps) == 7
+    assert not any(tmp_path.iterdir())
+
+
+def test_specifications() -> None:
+    for name in ("dump.toml", "kstate.toml"):
+        assert read_spec(EXAMPLES / name).stores
+
+
+def test_yaml() -> None:
+    """It is YAML, of the kinds that are meant; the shell of the init container is a shell's."""
+    yaml = pytest.importorskip("yaml")
+    documents = {path.name: list(yaml.safe_load_all(path.read_text())) for path in EXAMPLES.rglob("*.yaml")}
+    assert [one["kind"] for one in documents["statefulset.yaml"]] == ["ConfigMap", "StatefulSet"]
+    (job,) = documents["job.yaml"]
+    assert job["kind"] == "Job"
+    assert job["spec"]["template"]["spec"]["containers"][0]["command"][:2] == ["kstate", "restore"]
+    init = documents["statefulset.yaml"][1]["spec"]["template"]["spec"]["initContainers"][0]
+    _init_container(init["args"][0])
+
+
+def _init_container(script: str) -> None:
+    """Run with a kstate that only ends as it is told: what the init container then does."""
+    for lost, told, ends in ((True, 0, 0), (True, 4, 0), (True, 6, 0), (True, 2, 2), (True, 7, 7), (False, 7, 0)):
+        stub = f'kstate() {{ case "$*" in *"--share 3/3"*) return {told};; esac; return 99; }}\n'
+        environment = {**os.environ, "APP": str(ROOT / "nothing"), "HOSTNAME": "my-app-2", "REPLICAS": "3"}
+        setup = "" if lost else 'APP=$(mktemp -d); mkdir "$APP/0_1"; trap \'rm -r "$APP"\' EXIT\n'
+        done = subprocess.run(["bash", "-c", setup + stub + script], env=environment, check=False, timeout=60)
+        assert done.returncode == ends, (lost, told)
+
+
+@pytest.fixture(scope="module")
+def dumper() -> ModuleType:
+    """examples/dump_changelogs.py."""
+    spec = importlib.util.spec_from_file_location("dump_changelogs", EXAMPLES / "dump_changelogs.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules["dump_changelogs"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The Parquet files of the example's dump, without a manifest, and what Spark leaves beside such files."""
+    shutil.copytree(DUMP, tmp_path / "dump", ignore=shutil.ignore_patterns(NAME))
+    (tmp_path / "dump" / "_SUCCESS").touch()
+    (tmp_path / "dump" / ".part-00000.parquet.crc").write_bytes(b"crc")
+    return tmp_path / "dump"
+
+
+def _known() -> Manifest:
+    return parse((DUMP / NAME).read_bytes())
+
+
+def _logs(dumper: ModuleType) -> dict[TopicPartition, Any]:
+    return {
+        TopicPartition(one.topic, one.partition): dumper.Log(one.log_start, one.log_end) for one in _known().partitions
+    }
+
+
+def test_manifest(dumper: ModuleType, files: Path) -> None:
+    """From the files and the broker's offsets: the very manifest that the dump has."""
+    logs = _logs(dumper)
+    empty = TopicPartition("orders-empty-changelog", 0)
+    logs[empty] = dumper.Log(7, 7, "an-id")
+    dump = dumper.write_manifest(str(files), logs, {TopicPartition("shop-global", 1): 50})
+    made, known = parse((files / NAME).read_bytes()), _known()
+    assert {one for one in made.partitions if one.topic != empty.topic} == set(known.partitions)
+    assert {(one.path, one.size, one.sha256) for one in made.files} == {
+        (one.path, one.size, one.sha256) for one in known.files
+    }
+    assert made.committed == {TopicPartition("shop-global", 1): 50}
+    assert made.isolation == "read_committed"
+    assert (dump.partitions[empty].log_start, dump.partitions[empty].rows) == (7, 0)
+    checked = read_dump(str(files), complete=False, committed_only=False, check_digests=True)
+    assert sum(one.rows for one in checked.partitions.values()) == 328
+
+
+def test_manifest_contradicted(dumper: ModuleType, files: Path) -> None:
+    """Records outside of what was to be read, or of a topic that nobody asked for: no manifest, and no dump."""
+    key = TopicPartition("orders-visits-changelog", 1)
+    logs = _logs(dumper)
+    for wrong in (replace(logs[key], end=logs[key].end - 10), replace(logs[key], start=1)):
+        with pytest.raises(ValueError, match=r"orders-visits-changelog-1: the files have"):
+            dumper.write_manifest(str(files), {**logs, key: wrong})
+    del logs[key]
+    with pytest.raises(ValueError, match="was not asked for"):
+        dumper.write_manifest(str(files), logs)
+    assert not (files / NAME).exists()
+    with pytest.raises(DumpError, match="no _manifest"):
+        read_dump(str(files), complete=False, committed_only=False)
+
+
+def test_spark_bounds(dumper: ModuleType) -> None:
+    """Offsets and partitions as Spark's Kafka source takes them."""
+    keys = [TopicPartition("a", 0), TopicPartition("a", 10), TopicPartition("b", 2)]
+    assert dumper._by_topic((key, None) for key in keys) == '{"a": [0, 10], "b": [2]}'
+    assert dumper._by_topic((key, 5) for key in keys) == '{"a": {"0": 5, "10": 5}, "b": {"2": 5}}'
+
+
+def test_spark_submit(tmp_path: Path) -> None:
+    """examples/spark-submit.sh restores the dump: the rows that real 4.3.1 has of the same input."""
+    pyspark = importlib.util.find_spec("pyspark")
+    assert pyspark is not None and pyspark.origin is not None
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "SPARK_HOME": str(Path(pyspark.origin).parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_ARGUMENTS": "--master local[2,4] --conf spark.driver.host=127.0.0.1",
+    }
+    orders = tmp_path / "state" / "orders"
+    orders.parent.mkdir()
+    command = [str(EXAMPLES / "spark-submit.sh"), str(orders), "--from-changelog", str(DUMP), "--for", "4.3",
+               "--spec", str(EXAMPLES / "dump.toml"), "--memory", "2G", "-o", "json"]  # fmt: skip
+    done = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=800, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert '"executed": true' in done.stdout.splitlines()[-1]
+    with tarfile.open(GOLDEN / "4.3.1-demo-eos.tar.xz") as archive:
+        archive.extractall(tmp_path / "golden", filter="data")
+    assert data_rows(orders) == data_rows(tmp_path / "golden" / "orders")
