@@ -53,10 +53,23 @@ class StoreReport:
 
 
 def usual_memory(slots: int) -> int:
-    """What is taken unless somebody says otherwise: enough for each task, and at most half of this host's memory."""
-    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """What is taken unless somebody says otherwise: enough for each task, and at most half of what is here."""
+    host = _memory_here()
     least = _FIXED_BYTES + slots * (_WORKER_BYTES + _LEAST_BYTES)
     return max(least, min(_FIXED_BYTES + slots * (_WORKER_BYTES + _USUAL_BYTES), host // 2))
+
+
+def _memory_here() -> int:
+    """Physical memory, or the limit of the container (cgroup v2, v1) where that is less."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(path).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            found = min(found, int(text))
+    return found
 
 
 def slot_memory(memory: int | None, slots: int) -> int:
