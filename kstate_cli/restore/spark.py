@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _LOCAL = "local"
 _DRIVER_MEMORY = "512m"
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""The JVM runs for seconds and works little: compiling well would take longer than it saves."""
 _POLL_SECONDS = 0.5
 _TAIL_LINES = 5
 
@@ -94,7 +96,7 @@ def _start(settings: SparkSettings, master: str | None, *, local: bool, loopback
         "spark.locality.wait": "0",
         # Modules of this very installation, for workers that Spark starts elsewhere on this host.
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} {_JAVA_OPTIONS}",
     }
     if loopback:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
