@@ -16,10 +16,12 @@ from tests.interop.harness import open_databases
 from tests.interop.jvm import Jvm
 
 from .forked import Ended, Kstate
-from .injection import EIO, Step, Trace, disturbed, injection, traced
+from .injection import KILL, ONE_MORE, Fault, Trace, traced
 from .trees import Meaning, differences, fingerprint, meaning
 
 Digests = dict[str, object]
+TRIES = 5
+"""A kill may come too late on a busy machine: then it is tried again."""
 MAY_END = {0, 4, 6, 7, -9}
 """4: a fault while the directory was still being read; what cannot be read is refused."""
 
@@ -47,11 +49,12 @@ class Case:
 
 @dataclass
 class Sweep:
-    """A case with what the undisturbed run told, and the folder that its runs take place in."""
+    """A case with what the undisturbed run told."""
 
     case: Case
     kstate: Kstate
     folder: Path
+    """Its directories lie here; their paths are all equally long, so that the same bytes are written every time."""
     releases: dict[str, Jvm]
     old: Meaning = field(default_factory=dict)
     new: Meaning = field(default_factory=dict)
@@ -59,17 +62,22 @@ class Sweep:
     digests: dict[str, Digests] = field(default_factory=dict)
     """What the real RocksDB reads in the old and in the new directory."""
 
-    def fresh(self) -> Path:
-        """The directory as the command meets it, always at the same path."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return self.case.make(self.kstate, self.folder / "state")
+    def state(self, number: int = 0) -> Path:
+        """The state directory of one run."""
+        return self.folder / f"{number:05d}" / "state"
+
+    def fresh(self, number: int = 0) -> Path:
+        """The directory as the command meets it."""
+        state = self.state(number)
+        shutil.rmtree(state.parent, ignore_errors=True)
+        return self.case.make(self.kstate, state)
 
     def learn(self) -> None:
         """The undisturbed run."""
         app = self.fresh()
         self.old = meaning(app)
         self.digests["old"] = self._read("old", app)
-        self.trace = traced(self.kstate, app, self.case.command)
+        self.trace = traced(app, self.case.command)
         self.new = meaning(app)
         self.digests["new"] = self._read("new", app)
 
@@ -82,32 +90,27 @@ class Sweep:
             return "old"
         return f"neither old nor new: {differences(now, self.old)[:3]}; {differences(now, self.new)[:3]}"
 
-    def fault(self, step: Step, action: str, repair: Repair) -> tuple[str, str]:
+    def strike(self, number: int, fault: Fault, kstate: Kstate, repair: Repair) -> tuple[str, str]:
         """One fault and what follows. Returns what the directory was before the repair, and what was wrong, or nothing."""
-        app = self.fresh()
-        ended, struck = disturbed(self.kstate, app, step.path, {step.call: injection(step, action)}, self.case.command)
-        wrong = [] if struck else ["the fault did not happen"]
+        for _ in range(TRIES if fault.action == KILL else 1):
+            app = self.fresh(number)
+            ended, struck = fault.strike(kstate, app, self.case.command)
+            if struck:
+                break
         which = self.which(app)
-        wrong += self._ending(ended, which)
-        if which in ("old", "new"):
-            wrong += self._opened(which, app)
-        wrong += self.repaired(app, repair)
+        if fault.action == ONE_MORE:
+            wrong = [f"a call after the last one: {ended.traced}"] if struck else []
+            wrong += (
+                [] if ended.status == 0 and which == "new" else [f"exit {ended.status}, {which}: {ended.output[-500:]}"]
+            )
+        else:
+            wrong = [] if struck else ["the fault did not happen"]
+            wrong += self._ending(ended, which)
+            if which in ("old", "new"):
+                wrong += self._opened(which, app)
+            wrong += self.repaired(app, repair)
+        shutil.rmtree(self.state(number).parent)
         return which, "; ".join(wrong)
-
-    def completes(self, path: str) -> str:
-        """
-        What is wrong with a run of which the call after the last one about this path fails, of every kind.
-
-        Nothing, since there is no such call: every call about it has been struck by a fault of its own.
-        """
-        app = self.fresh()
-        calls = {step.call for step in self.trace.steps if step.path == path}
-        faults = {call: f"{EIO}:when={self.trace.most(call, path) + 1}+" for call in calls}
-        ended, struck = disturbed(self.kstate, app, path, faults, self.case.command)
-        which = self.which(app)
-        if struck or ended.status or which != "new":
-            return f"{path}: struck {struck}, exit {ended.status}, {which}: {ended.output[-500:]}"
-        return ""
 
     def _ending(self, ended: Ended, which: str) -> list[str]:
         """The exit status says what has become of the directory."""

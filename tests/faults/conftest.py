@@ -51,7 +51,7 @@ def sweep_of(
 
     def learn(case: Case) -> Sweep:
         if case.name not in known:
-            known[case.name] = Sweep(case, kstate, tmp_path_factory.mktemp(case.name) / "w", releases)
+            known[case.name] = Sweep(case, kstate, tmp_path_factory.mktemp(case.name), releases)
             known[case.name].learn()
         return known[case.name]
 

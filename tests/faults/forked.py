@@ -1,30 +1,47 @@
-"""Running kstate: in a child of the zygote, a process that has imported it already, with strace attached where it is asked for."""
+"""Running kstate in children of the zygote, a process that has imported it already; under strace where that is asked for."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import re
 import select
-import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; `status` is negative for a signal that killed it."""
+    """How a command ended; `status` is negative for a signal that killed it. `traced` is what strace said meanwhile."""
 
     status: int
     output: str
+    traced: str = ""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a thread of the command begins its nth call of this kind, of those that strace shows; and what is done then."""
+
+    call: str
+    nth: int
+    do: Callable[[int], None]
+    """Gets the process id."""
+
+    def has_come(self, traced: str) -> bool:
+        """Whether strace has shown that call."""
+        threads = re.findall(rf"^(\d+)\s+{self.call}\(", traced, re.MULTILINE)
+        return max(Counter(threads).values(), default=0) >= self.nth
 
 
 def environment(state: Path) -> dict[str, str]:
@@ -35,16 +52,26 @@ def environment(state: Path) -> dict[str, str]:
 
 
 class Kstate:
-    """Starts commands of kstate, one after the other."""
+    """Starts commands of kstate, one after the other. `strace` are options for one that traces them all."""
 
-    def __init__(self) -> None:
+    def __init__(self, strace: tuple[str, ...] = ()) -> None:
         """The zygote starts at once; it takes half a second."""
+        self._folder = tempfile.TemporaryDirectory(prefix="kstate-forked-")
+        self._trace: int | None = None
+        self._traced = bytearray()
+        wrapped: list[str] = []
+        if strace:
+            fifo = Path(self._folder.name) / "strace"
+            os.mkfifo(fifo)
+            self._trace = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+            # The filter lets all other calls pass without a stop, which would be two changes of process each.
+            wrapped = ["strace", "-f", "--seccomp-bpf", "-o", str(fifo), *strace]
         self._zygote = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.zygote"],
+            [*wrapped, sys.executable, "-m", "tests.faults.zygote"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            bufsize=0,
         )
 
     def __enter__(self) -> Kstate:
@@ -55,84 +82,54 @@ class Kstate:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the zygote; it leaves at the end of its input."""
-        assert self._zygote.stdin is not None
-        self._zygote.stdin.close()
-        self._zygote.wait(10)
+        _pipe(self._zygote.stdin).close()
+        if self._trace is not None:
+            while self._zygote.poll() is None:
+                self._read_trace(0.05)
+            os.close(self._trace)
+        self._zygote.wait(30)
+        _pipe(self._zygote.stdout).close()
+        self._folder.cleanup()
 
-    def __call__(
-        self,
-        app: Path,
-        command: tuple[str, ...],
-        *,
-        strace: tuple[str, ...] = (),
-        meanwhile: Callable[[int], None] | None = None,
-    ) -> Ended:
-        """
-        Run one command (its name, then its options) on an application directory.
+    def __call__(self, app: Path, command: tuple[str, ...], moment: Moment | None = None) -> Ended:
+        """Run one command (its name, then its options) on an application directory."""
+        output = Path(self._folder.name) / "output"
+        argv = [command[0], str(app), *command[1:]]
+        request = {"argv": argv, "env": environment(app.parent), "output": str(output)}
+        self._read_trace(0)
+        self._traced.clear()
+        _pipe(self._zygote.stdin).write(json.dumps(request).encode() + b"\n")
+        pid = self._answer(None, 0)["pid"]
+        status = self._answer(moment, pid)["status"]
+        self._read_trace(0)
+        return Ended(status, output.read_text(errors="replace"), self._traced.decode(errors="replace"))
 
-        `strace` are the options of an strace that is attached before the command first changes the state directory;
-        `meanwhile` is called with the process id once that is done.
-        """
-        state = app.parent
-        output = state.parent / "output"
-        gate = state.parent / "gate"
-        if strace and not gate.exists():
-            os.mkfifo(gate)
-        request = {
-            "argv": [command[0], str(app), *command[1:]],
-            "env": environment(state),
-            "output": str(output),
-            "gate": str(gate) if strace else "",
-            "below": str(state),
-        }
-        pid = self._ask(request)["pid"]
-        tracer = _attach(pid, gate, strace) if strace else None
-        if meanwhile is not None:
-            meanwhile(pid)
-        status = self._answer()["status"]
-        if tracer is not None:
-            tracer.wait(30)
-            assert tracer.stderr is not None
-            tracer.stderr.close()
-        return Ended(status, output.read_text(errors="replace"))
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._zygote.stdin is not None
-        self._zygote.stdin.write(json.dumps(request) + "\n")
-        self._zygote.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._zygote.stdout is not None
-        line = self._zygote.stdout.readline()
+    def _answer(self, moment: Moment | None, pid: int) -> dict[str, Any]:
+        """The zygote's next line. What strace writes meanwhile is read too: it would wait for that."""
+        stdout = _pipe(self._zygote.stdout)
+        while self._trace is not None and not select.select([stdout], [], [], 0)[0]:
+            self._read_trace(0.05)
+            if moment is not None and moment.has_come(self._traced.decode(errors="replace")):
+                moment.do(pid)
+                moment = None
+        line = stdout.readline()
         assert line, "the zygote has ended"
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-
-def _attach(pid: int, gate: Path, options: tuple[str, ...]) -> subprocess.Popen[str] | None:
-    """Attach strace when the command is about to change something; None when it ends without."""
-    descriptor = os.open(gate, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        while not select.select([descriptor], [], [], 0.02)[0] or not os.read(descriptor, 1):
-            if _is_dead(pid):
-                return None
-            time.sleep(0.001)
-    finally:
-        os.close(descriptor)
-    tracer = subprocess.Popen(["strace", "-f", "-p", str(pid), *options], stderr=subprocess.PIPE, text=True)
-    assert tracer.stderr is not None
-    line = tracer.stderr.readline()
-    if "attached" not in line:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        raise AssertionError(f"strace cannot attach: {line}")
-    os.kill(pid, signal.SIGUSR1)
-    return tracer
+    def _read_trace(self, seconds: float) -> None:
+        """Add what strace has written; wait so long for something, or for the zygote's next line."""
+        if self._trace is None:
+            return
+        select.select([self._trace, _pipe(self._zygote.stdout).fileno()], [], [], seconds)
+        while select.select([self._trace], [], [], 0)[0]:
+            part = os.read(self._trace, 1 << 16)
+            if not part:
+                time.sleep(seconds)  # the other end is not open, any more or yet
+                return
+            self._traced += part
 
 
-def _is_dead(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe

@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .forked import ROOT, Ended, Kstate, environment
+from .forked import ROOT, Ended, Kstate, Moment, environment
 
 _CHANGING = (
     "openat write pwrite64 writev pwritev sendfile copy_file_range splice ftruncate truncate fallocate fsync fdatasync "
@@ -31,8 +33,12 @@ _READING = (
     "listxattr llistxattr flistxattr getcwd chdir fchdir poll epoll_ctl"
 )
 READING = frozenset(_READING.split())
-KILL, EIO, FULL = "signal=SIGKILL", "error=EIO", "error=ENOSPC"
+KILL, EIO, FULL = "SIGKILL", "error=EIO", "error=ENOSPC"
 ACTIONS = (EIO, FULL, KILL)
+ONE_MORE = "one more error=EIO"
+"""Of the call after the last one, which never comes."""
+HELD_MS = 400
+"""So long strace holds a call for us to kill the process: it cannot kill where its filter stops a call."""
 _LINE = re.compile(r"(\d+)\s+(\w+)\((.*)")
 _PATH = re.compile(r'(?:"(/[^"]*)"|\d<(/[^>]*)>)')
 
@@ -92,12 +98,12 @@ class Trace:
         return max(Counter(thread for thread, name, about in self.calls if name == call and path in about).values())
 
 
-def traced(kstate: Kstate, app: Path, command: tuple[str, ...]) -> Trace:
+def traced(app: Path, command: tuple[str, ...]) -> Trace:
     """Run a command undisturbed, as the faults of a sweep will meet it."""
-    log = app.parent.parent / "strace.log"
-    done = kstate(app, command, strace=("-y", "-s", "0", "-o", str(log), "-e", "trace=%file,%desc"))
+    with Kstate(("-y", "-s", "0", "-e", "trace=%file,%desc")) as kstate:
+        done = kstate(app, command)
     assert done.status == 0, done.output
-    return parse(log.read_text(errors="replace"), app.parent)
+    return parse(done.traced, app.parent)
 
 
 def traced_from_the_start(app: Path, command: tuple[str, ...]) -> Trace:
@@ -118,13 +124,13 @@ def parse(log: str, state: Path) -> Trace:
     counts: Counter[tuple[str, str, str]] = Counter()
     main = ""
     for thread, call, rest in (match.groups() for match in map(_LINE.match, log.splitlines()) if match):
-        main = main or thread
         paths = dict.fromkeys(os.path.normpath(one or other) for one, other in _PATH.findall(rest))
         for path in paths:
             counts[thread, call, path] += 1
         inside = frozenset(os.path.relpath(path, state) for path in paths if _below(path, state))
         if not inside:
             continue
+        main = main or thread
         calls.append((thread, call, inside))
         assert call in CHANGING or call in READING, f"does {call} change files?"
         path = _changed(call, rest, list(paths))
@@ -150,24 +156,35 @@ def _changed(call: str, rest: str, paths: list[str]) -> str:
     return paths[-1] if call in ("link", "linkat", "symlink", "symlinkat", "copy_file_range", "splice") else paths[0]
 
 
-def disturbed(
-    kstate: Kstate, app: Path, path: str, faults: dict[str, str], command: tuple[str, ...]
-) -> tuple[Ended, bool]:
+@dataclass(frozen=True, order=True)
+class Fault:
     """
-    Run a command of which some calls about a path fail: name of the call -> what strace is to inject, and when.
+    What happens to the nth call of a kind. One strace can do it to many commands, each in a directory of its own.
 
-    Also returns whether a fault happened at all.
+    A disk that is full stays full: ENOSPC meets this call about this path, and every later one.
     """
-    log = app.parent.parent / "strace.log"
-    log.unlink(missing_ok=True)
-    options = ["-o", str(log), "-P", os.path.normpath(app.parent / path), "-e", f"trace={','.join(faults)}"]
-    for call, what in faults.items():
-        options += ["-e", f"inject={call}:{what}"]
-    ended = kstate(app, command, strace=tuple(options))
-    told = log.read_text(errors="replace") if log.exists() else ""
-    return ended, "(INJECTED)" in told or "killed by SIGKILL" in told
 
+    call: str
+    nth: int
+    action: str
 
-def injection(step: Step, action: str) -> str:
-    """A disk that is full stays full: ENOSPC meets this call about this path, and every later one."""
-    return f"{action}:when={step.nth}{'+' if action == FULL else ''}"
+    def under(self, paths: Iterable[Path]) -> Kstate:
+        """A kstate whose calls about these paths meet the fault."""
+        action = f"delay_enter={HELD_MS}ms" if self.action == KILL else self.action
+        when = f"{self.nth}{'+' if self.action in (FULL, ONE_MORE) else ''}"
+        only = [option for path in paths for option in ("-P", os.path.normpath(path))]
+        inject = f"inject={self.call}:{action.removeprefix('one more ')}:when={when}"
+        return Kstate((*only, "-e", f"trace={self.call}", "-e", inject))
+
+    def strike(self, kstate: Kstate, app: Path, command: tuple[str, ...]) -> tuple[Ended, bool]:
+        """Run a command that meets the fault; also whether it happened."""
+        killed = False
+
+        def kill(pid: int) -> None:
+            nonlocal killed
+            killed = True
+            os.kill(pid, signal.SIGKILL)
+
+        ended = kstate(app, command, Moment(self.call, self.nth, kill) if self.action == KILL else None)
+        # A call that has come to its end was not held long enough for us.
+        return ended, (killed and "(DELAYED)" not in ended.traced) or "(INJECTED)" in ended.traced

@@ -8,13 +8,13 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .case import Sweep
+from .case import Case, Repair, Sweep
 from .forked import ROOT
-from .injection import ACTIONS, EIO, FULL, KILL, Step
+from .injection import ACTIONS, EIO, FULL, KILL, ONE_MORE, Fault, Step
 
 ALL = os.environ.get("KSTATE_FAULTS") == "all"
 LOG = os.environ.get("KSTATE_FAULTS_LOG")
@@ -29,70 +29,83 @@ def around_the_switch(step: Step) -> bool:
     return step.own and step.call in AROUND_THE_SWITCH and "/tree" not in step.path
 
 
-def faults(found: list[Step], *, every: bool) -> list[tuple[Step, str]]:
-    """What is done to the steps of a case. Unless `every`: all of the switch fail and are killed, of the others a few."""
-    if every:
-        return [(step, action) for step in found for action in ACTIONS]
-    chosen = []
-    near = [step for step in found if around_the_switch(step)]
-    for i, step in enumerate(near):
-        chosen += [(step, (EIO, FULL)[i % 2]), (step, KILL)]
-    for call in sorted({step.call for step in found}):
-        others = [step for step in found if step.call == call and step not in near]
+CREATING = ("openat", "write", "sendfile", "mkdir", "link", "ftruncate", "rename")
+"""In short, these meet the full disk and the others the broken one."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fault of one case."""
+
+    case: Case
+    step: Step
+    fault: Fault
+    repair: Repair
+
+    @property
+    def key(self) -> str:
+        """Its name in the log."""
+        return f"{_code()} {self.case.name}: {self.step.place} #{self.fault.nth} {self.fault.action}, {self.repair.command[0]}"
+
+
+def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
+    """
+    What is done to the steps of a case.
+
+    Unless `every`: all of the switch fail once and are killed once, of the others a few. Of the same steps it is shown that
+    no call comes after the last one.
+    """
+    steps = sweep.trace.steps
+    near = [step for step in steps if every or around_the_switch(step)]
+    chosen = [(step, action) for step in near for action in (ACTIONS if every else (_error(step), KILL))]
+    for call in sorted({step.call for step in steps} if not every else ()):
+        others = [step for step in steps if step.call == call and step not in near]
         spread = [others[(2 * i + 1) * len(others) // (2 * SPREAD)] for i in range(min(SPREAD, len(others)))]
-        chosen += [(step, ((EIO, FULL)[len(call) % 2], KILL)[i % 2]) for i, step in enumerate(spread)]
-    return chosen
-
-
-def paths(found: list[Step], *, every: bool) -> list[str]:
-    """Where it is shown that no call comes after the last one. Unless `every`: only around the switch."""
-    return sorted({step.path for step in found if every or around_the_switch(step)})
-
-
-def chunk(sweep: Sweep, number: int, chunks: int, *, every: bool) -> list[str]:
-    """Do every fault whose step belongs to this chunk. Returns what was wrong."""
-    wrong = []
+        chosen += [(step, (_error(step), KILL)[i % 2]) for i, step in enumerate(spread)]
     repairs = sweep.case.repairs
-    for i, (step, action) in enumerate(faults(sweep.trace.steps, every=every)):
-        repair = repairs[(i + i // len(ACTIONS)) % len(repairs)]
-        work = functools.partial(sweep.fault, step, action, repair)
-        if zlib.crc32(str(step).encode()) % chunks == number:
-            wrong += _once(sweep.case.name, f"{step} {action}, then {repair.command[0]}", step.call, action, work)
-    for path in paths(sweep.trace.steps, every=every):
-        if zlib.crc32(path.encode()) % chunks == number:
-            wrong += _once(
-                sweep.case.name, f"{path} one more", "-", "one more", functools.partial(_one_more, sweep, path)
-            )
+    found = [
+        Job(sweep.case, step, Fault(step.call, step.nth, action), repairs[(i + i // len(ACTIONS)) % len(repairs)])
+        for i, (step, action) in enumerate(chosen)
+    ]
+    for step in {step.place: step for step in near}.values():
+        last = sweep.trace.most(step.call, step.path)
+        found.append(Job(sweep.case, step, Fault(step.call, last + 1, ONE_MORE), repairs[0]))
+    return found
+
+
+def _error(step: Step) -> str:
+    return FULL if step.call in CREATING else EIO
+
+
+def chunk(sweeps: list[tuple[Sweep, bool]], number: int, chunks: int) -> list[str]:
+    """Do the part of all jobs that belongs to this chunk. Returns what was wrong."""
+    wrong = []
+    batches: dict[Fault, list[tuple[Sweep, Job]]] = {}
+    for sweep, every in sweeps:
+        for job in jobs(sweep, every=every):
+            if zlib.crc32(str(job.fault).encode()) % chunks == number and job.key not in _done():
+                batches.setdefault(job.fault, []).append((sweep, job))
+    for fault, batch in sorted(batches.items()):
+        paths = [sweep.state(i + 1) / job.step.path for i, (sweep, job) in enumerate(batch)]
+        with fault.under(paths) as kstate:
+            for i, (sweep, job) in enumerate(batch):
+                begin = time.monotonic()
+                which, what = sweep.strike(i + 1, fault, kstate, job.repair)
+                _record(job, which, what, time.monotonic() - begin)
+                if what:
+                    wrong.append(f"{job.key}: directory was {which}: {what}")
     return wrong
 
 
-def _one_more(sweep: Sweep, path: str) -> tuple[str, str]:
-    return "new", sweep.completes(path)
-
-
-def _once(case: str, name: str, call: str, action: str, work: Callable[[], tuple[str, str]]) -> list[str]:
-    """Do something that no earlier run has recorded as good, and record it. Returns what was wrong."""
-    key = f"{_code()} {case} {name}"
-    if key in _done(case):
-        return []
-    begin = time.monotonic()
-    which, wrong = work()
-    seconds = round(time.monotonic() - begin, 2)
-    if LOG is not None:
-        row = {
-            "key": key,
-            "case": case,
-            "call": call,
-            "action": action,
-            "directory": which,
-            "wrong": wrong,
-            "seconds": seconds,
-        }
-        folder = Path(LOG)
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / f"{case}-{os.getpid()}.jsonl").open("a") as file:
-            file.write(json.dumps(row) + "\n")
-    return [f"{name}: directory was {which}: {wrong}"] if wrong else []
+def _record(job: Job, which: str, wrong: str, seconds: float) -> None:
+    if LOG is None:
+        return
+    row = {"key": job.key, "case": job.case.name, "call": job.fault.call, "action": job.fault.action, "directory": which,
+           "wrong": wrong, "seconds": round(seconds, 2)}  # fmt: skip
+    folder = Path(LOG)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{os.getpid()}.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 @functools.cache
@@ -106,10 +119,10 @@ def _code() -> str:
 
 
 @functools.cache
-def _done(case: str) -> frozenset[str]:
+def _done() -> frozenset[str]:
     if LOG is None:
         return frozenset()
-    return frozenset(row["key"] for row in rows(Path(LOG)) if row["case"] == case and not row["wrong"])
+    return frozenset(row["key"] for row in rows(Path(LOG)) if not row["wrong"])
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,73 @@
+"""
+SIGTERM and SIGINT at every step around the switch: the directory is wholly the old one or wholly the new one, the exit code
+says which signal it was, and the next command ends what was begun.
+
+A signal is sent to the process, as `kill`, systemd and the interrupt key do it, while strace holds the main thread at the
+entry of the call: any thread may take it, and RocksDB has left some.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from .case import Case, Sweep
+from .cases import IN_PARTS
+from .forked import Kstate, Moment
+from .injection import Step
+from .sweep import ALL, around_the_switch
+
+HELD_MS = 1_000
+"""So long the call is held; the signal is sent as soon as strace shows it."""
+NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+
+def steps_of(sweep: Sweep) -> dict[Step, str]:
+    """The steps around the switch, and which directory a signal there leaves."""
+    steps = [step for step in sweep.trace.steps if around_the_switch(step)]
+    switch = next(i for i, step in enumerate(steps) if step.call == "renameat2")
+    # From the announcement in the journal (opened, written, synced) signals wait until the switch is recorded.
+    found = {step: "new" if i >= switch - 3 else "old" for i, step in enumerate(steps)}
+    assert list(found.values()).count("new") == 9, found
+    return found
+
+
+def signalled(sweep: Sweep, step: Step, number: signal.Signals, wanted: str, after: int) -> list[str]:
+    """Send a signal when the command is about to make this call. Returns what was wrong."""
+    app = sweep.fresh()
+    sent = False
+
+    def send(pid: int) -> None:
+        nonlocal sent
+        sent = True
+        os.kill(pid, number)
+
+    path = os.path.normpath(app.parent / step.path)
+    held = f"inject={step.call}:delay_enter={HELD_MS}ms:when={step.nth}"
+    with Kstate(("-P", path, "-e", f"trace={step.call}", "-e", held)) as kstate:
+        ended = kstate(app, sweep.case.command, Moment(step.call, step.nth, send))
+    which = sweep.which(app)
+    wrong = [] if sent else ["the call never came"]
+    if ended.status != 128 + number or "Traceback" in ended.output:
+        wrong.append(f"exit {ended.status}: {ended.output[-800:]}")
+    if which != wanted:
+        wrong.append(f"the directory is {which}, not {wanted}")
+    return wrong + sweep.repaired(app, sweep.case.repairs[after % 2])
+
+
+CASES = [case for case in IN_PARTS if case.name in ("down-kv", "up-kv", "undo-down-kv", "undo-up-kv")]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_signal_at_each_step_of_the_switch(sweep_of: Callable[[Case], Sweep], case: Case) -> None:
+    sweep = sweep_of(case)
+    wrong = []
+    for i, (step, wanted) in enumerate(steps_of(sweep).items()):
+        for number in NUMBERS if ALL else (NUMBERS[i % 2],):
+            found = signalled(sweep, step, number, wanted, i)
+            if found:
+                wrong.append(f"{number.name} at {step}: {'; '.join(found)}")
+    assert not wrong, "\n\n".join(wrong)
