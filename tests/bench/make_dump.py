@@ -52,7 +52,7 @@ def make_dump(folder: Path, topic: str, *, records: int, keys: int, value_bytes:
                     "topic": topic,
                     "partition": partition,
                     "size": file.stat().st_size,
-                    "sha256": hashlib.file_digest(open(file, "rb"), "sha256").hexdigest(),
+                    "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
                 }
             )
         manifest["partitions"].append(
