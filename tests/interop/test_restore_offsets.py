@@ -43,7 +43,10 @@ pytestmark = pytest.mark.interop
 RELEASE = "4.3.1"
 TASK_STORE, GLOBAL_STORE = "latest-order", "customers"
 LEFT, CAUGHT_UP, REBUILT, NOT_DONE = "left", "caught up", "rebuilt", "refused"
+DOUBTED = "left, with a warning"
 GOES_ON, WIPES, FAILS = "goes on", "wipes and restores", "deletes the store and fails"
+EITHER = f"{GOES_ON}, or {WIPES}"
+"""Whether it finds the store complete before its first fetch is answered is chance: both were seen (formats §8.5)."""
 _LOST_GLOBAL = re.compile(r"(Bootstrapping|Updating) global state failed")
 _SOON = 60
 """Seconds after which an application that has lost its global thread is given up: 4.3.1 stays REBALANCING for ever."""
@@ -77,7 +80,7 @@ EDGES = [
     Edge(TASK_STORE, 0, "start-2", lambda log: log.start - 2, REBUILT, WIPES),
     Edge(TASK_STORE, 0, "start-1", lambda log: log.start - 1, CAUGHT_UP, GOES_ON),
     Edge(TASK_STORE, 0, "end-1", lambda log: log.end - 1, LEFT, GOES_ON),
-    Edge(TASK_STORE, 0, "end", lambda log: log.end, LEFT, GOES_ON),
+    Edge(TASK_STORE, 0, "end", lambda log: log.end, DOUBTED, EITHER),
     Edge(TASK_STORE, 1, "end-2", lambda log: log.end - 2, NOT_DONE, WIPES),
     Edge(TASK_STORE, 1, "end-1", lambda log: log.end - 1, LEFT, GOES_ON),
     Edge(GLOBAL_STORE, 0, "start-2", lambda log: log.start - 2, REBUILT, FAILS),
@@ -85,7 +88,7 @@ EDGES = [
     Edge(GLOBAL_STORE, 0, "start", lambda log: log.start, CAUGHT_UP, GOES_ON),
     Edge(GLOBAL_STORE, 0, "end-1", lambda log: log.end - 1, CAUGHT_UP, GOES_ON),
     Edge(GLOBAL_STORE, 0, "end", lambda log: log.end, LEFT, GOES_ON),
-    Edge(GLOBAL_STORE, 0, "end+1", lambda log: log.end + 1, LEFT, FAILS),
+    Edge(GLOBAL_STORE, 0, "end+1", lambda log: log.end + 1, DOUBTED, FAILS),
     Edge(GLOBAL_STORE, 1, "end-1", lambda log: log.end - 1, NOT_DONE, FAILS),
     Edge(GLOBAL_STORE, 1, "end", lambda log: log.end, LEFT, GOES_ON),
 ]
@@ -166,7 +169,10 @@ def decided(directory: Path, made: Made, task: str, store: str) -> str:
     steps = {row["path"]: row["what"] for row in done.rows if row["type"] == "step"}
     left = {row["store"] for row in done.rows if row["type"] == "left"}
     assert steps.keys() == {f"{task}/rocksdb/{store}"} - {one.replace("/", "/rocksdb/", 1) for one in left}, done.told
-    return LEFT if not steps else {"catch": CAUGHT_UP, "rebuild": REBUILT}[next(iter(steps.values())).split(" ")[0]]
+    if not steps:
+        doubted = any("above the log end" in row["text"] for row in done.rows if row["type"] == "warning")
+        return DOUBTED if doubted else LEFT
+    return {"catch": CAUGHT_UP, "rebuild": REBUILT}[next(iter(steps.values())).split(" ")[0]]
 
 
 def done_by_streams(reply: Reply, store: str, partition: int) -> tuple[str, int]:
@@ -196,7 +202,8 @@ def test_an_offset_at_the_edge_of_the_log(harness: Harness, tmp_path: Path, made
     reply = harness.run(RELEASE, made.app, tmp_path / "state", run)
     streams, records = done_by_streams(reply, edge.store, edge.partition)
     print(f"{made.app.guarantee} {edge}: v={value} in {log.start}..{log.end}: kstate: {kstate}, Streams: {streams}, {records} records")
-    assert (kstate, streams) == (edge.kstate, edge.streams)
+    assert kstate == edge.kstate
+    assert streams in edge.streams if edge.streams == EITHER else streams == edge.streams
 
 
 def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path: Path, made: Made) -> None:
