@@ -163,12 +163,19 @@ def undo(app: Path, *, discard_newer: bool) -> tuple[Run | None, str]:
     if changed and not discard_newer:
         raise Refused(
             f"{app} has changed since run {run.name}: {_some(changed)}",
-            hint=f"to keep what was done since: kstate migrate {app} --to {run.events[0].get('source', 'RELEASE')}; "
-            f"to put it aside: kstate undo {app} --discard-newer",
+            hint=_ways_on(app, run),
         )
     with signals_held():
         _switch_back(app, run)
     return run, f"run {run.name} ({run.events[0].get('command')}) is undone"
+
+
+def _ways_on(app: Path, run: Run) -> str:
+    aside = f"to put it aside: kstate undo {app} --discard-newer"
+    created = run.events[0]
+    if created.get("source") == created.get("target"):
+        return aside
+    return f"to keep what was done since: kstate migrate {app} --to {created.get('source', 'RELEASE')}; {aside}"
 
 
 def _switch_back(app: Path, run: Run) -> None:

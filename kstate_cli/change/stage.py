@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.change.build import BuildDatabase, build_database
+from kstate_cli.change.build import BuildDatabase, build_database, make_parents
 from kstate_cli.change.lockfile import LOCK_NAME
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, WriteFile
@@ -114,6 +114,7 @@ def apply_steps(plan: Plan, staged: Path, workers: int, progress: Progress) -> C
         if isinstance(step, RemoveFile):
             (staged / step.path).unlink(missing_ok=True)
         elif isinstance(step, WriteFile):
+            make_parents((staged / step.path).parent, staged)
             _write_file(staged / step.path, step.data)
     for task in {_task_of(Path(step.path)) for step in plan.steps if not isinstance(step, OmitTree)}:
         if (staged / task).is_dir():

@@ -14,8 +14,8 @@ from kstate_cli.cli.output import Format
 if TYPE_CHECKING:
     from kstate_cli.cli.restore_progress import RestoreProgress
     from kstate_cli.formats.topic_partition import TopicPartition
-    from kstate_cli.restore.planner import RestorePlan
     from kstate_cli.restore.run import Outcome
+    from kstate_cli.restore.work import RestorePlan
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -79,6 +79,12 @@ def restore(
     guarantee: Annotated[
         str, typer.Option("--guarantee", help="at_least_once: the application never used transactions.")
     ] = "exactly_once_v2",
+    wipe_unclean: Annotated[
+        bool, typer.Option("--wipe-unclean", help="Rebuild tasks whole that were not left clean.")
+    ] = False,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
+    ] = False,
     master: Annotated[
         str | None, typer.Option("--master", help="Spark master; by default local[*,4], or what spark-submit says.")
     ] = None,
@@ -122,10 +128,10 @@ def restore(
     from kstate_cli.errors import UsageError
     from kstate_cli.releases import release
     from kstate_cli.restore.judge import Allowed
-    from kstate_cli.restore.planner import RestoreOptions
     from kstate_cli.restore.run import Request, application_path
     from kstate_cli.restore.run import restore as run_restore
     from kstate_cli.restore.spark import SparkSettings
+    from kstate_cli.restore.work import RestoreOptions
     from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.spec.topology import read_topology
 
@@ -137,7 +143,7 @@ def restore(
         stores=frozenset(store or ()),
         share=_share(share),
         at_least_once=guarantee == "at_least_once",
-        committed_only=dump_is_committed,
+        wipe_unclean=wipe_unclean,
         committed=_committed(committed_offsets),
         ignored=tuple(ignore or ()),
         allowed=Allowed("asked for" if rebuild else None, allow_empty, dump_is_complete),
@@ -146,7 +152,7 @@ def restore(
         app=application_path(app),
         dump=dump,
         options=options,
-        run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify == "full"),
+        run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify == "full", copy_ssts=copy),
         spark=SparkSettings(master, dict(_pair(one) for one in conf or ())),
         spec=read_draft(spec) if spec else None,
         spec_name=str(spec) if spec else "kstate.toml",
@@ -154,6 +160,7 @@ def restore(
         memory=_bytes(memory) if memory else None,
         staging=staging,
         complete=dump_is_complete,
+        committed_only=dump_is_committed,
         wait=wait,
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
@@ -183,7 +190,7 @@ def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool)
     from kstate_cli.cli.output import print_json, say, table
 
     change = outcome.plan.change
-    warned = bool(change.warnings) or any(report.null_keys for report in outcome.reports)
+    warned = bool(change.warnings and not change.empty) or any(report.null_keys for report in outcome.reports)
     code = 1 if warned and not warnings_ok else 0
     if output is Format.json:
         for report in outcome.reports:

@@ -13,8 +13,8 @@ from kstate_cli.restore.run import Watcher
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from kstate_cli.restore.planner import RestorePlan
     from kstate_cli.restore.states import RestoreState
+    from kstate_cli.restore.work import RestorePlan
 
 _SECONDS = 10.0
 _NAMES = {

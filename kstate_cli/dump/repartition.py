@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.errors import RunFailed
+from kstate_cli.errors import KstateError, RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 
 from .errors import DumpError
@@ -52,6 +52,8 @@ def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicParti
         with _conf(spark, _CONF):
             rows = _ordered(spark, dump, wanted)
             rows.write.option("parquet.block.size", _ROW_GROUP_BYTES).parquet(hadoop_uri(target_uri))
+    except KstateError:
+        raise  # a signal that came meanwhile
     except Exception as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise RunFailed(f"Spark could not put the dump in order: {first.strip()[:500]}") from error

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.errors import Refused
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.position import Position
 
@@ -16,35 +15,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _VERSION, _POSITION = "v", "c"
+_VERSION_0 = b"\x00"
 
 
 def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
-    """The Position that a record carries; None without one. Raises Refused when it cannot be read.
+    """The Position that a record carries; None without one.
 
-    A record with version 0 and no Position is fatal for Streams too.
+    What cannot be read is not Streams': its consistency headers are off unless an internal setting turns them on. A
+    Position that is left out makes a bounded query wait, never answer too early.
     """
     last = {one["key"]: one["value"] for one in headers or ()}
-    if not last.get(_VERSION) or last[_VERSION][0] != 0:
+    if last.get(_VERSION) != _VERSION_0 or last.get(_POSITION) is None:
         return None
-    value = last.get(_POSITION)
-    if value is None:
-        raise Refused("it has the header v but not c", hint="Streams cannot restore such a record either")
     try:
-        return Position.from_bytes(value)
-    except MalformedBytesError as error:
-        raise Refused(f"the Position in its header c cannot be read: {error}") from None
+        return Position.from_bytes(last[_POSITION])
+    except MalformedBytesError:
+        return None
 
 
-def merge_positions(table: pa.Table, segments: Any, found: dict[int, Position], what: str) -> None:
+def merge_positions(table: pa.Table, segments: Any, found: dict[int, Position]) -> None:
     """Merges the Positions of a batch into ``found``, by segment; a record of segment -1 is left out."""
-    offsets = table.column("offset").to_pylist()
     for row, headers in enumerate(table.column("headers").to_pylist()):
         segment = int(segments[row])
-        if segment < 0 or not headers:
-            continue
-        try:
-            position = position_of(headers)
-        except Refused as error:
-            raise Refused(f"{what}: the record at offset {offsets[row]}: {error.message}", hint=error.hint) from None
+        position = position_of(headers) if headers and segment >= 0 else None
         if position is not None:
             found[segment] = found[segment].merge(position) if segment in found else position

@@ -25,6 +25,8 @@ _TIME_BYTES = 8
 _SEQUENCE_BYTES = 4
 _WINDOW_TAIL = _TIME_BYTES + _SEQUENCE_BYTES
 _SESSION_TAIL = 2 * _TIME_BYTES
+_LATEST_MS = 1 << 43
+"""In the year 2248: with a later time, four bytes of a key and four of a time were read as one number."""
 _TAILS = {
     KeyRule.WINDOW: _WINDOW_TAIL,
     KeyRule.TIME_ORDERED_WINDOW: _WINDOW_TAIL,
@@ -44,7 +46,10 @@ def buffers(array: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
 
 
 def segment_times(keys: pa.BinaryArray, rule: KeyRule, what: str) -> Ints:
-    """The time (ms) in each key that decides its segment. Raises Refused for keys too short for the kind."""
+    """The time (ms) in each key that decides its segment.
+
+    Raises Refused for keys that no store of the kind has: only the spec says of a lost store what it was.
+    """
     import numpy as np
 
     offsets, data = buffers(keys)
@@ -57,8 +62,26 @@ def segment_times(keys: pa.BinaryArray, rule: KeyRule, what: str) -> Ints:
             hint="correct its kind in the spec",
         )
     starts = offsets[1:] - tail
-    window = data[starts[:, None] + np.arange(_TIME_BYTES)]
-    return np.ascontiguousarray(window).view(">i8").ravel().astype(np.int64)
+    times = _numbers(data, starts, ">i8")
+    windows = rule in (KeyRule.WINDOW, KeyRule.TIME_ORDERED_WINDOW)
+    # A window's number among duplicates is never negative, and a session begins before it ends.
+    rest = _numbers(data, starts + _TIME_BYTES, ">i4" if windows else ">i8")
+    fits = (times >= 0) & (times < _LATEST_MS) & (rest >= 0) & (windows | (rest <= times))
+    if not bool(fits.all()):
+        key = keys[int(np.argmin(fits))].as_py()
+        raise Refused(
+            f"{what}: key {key.hex()} of its changelog has no time of a {rule.value} store",
+            hint="correct its kind in the spec",
+        )
+    return times
+
+
+def _numbers(data: npt.NDArray[np.uint8], starts: Ints, kind: str) -> Ints:
+    """The big-endian numbers that begin at ``starts``."""
+    import numpy as np
+
+    found = data[starts[:, None] + np.arange(np.dtype(kind).itemsize)]
+    return np.ascontiguousarray(found).view(kind).ravel().astype(np.int64)
 
 
 def segment_ids(times: Ints, interval_ms: int) -> Ints:

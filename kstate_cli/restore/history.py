@@ -60,10 +60,11 @@ def build_history(job: SliceJob, batches: Batches, writers: Writers, counts: Cou
 
     parts = []
     for table in batches(("key", "timestamp")):
-        counts.records += len(table)
-        counts.data_bytes += table.nbytes
         valid = table.column("key").is_valid().to_numpy()
-        counts.null_keys += len(table) - int(valid.sum())
+        if job.bucket[0] == 0:  # every bucket reads all of them
+            counts.records += len(table)
+            counts.null_keys += len(table) - int(valid.sum())
+        counts.data_bytes += table.nbytes
         parts.append(table.column("timestamp").to_numpy().astype(np.int64)[valid])
     times = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
     try:

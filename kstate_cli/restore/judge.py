@@ -108,12 +108,11 @@ def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allo
         )
     if log.last is None or following > log.last:
         return Verdict(Action.LEAVE, f"already past the dump (next offset {following})")
-    covered = log.covered_from
-    if covered is not None and following < covered and not allowed.complete:
+    if not _covers(log, following, allowed):
         return Verdict(
             Action.REFUSE,
-            f"the dump begins at offset {covered} and the store needs {following}: what lies between may be missing "
-            "(compacted away, not left out: --dump-is-complete, or start in the manifest)",
+            f"the dump begins at offset {log.covered_from} and the store needs {following}: what lies between may be "
+            f"missing{_way_out(log)}",
         )
     return Verdict(Action.CATCH_UP, f"from offset {following}", after=following - 1)
 
@@ -124,11 +123,25 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, allowed: Allowed, invalid: b
             Action.REFUSE,
             f"{why}, but the changelog has no records: the store would be emptied (--allow-empty does it)",
         )
-    covered = log.covered_from
-    if log.start is not None and covered is not None and covered > log.start and not allowed.complete:
+    start = 0 if log.start is None else log.start
+    if log.first is not None and not _covers(log, start, allowed):
+        known = "" if log.start is None else f" {log.start}"
         return Verdict(
             Action.REFUSE,
-            f"{why}, but the dump begins at offset {covered}, above the log start {log.start}: an incremental dump "
-            "cannot be the base of a rebuild (compacted, not left out: --dump-is-complete, or start in the manifest)",
+            f"{why}, but the dump begins at offset {log.covered_from}, above the log start{known}: an incremental dump "
+            f"cannot be the base of a rebuild{_way_out(log)}",
         )
     return Verdict(Action.REBUILD, f"{why}: rebuilt from the earliest offset", invalid=invalid)
+
+
+def _covers(log: Log, offset: int, allowed: Allowed) -> bool:
+    """Whether nothing from ``offset`` on is missing. Where reading began is a fact that no flag overrules."""
+    if log.begin is not None:
+        return log.begin <= offset
+    return allowed.complete or log.first is None or log.first <= offset
+
+
+def _way_out(log: Log) -> str:
+    if log.begin is not None:
+        return ""
+    return " (compacted away, not left out: --dump-is-complete, or start in the manifest)"

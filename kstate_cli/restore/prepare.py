@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kstate_cli.change.build import BuildDatabase
-from kstate_cli.change.plan import Step, WriteFile
+from kstate_cli.change.plan import OmitTree, Step, WriteFile
 from kstate_cli.dump.model import Dump, PartitionDump, Slice
 from kstate_cli.dump.slices import slices
 from kstate_cli.errors import Refused, UsageError
@@ -19,9 +19,11 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
 from kstate_cli.restore.judge import Action
-from kstate_cli.restore.planner import StoreWork, expired_segment
 from kstate_cli.restore.shapes import SHAPES, KeyRule
+from kstate_cli.restore.spark import SparkSettings
 from kstate_cli.restore.staging import Staging
+from kstate_cli.restore.work import StoreWork
+from kstate_cli.spec.model import StoreSpec
 
 _MIB = 1024 * 1024
 _FIXED_BYTES = 700 * _MIB
@@ -32,6 +34,10 @@ _LEAST_BYTES = 48 * _MIB
 _USUAL_BYTES = 512 * _MIB
 _RECORD_BYTES = 100
 """What the first reading holds for a record, whatever its size: codes, order, the key once more."""
+_INDEXED_RECORD_BYTES = 400
+"""The same for a time-ordered store, whose keys become Python objects and whose index rows wait for the base rows."""
+_KEY_BYTES = 2_000_000_000
+"""More bytes of keys than one array of pyarrow can hold never come together."""
 _HISTORY_BYTES = 1_000
 """What a version of a versioned store takes while its key is replayed."""
 _WHOLE = 1 << 62
@@ -93,6 +99,19 @@ class Slots:
     memory: int
 
 
+def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> None:
+    """A versioned store is caught up from its rows, which lie on this host: a path elsewhere is another store's.
+
+    Raises Refused.
+    """
+    far = [] if spark.local else [one.shown for one in work if one.spec.kind == "versioned" and not one.rebuild]
+    if far:
+        raise Refused(
+            f"versioned stores are caught up on this host only: {', '.join(far)}",
+            hint="without --master, or --rebuild them",
+        )
+
+
 def make_jobs(
     work: Sequence[StoreWork],
     dump: Dump,
@@ -140,7 +159,8 @@ def _slices(
     total = sum(piece.share for piece in dump.pieces)
     each = max(total // dump.rows, 1)
     whole = SHAPES[work.spec.kind].key is KeyRule.VERSIONED
-    fitting = min(slots.memory, slots.memory * each // _RECORD_BYTES)
+    record_bytes = _INDEXED_RECORD_BYTES if SHAPES[work.spec.kind].time_ordered else _RECORD_BYTES
+    fitting = min(slots.memory, slots.memory * each // record_bytes, _KEY_BYTES)
     limit = _WHOLE if whole else min(fitting, -(-total // pieces))
     found, shuffled = slices(dump, after=after, until=until, max_bytes=limit)
     unordered = [one for one in found if not one.ordered and one.bytes > fitting // 2]
@@ -167,7 +187,7 @@ def _jobs_of(
     shape = SHAPES[spec.kind]
     job = SliceJob(
         number=number,
-        task=work.task.replace("/", "."),
+        task=work.key,
         store=spec.name,
         kind=spec.kind,
         release=release.name,
@@ -179,13 +199,20 @@ def _jobs_of(
         retention_ms=spec.retention_ms or 0,
         indexed=spec.indexed,
         tombstones=not work.rebuild or number > 0,
-        positions=dump.has_headers and shape.key is not KeyRule.VERSIONED and not spec.is_global,
+        positions=_tells_positions(dump, spec),
     )
     if shape.key is not KeyRule.VERSIONED:
         return [job]
     buckets = max(1, -(-piece.rows * _HISTORY_BYTES // slots.memory))
     base = str(app / work.path) if not work.rebuild else ""
     return [replace(job, bucket=(bucket, buckets), base=base) for bucket in range(buckets)]
+
+
+def _tells_positions(dump: Dump, spec: StoreSpec) -> bool:
+    """Where records' headers are Streams' own: headers stores and source topics have those of users."""
+    shape = SHAPES[spec.kind]
+    own = not shape.needs_headers and not spec.source_topic and not spec.is_global
+    return dump.has_headers and own and shape.key is not KeyRule.VERSIONED
 
 
 def to_steps(
@@ -204,7 +231,7 @@ def to_steps(
     for result in results:
         by_store.setdefault((result.task, result.store), []).append(result)
     for one in work:
-        mine = sorted(by_store.get((one.task.replace("/", "."), one.spec.name), []), key=lambda r: r.number)
+        mine = sorted(by_store.get((one.key, one.spec.name), []), key=lambda r: r.number)
         report = StoreReport(one.shown, offsets=one.offsets)
         done += _databases(one, mine, release, staging, folder, app, report)
         reports.append(report)
@@ -248,7 +275,7 @@ def _databases(
     )
     for start, database in before.items():
         if start is not None and oldest is not None and start < oldest:
-            steps.append(expired_segment(app, database.path))
+            steps.append(_expired(app, database.path))
     targets: set[int | None] = set(runs) | {s for s in before if s is None or oldest is None or s >= oldest}
     if not targets and (not shape.segmented or (record is not None and spec.kind != "grace-buffer")):
         # Segment 0 is a multiple of every interval: without one the offset would have no home.
@@ -265,12 +292,16 @@ def _databases(
                 family=shape.family,
                 runs=tuple(str(staging.fetch(file.path, folder)) for file in files),
                 rows=sum(file.rows + file.deletes for file in files),
+                deletes=sum(file.deletes for file in files),
                 offsets=record,
                 exists=segment in before,
             )
         )
     if release.offsets_home is OffsetsHome.FILES and not position.is_empty and not spec.is_global:
-        text = render(position.to_checkpoint_entries())
+        try:
+            text = render(position.to_checkpoint_entries())
+        except ValueError as error:
+            raise Refused(f"{work.shown}: the Position in its changelog's headers cannot be written: {error}") from None
         steps.append(WriteFile(f"{work.task}/{spec.name}.position", text, "Position, from the changelog's headers"))
     return steps
 
@@ -297,3 +328,7 @@ def _position(work: StoreWork, results: Sequence[SliceResult], oldest: int | Non
             if segment is None or oldest is None or segment >= oldest:
                 merged = merged.merge(position)
     return merged
+
+
+def _expired(app: Path, path: Path) -> OmitTree:
+    return OmitTree(str(path.relative_to(app)), "older than the retention, by the records that were restored")

@@ -6,8 +6,8 @@ directory.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,18 +17,29 @@ from kstate_cli.change.attempts import STATE_EVENT, refuse_after_error
 from kstate_cli.change.engine import Result, RunOptions, execute
 from kstate_cli.change.journal import RUNS, Run
 from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
+from kstate_cli.change.owner import own_like
 from kstate_cli.change.place import check_owner, check_place, check_room
 from kstate_cli.change.plan import Step
 from kstate_cli.change.recover import recover, unfinished_runs
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.dump.open import read_dump
-from kstate_cli.errors import Interrupted, Refused, UsageError
+from kstate_cli.dump.place import absolute
+from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.jobs import SliceJob
-from kstate_cli.restore.planner import RestoreOptions, RestorePlan, plan_restore
-from kstate_cli.restore.prepare import Slots, StoreReport, make_jobs, slot_memory, to_steps
-from kstate_cli.restore.spark import SparkSettings, run_jobs, spark_session
+from kstate_cli.restore.planner import plan_restore
+from kstate_cli.restore.prepare import (
+    Slots,
+    StoreReport,
+    make_jobs,
+    refuse_distant_bases,
+    slot_memory,
+    to_steps,
+)
+from kstate_cli.restore.spark import SparkSettings, run_jobs, slots_of, spark_session
 from kstate_cli.restore.staging import DONE, Staging
 from kstate_cli.restore.states import RestoreState, StateMachine
+from kstate_cli.restore.work import RestoreOptions, RestorePlan
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.spec.model import Spec
@@ -57,6 +68,9 @@ class Request:
     """Bytes that everything together may use on this host; None for a usual amount."""
     staging: str | None = None
     complete: bool = False
+    """Without a manifest: no file and no record is missing."""
+    committed_only: bool = False
+    """Without a manifest: it was read with read_committed."""
     wait: float = 0.0
     lock_is_shared: bool = False
     dry_run: bool = False
@@ -102,7 +116,7 @@ def application_path(path: Path) -> Path:
 
 def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher: Watcher) -> Outcome:
     """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway."""
-    dump = read_dump(request.dump, complete=request.complete, committed_only=request.options.committed_only)
+    dump = read_dump(request.dump, complete=request.complete, committed_only=request.committed_only)
     if request.dry_run:
         plan = _plan(request, dump, watcher)
         on_plan(plan)
@@ -115,11 +129,9 @@ def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher
         if plan.change.empty:
             on_plan(plan)
             return Outcome(plan)
-    made = not request.app.exists()
-    if made:
-        _make_application(request.app)
-    try:
-        with application_lock(request.app, request.wait):
+    made = None if request.app.exists() else _make_application(request.app)
+    with application_lock(request.app, request.wait):
+        try:
             recovered = tuple(recover(request.app))
             plan = _plan(request, dump, watcher)
             on_plan(plan)
@@ -128,18 +140,28 @@ def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher
                 refuse_after_error(request.app, after_error=request.after_error)
                 _Restoration(request, dump, plan, outcome, watcher).run()
             return outcome
-    except BaseException:
-        if made:
-            shutil.rmtree(request.app, ignore_errors=True)
-        raise
+        except BaseException:
+            if made is not None:
+                _unmake_application(request.app, made)
+            raise
 
 
-def _make_application(app: Path) -> None:
-    """An empty application directory as ``StateDirectory`` makes it: rwxr-x---, of the state.dir's owner."""
-    from kstate_cli.change.owner import own_like
+def _make_application(app: Path) -> int:
+    """An empty application directory as ``StateDirectory`` makes it: rwxr-x---, of the state.dir's owner.
 
+    Returns its inode: after a switch another directory has its name.
+    """
     app.mkdir(mode=0o750)
     own_like(app, app.parent.stat())
+    return app.stat().st_ino
+
+
+def _unmake_application(app: Path, made: int) -> None:
+    """Removes the directory that was made, if it is still that one and nobody has put anything into it."""
+    with contextlib.suppress(OSError):
+        if app.stat().st_ino == made and set(os.listdir(app)) <= {LOCK_NAME}:
+            (app / LOCK_NAME).unlink(missing_ok=True)
+            app.rmdir()
 
 
 def _plan(request: Request, dump: Dump, watcher: Watcher) -> RestorePlan:
@@ -192,24 +214,26 @@ class _Restoration:
         self._machine.listen(watcher.state)
         self._journal: Run | None = None
         self._staging: Staging | None = None
+        self._ordered: dict[TopicPartition, Dump] = {}
         self._machine.listen(self._record)
 
     def run(self) -> None:
         """Carries the plan out. Whatever fails ends in ERROR, a signal in NOT_RUNNING; both are in the journal."""
         try:
-            try:
-                self._outcome.result = execute(
-                    self._plan.change, self._request.run, self._watcher.phase, prepare=self._prepare
-                )
-            finally:
-                if self._staging is not None:
-                    self._staging.remove()
+            self._outcome.result = execute(
+                self._plan.change, self._request.run, self._watcher.phase, prepare=self._prepare
+            )
         except (Interrupted, KeyboardInterrupt):
             self._machine.close()
             raise
-        except BaseException:
+        except BaseException as error:
             self._fail()
+            if isinstance(error, KstateError) and not isinstance(error, Refused):
+                error.hint = f"{error.hint or 'mend the cause'} (with --after-error)"
             raise
+        finally:
+            if self._staging is not None:
+                self._staging.remove()
         self._machine.to(RestoreState.RUNNING)
         self._machine.close()
 
@@ -219,8 +243,10 @@ class _Restoration:
         self._machine.to(RestoreState.ERROR)
 
     def _record(self, before: RestoreState, after: RestoreState) -> None:
-        if self._journal is not None and self._journal.path.is_dir():
-            self._journal.write(STATE_EVENT, before=before.value, state=after.value)
+        # What became of the directory the engine has recorded; the state must not turn a good run into a failed one.
+        with contextlib.suppress(OSError):
+            if self._journal is not None and self._journal.path.is_dir():
+                self._journal.write(STATE_EVENT, before=before.value, state=after.value)
 
     def _prepare(self, run: Run) -> tuple[Step, ...]:
         self._journal = run
@@ -229,12 +255,13 @@ class _Restoration:
         folder = run.path / RUNS
         folder.mkdir()
         name = f"{request.app.name}-{run.name}"
-        staging = Staging(f"{request.staging.rstrip('/')}/{name}" if request.staging else str(folder))
+        staging = Staging(f"{absolute(request.staging).rstrip('/')}/{name}" if request.staging else str(folder))
         self._staging = staging if request.staging else None
         try:
             self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             with spark_session(request.spark) as session:
-                slots = session.sparkContext.defaultParallelism
+                slots = slots_of(session)
+                refuse_distant_bases(plan.work, request.spark)
                 jobs = make_jobs(
                     plan.work,
                     self._dump,
@@ -260,9 +287,11 @@ class _Restoration:
     def _in_order(self, session: SparkSession, dump: PartitionDump, staging: Staging) -> tuple[PartitionDump, str]:
         from kstate_cli.dump.repartition import repartition
 
-        target = f"{staging.target}/sorted-{dump.topic}-{dump.partition}"
-        self._watcher.phase("sort", str(dump.key), 0)
-        ordered = repartition(session, self._dump, [dump.key], target)
+        if dump.key not in self._ordered:
+            target = f"{staging.target}/sorted-{dump.topic}-{dump.partition}"
+            self._watcher.phase("sort", str(dump.key), 0)
+            self._ordered[dump.key] = repartition(session, self._dump, [dump.key], target)
+        ordered = self._ordered[dump.key]
         return ordered.partitions[dump.key], ordered.uri
 
     def _tell(self, staging: Staging, jobs: Sequence[SliceJob]) -> None:

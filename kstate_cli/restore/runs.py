@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _BATCH_RECORDS = 131_072
 _WRITE_ROWS = 32_768
+_LEAST_ROWS = 64
+"""A pass is never for fewer rows, however large they are."""
 _BATCH_PARTS = 16
 """A batch takes at most so small a part of a task's memory."""
 _VALUE_COPIES = 2.5
@@ -281,12 +283,19 @@ class _Source:
         ascending = wanted[by_record]
         place = np.empty(len(wanted), dtype=np.int64)
         place[by_record] = np.arange(len(wanted))
-        parts, number = [], 0
+        parts, number, size = [], 0, 0
         for table in _batches(self._job, self._columns):
             low, high = np.searchsorted(ascending, (number, number + len(table)))
             if high > low:
                 parts.append(table.take(pa.array(ascending[low:high] - number)))
+                size += parts[-1].nbytes
             number += len(table)
+            if size * _VALUE_COPIES > self._job.memory and self._per_pass > _LEAST_ROWS:
+                # Footers count bytes as they are encoded: repeated values are larger than they say.
+                self._per_pass = max(_LEAST_ROWS, int(self._per_pass * int(high) / len(ascending) / 2))
+                del parts, table
+                self._load(first)
+                return
         self._table, self._place = pa.concat_tables(parts).combine_chunks(), place
         self._counts.data_bytes += self._table.nbytes
 
@@ -311,8 +320,8 @@ def _positions(job: SliceJob, order: _Order) -> tuple[tuple[int | None, Position
     segmented = SHAPES[job.kind].segmented
     found: dict[int, Position] = {}
     number = 0
-    for table in _batches(job, ("headers", "offset")):
+    for table in _batches(job, ("headers",)):
         segments = order.segment_of_record[number : number + len(table)]
-        merge_positions(table, segments, found, job.shown)
+        merge_positions(table, segments, found)
         number += len(table)
     return tuple((segment if segmented else None, position) for segment, position in sorted(found.items()))

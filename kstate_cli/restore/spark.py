@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -29,7 +31,9 @@ _DRIVER_MEMORY = "512m"
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The JVM runs for seconds and works little: compiling well would take longer than it saves."""
 _POLL_SECONDS = 0.5
+_WARM_TASKS, _WARM_SECONDS = 8, 0.25
 _TAIL_LINES = 5
+_END_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ class SparkSettings:
     master: str | None = None
     """None: ``local[*,4]`` (with ``local[*]`` Spark would never retry), or what spark-submit says."""
     conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def local(self) -> bool:
+        """All tasks run on this host, in Spark's own JVM."""
+        return (self.effective_master or "").startswith(_LOCAL)
 
     @property
     def effective_master(self) -> str | None:
@@ -109,6 +118,8 @@ def _start(settings: SparkSettings, master: str | None, *, local: bool, loopback
         try:
             with _stderr_to(said.fileno()):
                 session = builder.getOrCreate()
+        except KstateError:
+            raise  # a signal that came meanwhile
         except Exception as error:
             said.seek(0)
             tail = said.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
@@ -124,19 +135,44 @@ def _stop(session: SparkSession) -> None:
     """Stops Spark and its JVM: its Python workers go with it, and nobody writes to the staging area any more."""
     context = session.sparkContext
     gateway = context._gateway  # pyspark has no public way to end the JVM that it started
-    with contextlib.suppress(Exception):
-        session.stop()
-    if "PYSPARK_GATEWAY_PORT" in os.environ or gateway is None:
-        return
     process = getattr(gateway, "proc", None)
-    with contextlib.suppress(Exception):
-        gateway.shutdown()
-    if process is not None:
-        with contextlib.suppress(Exception):
-            process.stdin.close()
-            process.wait(timeout=30)
-    type(context)._gateway = None
-    type(context)._jvm = None
+    own = "PYSPARK_GATEWAY_PORT" not in os.environ
+    steps: list[Callable[[], object]] = [session.stop]
+    if own and gateway is not None:
+        steps += [gateway.shutdown, lambda: _end(process)]
+    ended: list[KstateError] = []
+    for step in steps:
+        try:
+            step()
+        except KstateError as error:
+            ended.append(error)  # a signal: closing comes first
+        except Exception:
+            pass
+    if own:
+        type(context)._gateway = None
+        type(context)._jvm = None
+    if ended:
+        raise ended[0]
+
+
+def _end(process: subprocess.Popen[bytes] | None) -> None:
+    """Spark's JVM ends with its standard input."""
+    if process is not None and process.stdin is not None:
+        process.stdin.close()
+        process.wait(timeout=_END_SECONDS)
+
+
+def slots_of(session: SparkSession) -> int:
+    """How many tasks run at once. On a cluster executors register late: a small job first lets them come."""
+    context = session.sparkContext
+    if not (context.master or "").startswith(_LOCAL):
+        context.parallelize(range(_WARM_TASKS), _WARM_TASKS).map(_wait_a_little).collect()
+    return int(context.defaultParallelism)
+
+
+def _wait_a_little(number: int) -> int:
+    time.sleep(_WARM_SECONDS)
+    return number
 
 
 def run_jobs(session: SparkSession, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:

@@ -217,8 +217,10 @@ def _read_store(
     else:
         places.append((path, None))
     databases: list[Database] = []
-    opened = [(place, start) for place, start in places if _has_database(place, task, entries)]
     root = path.parents[1] if not segmented else path.parent
+    opened = [
+        (place, start) for place, start in places if _has_database(place, f"{task}/{place.relative_to(root)}", entries)
+    ]
     for database in pool.map(lambda p: _settled(p[0], p[1], f"{task}/{p[0].relative_to(root)}"), opened):
         if database is not None:
             databases.append(database)
@@ -233,7 +235,7 @@ def _read_store(
     )
 
 
-def _has_database(path: Path, task: str, entries: _TaskEntries) -> bool:
+def _has_database(path: Path, shown: str, entries: _TaskEntries) -> bool:
     """An empty directory is a store that was never opened; files without a MANIFEST are not a database any more."""
     try:
         if is_database(path):
@@ -242,9 +244,7 @@ def _has_database(path: Path, task: str, entries: _TaskEntries) -> bool:
     except FileNotFoundError:
         return False  # a running application has dropped the segment
     if names:
-        entries.problems.append(
-            Problem(f"{task}/{path.name}", "has files but neither CURRENT nor a MANIFEST", "a store must open")
-        )
+        entries.problems.append(Problem(shown, "has files but neither CURRENT nor a MANIFEST", "a store must open"))
     return False
 
 

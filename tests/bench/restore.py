@@ -34,10 +34,11 @@ from kstate_cli.change.journal import read_runs
 from kstate_cli.dump.open import read_dump
 from kstate_cli.releases import release
 from kstate_cli.restore.judge import Allowed
-from kstate_cli.restore.planner import RestoreOptions, plan_restore
+from kstate_cli.restore.planner import plan_restore
 from kstate_cli.restore.prepare import Slots, make_jobs, slot_memory, to_steps
 from kstate_cli.restore.runs import build_runs
 from kstate_cli.restore.staging import Staging
+from kstate_cli.restore.work import RestoreOptions
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.toml_file import parse_draft
 

@@ -115,6 +115,7 @@ def test_specifications() -> None:
 def test_yaml() -> None:
     """It is YAML, of the kinds that are meant; the shell of the init container is a shell's."""
     import yaml
+
     documents = {path.name: list(yaml.safe_load_all(path.read_text())) for path in EXAMPLES.rglob("*.yaml")}
     assert [one["kind"] for one in documents["statefulset.yaml"]] == ["ConfigMap", "StatefulSet"]
     (job,) = documents["job.yaml"]

@@ -41,7 +41,7 @@ def test_order_of_keys_of_one_length(prefix: bytes, middle: set[bytes], suffix: 
     assert array.take(pa.array(convert.sort_order(array))).to_pylist() == sorted(found[len(found) // 3 :])
 
 
-times = st.integers(-(1 << 63), (1 << 63) - 1)
+times = st.integers(0, (1 << 43) - 1)
 
 
 @given(st.lists(st.tuples(st.binary(max_size=10), times, st.integers(0, (1 << 31) - 1)), min_size=1, max_size=30))
@@ -53,8 +53,19 @@ def test_times_of_window_keys(found: list[tuple[bytes, int, int]]) -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=10), times, times), min_size=1, max_size=30))
 def test_times_of_session_keys_are_their_ends(found: list[tuple[bytes, int, int]]) -> None:
-    array = pa.array([SessionKey(*one).to_bytes() for one in found], pa.binary())
-    assert convert.segment_times(array, KeyRule.SESSION, "s").tolist() == [end for _, _, end in found]
+    sessions = [SessionKey(key, min(one, other), max(one, other)) for key, one, other in found]
+    array = pa.array([session.to_bytes() for session in sessions], pa.binary())
+    assert convert.segment_times(array, KeyRule.SESSION, "s").tolist() == [session.end for session in sessions]
+
+
+@pytest.mark.parametrize("start", [1_704_067_200_000, 1_767_225_599_999])
+def test_sessions_are_no_windows_and_windows_are_no_sessions(start: int) -> None:
+    session = SessionKey(b"user-17", start, start + 90_000).to_bytes()
+    with pytest.raises(Refused, match="no time of a window store"):
+        convert.segment_times(pa.array([session]), KeyRule.WINDOW, "0_0/s")
+    window = WindowKey(b"user-17", start, 0).to_bytes()
+    with pytest.raises(Refused, match="no time of a session store"):
+        convert.segment_times(pa.array([window]), KeyRule.SESSION, "0_0/s")
 
 
 def test_a_key_too_short_for_a_window_is_refused() -> None:

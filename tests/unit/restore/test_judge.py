@@ -94,6 +94,22 @@ def test_a_compacted_log_begins_where_reading_began() -> None:
     assert decide(START - 2, compacted) is Action.REBUILD
 
 
+def test_where_reading_began_no_flag_overrules() -> None:
+    later = Log(KEY, START, END, 150, END - 1, begin=150)
+    assert decide(None, later) is Action.REFUSE
+    assert decide(None, later, complete=True) is Action.REFUSE
+    assert decide(120, later, complete=True) is Action.REFUSE
+    assert decide(149, later) is Action.CATCH_UP
+    unknown_start = Log(KEY, None, END, 500, 600, begin=500)
+    assert decide(None, unknown_start, complete=True) is Action.REFUSE
+
+
+def test_an_unknown_log_start_is_no_leave_to_begin_anywhere() -> None:
+    bare = Log(KEY, None, None, 500, 600)
+    assert decide(None, bare) is Action.REFUSE
+    assert decide(None, bare, complete=True) is Action.REBUILD
+
+
 def test_without_a_manifest() -> None:
     bare = Log(KEY, None, None, 0, 99)
     assert decide(None, bare) is Action.REBUILD

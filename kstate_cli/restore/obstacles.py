@@ -1,0 +1,110 @@
+"""What stands in the way of a restoration, or is worth a warning, beside the judgement of each store."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from kstate_cli.errors import Refused
+from kstate_cli.formats.kinds import KINDS
+from kstate_cli.formats.topic_partition import store_of_changelog
+from kstate_cli.releases import opens_in
+from kstate_cli.restore.shapes import SHAPES
+from kstate_cli.restore.work import Draft, listed
+from kstate_cli.spec.model import Spec, StoreSpec
+from kstate_cli.statedir.model import GLOBAL, Store
+
+
+def refuse_problems(draft: Draft) -> None:
+    """What Streams or kstate cannot take stays in the way, unless it lies in a store that is replaced."""
+    replaced = tuple(f"{one.path}/" for one in draft.work if one.rebuild)
+    for problem in draft.problems:
+        if not f"{problem.where}/".startswith(replaced):
+            line = f"{problem.where}: {problem.what} ({problem.rule})"
+            (draft.refused if problem.fatal else draft.warnings).append(line)
+
+
+def warn_of_the_rest(draft: Draft, spec: Spec) -> None:
+    """Under exactly-once a task with rows and a logged store without an offset is wiped whole at the next start."""
+    restored = {one.shown for one in draft.work} | {name for name, _ in draft.left}
+    for task in sorted({one.task for one in draft.work}):
+        if task == GLOBAL:
+            continue
+        resolved = draft.tasks.get(task)
+        here = {one.store.name for one in resolved.stores if one.offsets} if resolved else set()
+        topology, _, name = task.rpartition("/")
+        missing = [
+            store.name
+            for store in spec.stores
+            if store.logged
+            and not store.in_memory
+            and not store.is_global
+            and str(store.subtopology) == name.split("_")[0]
+            and (store.topology or "") == topology.strip("_")
+            and f"{task}/{store.name}" not in restored
+            and store.name not in here
+        ]
+        if missing:
+            draft.warnings.append(
+                f"{task}: {', '.join(missing)} have no offset: under exactly-once Streams wipes such a task whole"
+            )
+
+
+def refuse_uncommitted(draft: Draft) -> None:
+    """A record of an aborted transaction looks like any other; only who made the dump knows."""
+    if draft.dump.isolation == "read_committed" or draft.options.at_least_once:
+        return
+    raise Refused(
+        "the dump may hold records of aborted transactions"
+        + (" (isolation read_uncommitted)" if draft.dump.isolation else " (no manifest says otherwise)"),
+        hint="dump with kafka.isolation.level=read_committed (without a manifest: and say --dump-is-committed), "
+        "or --guarantee at_least_once where the application never used transactions",
+    )
+
+
+def refuse_unknown(draft: Draft, spec: Spec, app_id: str) -> None:
+    """Changelogs in the dump that no store of the spec is restored from: leaving them out would lose a store."""
+    known = {store.changelog for store in spec.stores}
+    missing = sorted(
+        topic
+        for topic in {key.topic for key in draft.dump.partitions} - known
+        if not any(fnmatchcase(topic, pattern) for pattern in draft.options.ignored)
+    )
+    names = {topic: store_of_changelog(topic, app_id) for topic in missing}
+    stores = [name for name in names.values() if name is not None]
+    if draft.options.stores:
+        stores = [name for name in stores if name in draft.options.stores]
+    if stores:
+        lines = [f'[stores.{name}] kind = "…", subtopology = …' for name in stores]
+        raise Refused(
+            listed("the dump has changelogs of stores that nothing describes", stores),
+            hint="what kind they are cannot be told from a changelog: give --spec kstate.toml with\n  "
+            + "\n  ".join(lines)
+            + "\n  or, where they belong to another application, --ignore TOPIC",
+        )
+    draft.notes += [
+        f"{topic} is in the dump, and no store is restored from it" for topic, name in names.items() if not name
+    ]
+
+
+def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:
+    """Why what is there of a store cannot be used; None where it can."""
+    folder = f"{task}/{store.name}/" if store.segmented else f"{task}/rocksdb/{store.name}/"
+    for problem in draft.problems:
+        if problem.fatal and f"{problem.where}/".startswith(folder):
+            return f"{problem.where}: {problem.what}"
+    return None
+
+
+def foreign(draft: Draft, store: Store) -> str | None:
+    """Why the release that is restored for cannot open what is there of a store; None where it can."""
+    release = draft.options.release.name
+    kinds = frozenset({store.kind.name} & KINDS)
+    if release in opens_in(kinds=kinds, families=store.families, sst_formats=store.sst_formats):
+        return None
+    return f"{release} cannot open it as it is: kstate migrate --to {release} first, or rebuild it too"
+
+
+def older_layout(store: Store, kind: str) -> str | None:
+    """The column family that still has rows of an older layout of the store (``DualColumnFamilyAccessor``)."""
+    wanted = SHAPES[kind].family
+    return next((name for d in store.databases for name, rows in d.samples.items() if rows and name != wanted), None)

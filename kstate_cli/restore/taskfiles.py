@@ -1,0 +1,83 @@
+"""The steps of one task: its stores, and the files beside them that say where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kstate_cli.change.build import BuildStore
+from kstate_cli.change.plan import RemoveFile, Step, WriteFile
+from kstate_cli.formats.checkpoint import render
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
+from kstate_cli.restore.obstacles import foreign
+from kstate_cli.restore.work import Draft, StoreWork
+
+
+def task_steps(draft: Draft, task: str, work: list[StoreWork], resolved: TaskOffsets | None) -> None:
+    """Adds the steps of one task to the plan."""
+    for one in work:
+        verb = "rebuild" if one.rebuild else "catch up"
+        offsets = ", ".join(f"{tp}={offset}" for tp, offset in sorted(one.offsets.items()))
+        why = one.parts[0].verdict.why
+        draft.steps.append(
+            BuildStore(
+                one.path,
+                f"{verb} ({one.spec.kind}): up to {offsets}; {why}",
+                replaces=one.rebuild,
+                size=sum(piece.share for part in one.parts for piece in part.dump.pieces),
+            )
+        )
+    names = {one.spec.name for one in work}
+    others = [s for s in (resolved.stores if resolved else []) if s.store.name not in names]
+    for other in others:
+        # What vouches for them from now on is the directory of that release.
+        in_the_way = foreign(draft, other.store) if other.store.databases else None
+        if in_the_way is not None:
+            draft.refused.append(f"{task}/{other.store.name}: {in_the_way}")
+    if draft.into_family:
+        _files_of_family(draft, task, work, resolved, others)
+    else:
+        draft.steps += _checkpoint(draft, task, work, resolved, others)
+
+
+def _files_of_family(
+    draft: Draft, task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
+) -> None:
+    if resolved is not None and resolved.task.checkpoint is not None:
+        # At its next start 4.3 would put the lines of that file over the offsets in the stores.
+        if any(one.offsets for one in others) or resolved.absent:
+            draft.refused.append(
+                f"{task}: it has a .checkpoint, as releases up to 4.2 leave it: kstate migrate --to "
+                f"{draft.options.release} first"
+            )
+        draft.steps.append(RemoveFile(f"{task}/.checkpoint", "its stores are restored: their offsets are in them"))
+    for one in work:
+        if one.spec.kind == "grace-buffer":
+            draft.steps.append(_offsets_file(f"{task}/.checkpoint_{one.spec.name}", one.offsets))
+        if resolved is not None and one.spec.name in resolved.task.position_files and one.rebuild:
+            draft.steps.append(RemoveFile(f"{task}/{one.spec.name}.position", "the store is rebuilt"))
+
+
+def _checkpoint(
+    draft: Draft, task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
+) -> Iterator[Step]:
+    """``.checkpoint`` names every logged persistent store of the task, or Streams wipes it under exactly-once."""
+    lines: dict[TopicPartition, int] = {}
+    for other in others:
+        lines |= other.offsets
+    # The file of the global stores does not say whose a line is: those of a rebuilt store are its own.
+    rebuilt = {one.spec.changelog for one in work if one.rebuild}
+    lines = {tp: offset for tp, offset in lines.items() if tp.topic not in rebuilt}
+    for absent in (resolved.absent if resolved else {}).values():
+        lines |= absent
+    for one in work:
+        lines |= one.offsets
+    yield _offsets_file(f"{task}/.checkpoint", lines)
+    for one in work:
+        if resolved is not None and one.spec.name in resolved.task.position_files and one.rebuild:
+            yield RemoveFile(f"{task}/{one.spec.name}.position", "the store is rebuilt")
+
+
+def _offsets_file(path: str, offsets: Mapping[TopicPartition, int]) -> WriteFile:
+    text = ", ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
+    return WriteFile(path, render(offsets), f"offsets: {text}")

@@ -1,0 +1,117 @@
+"""What a restoration is asked for and what it has to do, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.change.plan import Plan, Step
+from kstate_cli.dump.model import Dump, PartitionDump
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
+from kstate_cli.releases import OffsetsHome, Release
+from kstate_cli.restore.judge import Allowed, Log, Verdict
+from kstate_cli.spec.model import StoreSpec
+from kstate_cli.statedir.model import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    """What the user says about dump and directory, and what to restore."""
+
+    release: Release
+    tasks: frozenset[str] = frozenset()
+    stores: frozenset[str] = frozenset()
+    share: tuple[int, int] | None = None
+    """(i, n), 1-based: of all tasks in order every n-th, beginning with the i-th."""
+    at_least_once: bool = False
+    wipe_unclean: bool = False
+    """Tasks that may hold uncommitted data are rebuilt whole; what has no changelog in them is left out."""
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The group's committed offsets of source topics, over those of the manifest."""
+    allowed: Allowed = field(default_factory=Allowed)
+    ignored: tuple[str, ...] = ()
+    """Topics of the dump, as shell patterns, that are none of this application's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One changelog partition of a store that is restored."""
+
+    dump: PartitionDump
+    log: Log
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWork:
+    """One store of one task that is restored."""
+
+    task: str
+    spec: StoreSpec
+    parts: tuple[Part, ...]
+    """One, or all partitions of a global store's topic."""
+    rebuild: bool
+    existing: StoreOffsets | None
+    offsets: Mapping[TopicPartition, int]
+    """What the store's offsets are when it is complete."""
+
+    @property
+    def key(self) -> str:
+        """The task as part of a file name: a named topology's tasks have a slash."""
+        return self.task.replace("/", ".")
+
+    @property
+    def path(self) -> str:
+        """The store's folder, relative to the application directory."""
+        folder = "" if self.spec.segmented else "rocksdb/"
+        return f"{self.task}/{folder}{self.spec.name}"
+
+    @property
+    def shown(self) -> str:
+        """How messages call it."""
+        return f"{self.task}/{self.spec.name}"
+
+    @property
+    def records(self) -> int:
+        """Records in the dump, at most."""
+        return sum(part.dump.rows for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The plan of the change engine, and the work that fills it in."""
+
+    change: Plan
+    work: tuple[StoreWork, ...]
+    left: tuple[tuple[str, str], ...]
+    """(store, why) of stores that are left as they are."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A plan in the making."""
+
+    app: Path
+    options: RestoreOptions
+    dump: Dump
+    tasks: dict[str, TaskOffsets]
+    problems: tuple[Problem, ...]
+    steps: list[Step] = field(default_factory=list)
+    work: list[StoreWork] = field(default_factory=list)
+    left: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def into_family(self) -> bool:
+        """The release keeps offsets in the stores."""
+        return self.options.release.offsets_home is OffsetsHome.COLUMN_FAMILY
+
+
+def listed(headline: str, lines: list[str]) -> str:
+    """A headline and the first of many lines."""
+    shown = lines[:20] + ([f"… and {len(lines) - 20} more"] if len(lines) > 20 else [])
+    return headline + ":" + "".join(f"\n  {line}" for line in shown)
