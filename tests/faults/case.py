@@ -90,13 +90,19 @@ class Sweep:
             return "old"
         return f"neither old nor new: {differences(now, self.old)[:3]}; {differences(now, self.new)[:3]}"
 
-    def strike(self, number: int, fault: Fault, kstate: Kstate, repair: Repair) -> tuple[str, str]:
-        """One fault and what follows. Returns what the directory was before the repair, and what was wrong, or nothing."""
-        for _ in range(TRIES if fault.action == KILL else 1):
+    def struck(self, number: int, fault: Fault, kstate: Kstate) -> tuple[Path, Ended, bool]:
+        """The directory after one fault, how the command ended, and whether the fault happened."""
+        tries = TRIES if fault.action == KILL else 1
+        while True:
+            tries -= 1
             app = self.fresh(number)
             ended, struck = fault.strike(kstate, app, self.case.command)
-            if struck:
-                break
+            if struck or not tries:
+                return app, ended, struck
+
+    def strike(self, number: int, fault: Fault, kstate: Kstate, repair: Repair) -> tuple[str, str]:
+        """One fault and what follows. Returns what the directory was before the repair, and what was wrong, or nothing."""
+        app, ended, struck = self.struck(number, fault, kstate)
         which = self.which(app)
         if fault.action == ONE_MORE:
             wrong = [f"a call after the last one: {ended.traced}"] if struck else []

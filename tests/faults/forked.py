@@ -66,13 +66,16 @@ class Kstate:
             self._trace = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
             # The filter lets all other calls pass without a stop, which would be two changes of process each.
             wrapped = ["strace", "-f", "--seccomp-bpf", "-o", str(fifo), *strace]
-        self._zygote = subprocess.Popen(
-            [*wrapped, sys.executable, "-m", "tests.faults.zygote"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        )
+        self._errors = Path(self._folder.name) / "errors"
+        with self._errors.open("wb") as errors:
+            self._zygote = subprocess.Popen(
+                [*wrapped, sys.executable, "-m", "tests.faults.zygote"],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+            )
 
     def __enter__(self) -> Kstate:
         """Nothing to do: it runs already."""
@@ -113,7 +116,7 @@ class Kstate:
                 moment.do(pid)
                 moment = None
         line = stdout.readline()
-        assert line, "the zygote has ended"
+        assert line, f"the zygote has ended: {self._errors.read_text(errors='replace')}"
         answer: dict[str, Any] = json.loads(line)
         return answer
 
