@@ -253,7 +253,7 @@ def _decide(
         if part.verdict.action is Action.REFUSE:
             draft.refused.append(f"{shown}: {part.verdict.why}")
             return None
-        if part.verdict.invalid or (part.verdict.doubtful and len(parts) > 1):
+        if part.verdict.invalid or part.verdict.doubtful:
             draft.warnings.append(f"{shown}: {part.verdict.why}")
     actions = {part.verdict.action for part in parts}
     if actions == {Action.LEAVE}:
