@@ -121,7 +121,8 @@ def log_bounds(dump: Path) -> dict[tuple[str, int], tuple[int, int, int | None]]
     """Topic and partition -> log start, log end and last record, by a dump's manifest."""
     content = json.loads((dump / "_manifest.json").read_text(encoding="utf-8"))
     return {
-        (one["topic"], one["partition"]): (one["log_start"], one["log_end"], one["last"]) for one in content["partitions"]
+        (one["topic"], one["partition"]): (one["log_start"], one["log_end"], one["last"])
+        for one in content["partitions"]
     }
 
 
@@ -155,7 +156,9 @@ def different(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int
 def delete_before(harness: Harness, version: str, offsets: dict[tuple[str, int], int]) -> None:
     """Deletes records below these offsets: the broker's log start is there from now on."""
     # Of topics that are only compacted nothing may be deleted. Nothing is too old: event times lie in the past.
-    alter(harness, version, sorted({topic for topic, _ in offsets}), ["cleanup.policy=compact,delete", "retention.ms=-1"])
+    alter(
+        harness, version, sorted({topic for topic, _ in offsets}), ["cleanup.policy=compact,delete", "retention.ms=-1"]
+    )
     before = [{"topic": topic, "partition": partition, "offset": at} for (topic, partition), at in offsets.items()]
     reply = harness.command(version, do="delete-records", before=before)
     assert reply.rc == 0, reply.told()

@@ -47,9 +47,7 @@ def compacting() -> Iterator[Harness]:
 
 
 @pytest.mark.parametrize(("release", "guarantee"), CASES)
-def test_compacted_changelogs(
-    compacting: Harness, tmp_path: Path, release: str, guarantee: str
-) -> None:
+def test_compacted_changelogs(compacting: Harness, tmp_path: Path, release: str, guarantee: str) -> None:
     harness, app = compacting, application("kinds", guarantee)
     harness.produce(release, app, BATCH)
     first = good(harness.run(release, app, tmp_path / "state", Run(read=False)))
@@ -60,7 +58,9 @@ def test_compacted_changelogs(
     good(harness.run(release, app, tmp_path / "state", run))
     await_compaction(harness, release, [changelog(app, store) for store in COMPACTED], tmp_path)
     whole = log_bounds(dump_changelogs(harness, release, topics, tmp_path / "whole"))
-    cut = {(changelog(app, store), 0): whole[changelog(app, store), 0][1] * 2 // 3 for store in ("kv-plain", "versioned")}
+    cut = {
+        (changelog(app, store), 0): whole[changelog(app, store), 0][1] * 2 // 3 for store in ("kv-plain", "versioned")
+    }
     delete_before(harness, release, cut)
 
     silent = dump_changelogs(harness, release, topics, tmp_path / "silent", says_start=False)

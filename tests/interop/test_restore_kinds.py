@@ -101,5 +101,7 @@ def test_restored_directory_serves_the_same(
     assert not [str(one) for one in dumps.differences(usual, grown, ignore=NOT_RESTORED, edit=without_arrival_order)]
     # What it left behind it opens again.
     shutil.copytree(tmp_path / "state", tmp_path / "again")
-    good(harness.run(release, app, tmp_path / "again", Run(expect_no_restore=True, read=False, may_restore=[*IN_MEMORY])))
+    good(
+        harness.run(release, app, tmp_path / "again", Run(expect_no_restore=True, read=False, may_restore=[*IN_MEMORY]))
+    )
     harness.delete(release, app)

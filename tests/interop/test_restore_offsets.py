@@ -201,7 +201,9 @@ def test_an_offset_at_the_edge_of_the_log(harness: Harness, tmp_path: Path, made
     run = Run(read=False, options={"timeout": _SOON} if edge.streams == FAILS else {})
     reply = harness.run(RELEASE, made.app, tmp_path / "state", run)
     streams, records = done_by_streams(reply, edge.store, edge.partition)
-    print(f"{made.app.guarantee} {edge}: v={value} in {log.start}..{log.end}: kstate: {kstate}, Streams: {streams}, {records} records")
+    print(
+        f"{made.app.guarantee} {edge}: v={value} in {log.start}..{log.end}: kstate: {kstate}, Streams: {streams}, {records} records"
+    )
     assert kstate == edge.kstate
     assert streams in edge.streams if edge.streams == EITHER else streams == edge.streams
 
