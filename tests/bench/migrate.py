@@ -1,0 +1,166 @@
+"""How long ``kstate migrate`` takes beside the least that RocksDB needs for the same: ``python -m tests.bench.migrate``.
+
+``drop``: 4.3 to 4.2, against opening every store for writing, dropping its column family and closing it.
+``size``: 4.3 to 4.2 of the same number of stores with little and with much in them.
+``rewrite``: 4.3 to 3.9, against RocksDB's bare compaction to the older SST format, and against ``cp -a``.
+
+The sides run in turns in one run, each on a fresh copy (SSTs linked, so equally cached) after ``sync``, each as a process
+of its own with its start and a ``sync`` at its end. The median of each is shown, with the ratio of the medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from .trees import Shape, clone, make
+
+MIB = 1024 * 1024
+ROOT = Path(__file__).resolve().parents[2]
+Side = Callable[[], float]
+
+
+def timed(*command: object) -> float:
+    """Seconds that a command takes, with everything it wrote on disk."""
+    begin = time.perf_counter()
+    done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{command}: exit {done.returncode}\n{done.stderr[-2000:]}")
+    os.sync()
+    return time.perf_counter() - begin
+
+
+class Bench:
+    """One measurement in a folder of its own."""
+
+    def __init__(self, folder: Path, workers: int, rounds: int, pools: list[str]) -> None:
+        self.folder = folder
+        self.workers = workers
+        self.rounds = rounds
+        self.pools = pools
+
+    def made(self, name: str, shape: Shape) -> Path:
+        app = self.folder / name / "app"
+        make(app, shape)
+        return app
+
+    def migrate(self, app: Path, to: str) -> Side:
+        def side() -> float:
+            copy = clone(app, self.folder / "copy")
+            return timed(
+                sys.executable, "-m", "kstate_cli", "migrate", copy, "--to", to, "--quiet", "-o", "json",
+                "--workers", self.workers,
+            )  # fmt: skip
+
+        return side
+
+    def floor(self, app: Path, what: str, pool: str) -> Side:
+        def side() -> float:
+            copy = clone(app, self.folder / "copy")
+            return timed(
+                sys.executable, "-m", "tests.bench.floor", what, copy, "--workers", self.workers, "--pool", pool
+            )
+
+        return side
+
+    def copied(self, app: Path) -> Side:
+        def side() -> float:
+            os.sync()
+            target = self.folder / "copied"
+            seconds = timed("cp", "-a", app, target)
+            shutil.rmtree(target)
+            return seconds
+
+        return side
+
+    def in_turns(self, sides: dict[str, Side]) -> dict[str, list[float]]:
+        """Every side once per round; the first round only warms up."""
+        found: dict[str, list[float]] = {name: [] for name in sides}
+        for number in range(self.rounds + 1):
+            for name, side in sides.items():
+                seconds = side()
+                if number:
+                    found[name].append(seconds)
+                shown = "warm-up" if number == 0 else f"round {number}"
+                print(f"  {shown}: {name} {seconds:.2f} s", file=sys.stderr, flush=True)
+        return found
+
+    def drop(self, stores: int, size: int) -> dict[str, list[float]]:
+        app = self.made("drop", shape(stores, size))
+        floors = {f"floor, {pool}": self.floor(app, "drop", pool) for pool in self.pools}
+        return self.in_turns({"kstate": self.migrate(app, "4.2"), **floors})
+
+    def size(self, stores: int, small: int, large: int) -> dict[str, list[float]]:
+        sides = {
+            f"kstate, {size // MIB} MiB": self.migrate(self.made(f"size-{size}", shape(stores, size)), "4.2")
+            for size in (small, large)
+        }
+        return self.in_turns(sides)
+
+    def rewrite(self, stores: int, size: int) -> dict[str, list[float]]:
+        app = self.made("rewrite", shape(stores, size))
+        floors = {f"bare compaction, {pool}": self.floor(app, "compact", pool) for pool in self.pools}
+        return self.in_turns({"kstate": self.migrate(app, "3.9"), **floors, "cp -a": self.copied(app)})
+
+
+def shape(stores: int, size: int) -> Shape:
+    """A fifth key-value stores, the rest segments, in four or eight tasks."""
+    tasks = 8 if stores >= 40 else 4
+    each = stores // tasks
+    key_value = max(1, each // 5)
+    windows = 2 if each - key_value >= 2 else 1
+    return Shape(tasks, key_value, windows, max(1, (each - key_value) // windows), size)
+
+
+def report(name: str, found: dict[str, list[float]]) -> dict[str, object]:
+    """Prints a table; the first side is compared with each other one."""
+    medians = {side: median(seconds) for side, seconds in found.items()}
+    first = next(iter(medians.values()))
+    print(f"{name}:")
+    for side, seconds in medians.items():
+        ratio = "" if seconds is first else f"  ratio {first / seconds:.2f}"
+        low, high = min(found[side]), max(found[side])
+        print(f"  {side:<32} {seconds:7.2f} s  ({low:.2f} to {high:.2f}){ratio}")
+    return {"bench": name, "seconds": found, "median": medians, "cores": os.cpu_count()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.migrate")
+    parser.add_argument("what", nargs="*", default=["drop", "size", "rewrite"])
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-migrate"))
+    parser.add_argument("--stores", type=int, default=200)
+    parser.add_argument("--rewrite-stores", type=int, default=16)
+    parser.add_argument("--small", type=int, default=50, metavar="MIB")
+    parser.add_argument("--large", type=int, default=5120, metavar="MIB")
+    parser.add_argument("--rewrite", type=int, default=2048, metavar="MIB")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--pools", nargs="+", default=["processes"], choices=("processes", "threads"))
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True)
+    bench = Bench(given.folder, given.workers, given.rounds, given.pools)
+    try:
+        for what in given.what:
+            if what == "drop":
+                found = bench.drop(given.stores, given.small * MIB)
+            elif what == "size":
+                found = bench.size(given.stores, given.small * MIB, given.large * MIB)
+            else:
+                found = bench.rewrite(given.rewrite_stores, given.rewrite * MIB)
+            print(json.dumps(report(what, found)), flush=True)
+            for made in given.folder.iterdir():
+                shutil.rmtree(made)
+    finally:
+        shutil.rmtree(given.folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
