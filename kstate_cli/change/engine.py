@@ -14,16 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kstate_cli.change.build import BuildStore
 from kstate_cli.change.fingerprint import differences, fingerprint
 from kstate_cli.change.journal import RUNS, Run, RunState, create_run, read_runs, remove_empty_folders
-from kstate_cli.change.plan import OmitTree, Plan, Step
+from kstate_cli.change.plan import Plan, Step
 from kstate_cli.change.recover import sweep
-from kstate_cli.change.stage import Counts, apply_steps, copy_tree
+from kstate_cli.change.stage import Counts, stage
 from kstate_cli.change.system import exchange, signals_held, sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.workers import Workers
 
 _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY)
 
@@ -46,14 +46,21 @@ class Result:
     rows_converted: int
 
 
+Progress = Callable[[str, str, int], None]
+"""Called with a phase, a path and the bytes of SSTs written there."""
 Prepare = Callable[[Run], tuple[Step, ...]]
 """Makes, in the folder of a run, what steps need that the plan could only announce; returns the steps in full."""
 
 
 def execute(
-    plan: Plan, options: RunOptions, progress: Callable[[str, str, int], None], *, prepare: Prepare | None = None
+    plan: Plan,
+    options: RunOptions,
+    progress: Progress,
+    *,
+    prepare: Prepare | None = None,
+    workers: Workers | None = None,
 ) -> Result:
-    """Carries out ``plan``. ``progress`` gets (phase, path, bytes).
+    """Carries out ``plan``, with ``workers`` of its own where none are given.
 
     Raises RunFailed when nothing has changed, RunHalfway when the switch has happened but could not be recorded.
     """
@@ -62,7 +69,8 @@ def execute(
         run = create_run(plan.app, plan.command, source=plan.source, target=plan.target, steps=len(plan.steps))
         if prepare is not None:
             plan = replace(plan, steps=prepare(run))
-        counts = _stage(plan, run, options, progress)
+        with contextlib.nullcontext(workers) if workers else Workers(options.workers) as pool:
+            counts = _stage(plan, run, options, pool, progress)
         progress("switch", str(plan.app), 0)
         made = fingerprint(run.tree)
     except (OSError, RocksError, KstateError, KeyboardInterrupt) as error:
@@ -90,19 +98,15 @@ def _switch(plan: Plan, run: Run, made: dict[str, list[int]]) -> None:
         ) from error
 
 
-def _stage(plan: Plan, run: Run, options: RunOptions, progress: Callable[[str, str, int], None]) -> Counts:
-    omit = frozenset(
-        plan.app / step.path
-        for step in plan.steps
-        if isinstance(step, OmitTree) or (isinstance(step, BuildStore) and step.replaces)
-    )
+def _stage(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress: Progress) -> Counts:
     progress("stage", str(plan.app), 0)
-    copy_tree(plan.app, run.tree, omit, copy_ssts=options.copy_ssts)
-    counts = apply_steps(plan, run.tree, options.workers, lambda path, size: progress("store", path, size))
+    counts = stage(
+        plan, run.tree, workers, lambda path, size: progress("store", path, size), copy_ssts=options.copy_ssts
+    )
     if (run.path / RUNS).exists():
         shutil.rmtree(run.path / RUNS)
     progress("verify", str(plan.app), 0)
-    verify_staged(plan, run.tree, options.workers, full=options.verify_full, linked=not options.copy_ssts)
+    verify_staged(plan, run.tree, workers, full=options.verify_full, linked=not options.copy_ssts)
     sync_file_system(run.path)
     return counts
 

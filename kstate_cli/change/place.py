@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.errors import Refused
-from kstate_cli.rocks.shadow import LINKED_SUFFIXES
+from kstate_cli.rocks.private import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.mounts import mount_of, mounts_at_or_below, read_mounts
 

@@ -11,36 +11,50 @@ import hashlib
 import heapq
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from kstate_cli.change.build import BuildDatabase, verify_database
+from kstate_cli.change.edit import STRIP, DatabaseStep
 from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase, Plan
-from kstate_cli.change.stage import STRIP
 from kstate_cli.formats import sst
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import unflushed_logs
 from kstate_cli.rocks.shadow import LiveFile, Shadow
+from kstate_cli.rocks.workers import Workers
 
 
 class VerificationError(RocksError):
     """A staged store is not what the plan says."""
 
 
-def verify_staged(plan: Plan, staged: Path, workers: int, *, full: bool, linked: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """One step, and what its outcome is held against."""
+
+    step: DatabaseStep
+    app: Path
+    staged: Path
+    full: bool
+    linked: bool
+
+
+def verify_staged(plan: Plan, staged: Path, workers: Workers, *, full: bool, linked: bool) -> None:
     """Checks every database that the plan touches. Raises VerificationError or RocksError, naming it."""
-    steps = [step for step in plan.steps if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))]
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        for _ in pool.map(lambda step: _verify(step, plan.app, staged, full=full, linked=linked), steps):
-            pass
+    checks = [
+        _Check(step, plan.app, staged, full, linked)
+        for step in plan.steps
+        if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))
+    ]
+    for _ in workers.map(_verify, checks):
+        pass
 
 
-def _verify(
-    step: EditDatabase | CreateDatabase | BuildDatabase, app: Path, staged: Path, *, full: bool, linked: bool
-) -> None:
+def _verify(check: _Check) -> None:
+    step, app, staged, full, linked = check.step, check.app, check.staged, check.full, check.linked
     path = staged / step.path
     if isinstance(step, BuildDatabase):
         verify_database(step, staged, full=full)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.change.engine import Result, RunOptions, execute
+from kstate_cli.change.engine import Progress, Result, RunOptions, execute
 from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
 from kstate_cli.change.place import check_owner, check_place, check_room
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import recover, unfinished_runs
 from kstate_cli.migrate.planner import MigrateOptions, plan_migration
 from kstate_cli.releases import Release
+from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.scan import read_application
 
 
@@ -38,13 +39,18 @@ class Outcome:
     recovered: tuple[str, ...] = ()
 
 
-def migrate(request: Request, *, on_plan: Callable[[Plan], None], progress: Callable[[str, str, int], None]) -> Outcome:
+def migrate(request: Request, *, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
     """Migrates, or only plans. ``on_plan`` sees the plan before anything is staged.
 
     Raises InUse, Refused, RunFailed and RunHalfway.
     """
+    with Workers(request.run.workers) as workers:
+        return _migrate(request, workers, on_plan, progress)
+
+
+def _migrate(request: Request, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
     if request.dry_run:
-        plan = _plan(request, progress)
+        plan = _plan(request, workers, progress)
         on_plan(plan)
         unfinished = [run.name for run in unfinished_runs(request.app)]
         notes = tuple(
@@ -54,21 +60,21 @@ def migrate(request: Request, *, on_plan: Callable[[Plan], None], progress: Call
     check_place(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK_NAME).exists():
         # Taking the lock would create the file: what is refused, or done already, must not leave even that.
-        plan = _plan(request, progress)
+        plan = _plan(request, workers, progress)
         if plan.empty:
             on_plan(plan)
             return Outcome(plan, None)
     with application_lock(request.app, request.wait):
         recovered = tuple(recover(request.app))
-        plan = _plan(request, progress)
+        plan = _plan(request, workers, progress)
         on_plan(plan)
         if plan.empty:
             return Outcome(plan, None, recovered)
-        return Outcome(plan, execute(plan, request.run, progress), recovered)
+        return Outcome(plan, execute(plan, request.run, progress, workers=workers), recovered)
 
 
-def _plan(request: Request, progress: Callable[[str, str, int], None]) -> Plan:
-    app = read_application(request.app, workers=request.run.workers, on_store=lambda name: progress("read", name, 0))
+def _plan(request: Request, workers: Workers, progress: Progress) -> Plan:
+    app = read_application(request.app, workers=workers, on_store=lambda name: progress("read", name, 0))
     if app.running:
         raise in_use(app.path, app.pid)
     plan = plan_migration(app, request.target, request.options)

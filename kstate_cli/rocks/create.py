@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from kstate_cli.formats.offsets import OFFSETS_CF
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.rocks.errors import RocksError, as_rocks_error
 from kstate_cli.rocks.files import newest_options
-from kstate_cli.rocks.settings import database_options, family_options, with_filter_bits
+from kstate_cli.rocks.settings import database_options, family_options, with_filter_bits, with_quiet_log
 from kstate_cli.rocks.writable import remove_config
 
 _DATA_FAMILY = {
@@ -81,4 +82,5 @@ def create_store(path: Path, layout: StoreLayout) -> None:
     newest = newest_options(path)
     if newest is None:
         raise RocksError(f"{path} has no OPTIONS file")
-    newest.write_text(with_filter_bits(newest.read_text(encoding="utf-8")), encoding="utf-8")
+    newest.write_text(with_quiet_log(with_filter_bits(newest.read_text(encoding="utf-8"))), encoding="utf-8")
+    os.truncate(path / "LOG", 0)

@@ -6,10 +6,7 @@ Even a read-only open writes into the directory it is given (rocksdict leaves a 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.private import private_copy, remove_copy
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
 
-LINKED_SUFFIXES = (".sst", ".blob")
-"""Files that RocksDB never changes once they are written."""
-_COPIED = re.compile(r"CURRENT|MANIFEST-\d+|OPTIONS-\d+|\d+\.log")
 _ATTEMPTS = 5
 _LEVEL = re.compile(r"^--- level (\d+)")
 _FILE = re.compile(r"^\s*(\d+):(\d+)\[")
@@ -46,7 +41,7 @@ class Shadow:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._private = ""
+        self._private: Path | None = None
         self._db: Rdict | None = None
         self._families: dict[str, Rdict] = {}
         self.column_families: tuple[str, ...] = ()
@@ -72,20 +67,12 @@ class Shadow:
     def _open(self) -> None:
         from rocksdict import AccessType, Options, Rdict
 
-        self._private = tempfile.mkdtemp(prefix="kstate-shadow-")
-        with os.scandir(self.path) as entries:
-            names = sorted(entry.name for entry in entries)
-        # CURRENT first: the MANIFEST that it names is then at least as new.
-        for name in sorted(names, key=lambda n: n != "CURRENT"):
-            target = os.path.join(self._private, name)
-            if name.endswith(LINKED_SUFFIXES):
-                os.symlink(self.path.absolute() / name, target)
-            elif _COPIED.fullmatch(name):
-                shutil.copyfile(self.path / name, target)
+        self._private = private_copy(self.path, writable=False)
+        private = str(self._private)
         try:
-            self.column_families = tuple(sorted(Rdict.list_cf(self._private, Options(raw_mode=True))))
+            self.column_families = tuple(sorted(Rdict.list_cf(private, Options(raw_mode=True))))
             self._db = Rdict(
-                self._private,
+                private,
                 _read_options(),
                 column_families={name: _read_options() for name in self.column_families},
                 access_type=AccessType.read_only(False),
@@ -101,9 +88,9 @@ class Shadow:
             with contextlib.suppress(Exception):
                 self._db.close()
             self._db = None
-        if self._private:
-            shutil.rmtree(self._private, ignore_errors=True)
-            self._private = ""
+        if self._private is not None:
+            remove_copy(self._private)
+            self._private = None
 
     def rows(self, family: str) -> Iterator[tuple[bytes, bytes]]:
         """Every row of a column family in key order.
@@ -151,15 +138,16 @@ class Shadow:
 
     def _real(self, error: Exception) -> RocksError:
         """The error, its paths those of the real directory."""
-        text = str(error).replace(self._private, str(self.path)) if self._private else str(error)
+        text = str(error).replace(str(self._private), str(self.path)) if self._private else str(error)
         return RocksError(text.strip() or type(error).__name__)
 
 
 def _read_options() -> Options:
-    """Options for a short read: no thread pool for opening files."""
+    """Options for a short read: no thread pool for opening files, no looking at every file for statistics."""
     from rocksdict import Options
 
     options = Options(raw_mode=True)
     options.set_max_file_opening_threads(1)
     options.set_max_open_files(64)
+    options.set_skip_stats_update_on_db_open(True)
     return options

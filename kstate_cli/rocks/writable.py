@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -51,6 +52,7 @@ class WritableStore:
             self._before = stored.read_text(encoding="utf-8")
             # Leniently: newer releases of RocksDB store options that the bundled one does not know.
             options, families = Options.load_latest(str(self.path), Env(), True)
+            _for_a_short_while(options, self.path)
             for one in families.values():
                 _as_held(one)
             self.column_families = frozenset(families)
@@ -159,8 +161,8 @@ class WritableStore:
             self.close()
             raise RocksError(f"the compaction of column family {family} failed")
 
-    def rewrite(self, families: Iterable[str], sst_format: int) -> Iterator[str]:
-        """Compacts these column families into SSTs of another format_version with CRC32c; yields each when done.
+    def rewrite(self, families: Iterable[str], sst_format: int) -> None:
+        """Compacts these column families into SSTs of another format_version with CRC32c.
 
         Only what is named changes in the table options: the filter stays.
         """
@@ -170,7 +172,6 @@ class WritableStore:
             with as_rocks_error():
                 self._open.get_column_family(name).set_options({"block_based_table_factory": table})
             self.compact(name)
-            yield name
 
     def close(self) -> None:
         """Closes the database, puts the OPTIONS file back and proves that everything is in SSTs. Raises RocksError."""
@@ -188,15 +189,33 @@ class WritableStore:
         if newest is None:
             raise RocksError(f"{self.path} has no OPTIONS file any more")
         text = newest.read_text(encoding="utf-8")
-        newest.write_text(with_filter_bits(restore_settings(self._before, text, self._keep_new)), encoding="utf-8")
+        newest.write_text(with_filter_bits(_restored(self._before, text, self._keep_new)), encoding="utf-8")
         logs = unflushed_logs(self.path)
         if logs:
             raise RocksError(f"{', '.join(logs)} still holds rows: the database was not flushed")
 
 
+_restored = lru_cache(maxsize=256)(restore_settings)
+"""Stores of one kind have the same OPTIONS, and an application has few kinds."""
+
+
 def remove_config(path: Path) -> None:
     """Removes the file that rocksdict leaves in every directory that it opens."""
     (path / _CONFIG).unlink(missing_ok=True)
+
+
+def _for_a_short_while(options: Options, path: Path) -> None:
+    """Settings of the database that only cost time here: threads, statistics, every SST opened at once, room set aside.
+
+    The log lies beside the rest, whatever OPTIONS says: what is open is a copy, which must not write to the original.
+    """
+    options.set_wal_dir(str(path))
+    options.set_max_file_opening_threads(1)
+    options.set_max_open_files(256)
+    options.set_skip_stats_update_on_db_open(True)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.set_manifest_preallocation_size(64 * 1024)
 
 
 def _as_held(options: Options) -> None:

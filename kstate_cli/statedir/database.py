@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -169,7 +170,7 @@ def _stored_options(path: Path, shown: str, problems: list[Problem]) -> StoredOp
         problems.append(Problem(shown, "no OPTIONS file", "a RocksDB directory has one"))
         return None
     try:
-        stored = parse(newest.read_bytes())
+        stored = _parsed(newest.read_bytes())
     except (MalformedBytesError, OSError) as error:
         problems.append(Problem(f"{shown}/{newest.name}", f"cannot be read: {error}", "OPTIONS as RocksDB writes them"))
         return None
@@ -178,6 +179,10 @@ def _stored_options(path: Path, shown: str, problems: list[Problem]) -> StoredOp
         for reason in foreign_settings(stored, str(path))
     )
     return stored
+
+
+_parsed = lru_cache(maxsize=256)(parse)
+"""Stores of one kind have the same OPTIONS, and an application has few kinds."""
 
 
 def _mtime(path: Path) -> int:

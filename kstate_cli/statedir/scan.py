@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from kstate_cli.formats import checkpoint
 from kstate_cli.formats.kinds import Kind, infer_kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import legal_store_name
+from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.database import is_database, read_database
 from kstate_cli.statedir.find import TOPOLOGY_NAME, task_directories
 from kstate_cli.statedir.locks import LockTable, read_lock_table
@@ -38,14 +39,30 @@ class _TaskEntries:
     problems: list[Problem] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where one database is, the start of its segment, and what it is called in messages."""
+
+    path: Path
+    start: int | None
+    shown: str
+
+
 def read_application(
-    path: Path, *, workers: int | None = None, on_store: Callable[[str], None] | None = None
+    path: Path, *, workers: Workers | int | None = None, on_store: Callable[[str], None] | None = None
 ) -> Application:
-    """Reads the application directory ``path`` (absolute). Databases are read in ``workers`` threads at once."""
+    """Reads the application directory ``path`` (absolute). So many ``workers`` read databases at once."""
     table = read_lock_table()
     problems = _foreign_in_application(path)
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        tasks = tuple(_read_task(name, task, pool, on_store) for name, task in task_directories(path))
+    found = [(name, task, _sort_entries(name, task)) for name, task in task_directories(path)]
+    places = {name: _places(name, entries) for name, _, entries in found}
+    jobs = [place for stores in places.values() for of_store in stores.values() for place in of_store]
+    own = contextlib.nullcontext(workers) if isinstance(workers, Workers) else Workers(workers or os.cpu_count() or 1)
+    with own as pool:
+        databases = pool.map(_settled, jobs)
+        tasks = tuple(
+            _read_task(name, task, entries, places[name], databases, on_store) for name, task, entries in found
+        )
     running, pid = _running(path, tasks, table)
     return Application(path, tasks, running, pid, tuple(problems))
 
@@ -79,11 +96,42 @@ def _foreign_in_application(path: Path) -> list[Problem]:
     return found
 
 
-def _read_task(name: str, path: Path, pool: ThreadPoolExecutor, on_store: Callable[[str], None] | None) -> Task:
-    entries = _sort_entries(name, path)
+def _places(task: str, entries: _TaskEntries) -> dict[str, list[_Place]]:
+    """The databases of each store of a task, segments in the order of their starts."""
+    found: dict[str, list[_Place]] = {}
+    for name, path, segmented in sorted(entries.stores):
+        starts = _segments(name, path) if segmented else [(path, None)]
+        root = path.parent if segmented else path.parents[1]
+        found[name] = [
+            _Place(place, start, f"{task}/{place.relative_to(root)}")
+            for place, start in starts
+            if _has_database(place, f"{task}/{place.relative_to(root)}", entries)
+        ]
+    return found
+
+
+def _segments(name: str, path: Path) -> list[tuple[Path, int | None]]:
+    found: list[tuple[Path, int | None]] = []
+    for child in sorted(os.listdir(path)):
+        start = segment_start(name, child)
+        if start is not None and not (path / child).is_symlink() and (path / child).is_dir():
+            found.append((path / child, start))
+    return sorted(found, key=lambda place: place[1] or 0)
+
+
+def _read_task(
+    name: str,
+    path: Path,
+    entries: _TaskEntries,
+    places: dict[str, list[_Place]],
+    databases: Iterator[Database | None],
+    on_store: Callable[[str], None] | None,
+) -> Task:
+    """A task with its stores; the next of ``databases`` are those of its ``places``."""
     stores = []
     for store_name, store_path, segmented in sorted(entries.stores):
-        stores.append(_read_store(name, store_name, store_path, segmented, entries, pool))
+        read = [next(databases) for _ in places[store_name]]
+        stores.append(_store(store_name, store_path, segmented, [d for d in read if d is not None], entries))
         if on_store:
             on_store(f"{name}/{store_name}")
     return Task(
@@ -204,26 +252,7 @@ def _read_checkpoint(path: Path, shown: str, problems: list[Problem]) -> Checkpo
     return CheckpointFile(path, content, error, mtime)
 
 
-def _read_store(
-    task: str, name: str, path: Path, segmented: bool, entries: _TaskEntries, pool: ThreadPoolExecutor
-) -> Store:
-    places: list[tuple[Path, int | None]] = []
-    if segmented:
-        for child in sorted(os.listdir(path)):
-            start = segment_start(name, child)
-            if start is not None and not (path / child).is_symlink() and (path / child).is_dir():
-                places.append((path / child, start))
-        places.sort(key=lambda place: place[1] or 0)
-    else:
-        places.append((path, None))
-    databases: list[Database] = []
-    root = path.parents[1] if not segmented else path.parent
-    opened = [
-        (place, start) for place, start in places if _has_database(place, f"{task}/{place.relative_to(root)}", entries)
-    ]
-    for database in pool.map(lambda p: _settled(p[0], p[1], f"{task}/{p[0].relative_to(root)}"), opened):
-        if database is not None:
-            databases.append(database)
+def _store(name: str, path: Path, segmented: bool, databases: list[Database], entries: _TaskEntries) -> Store:
     return Store(
         name=name,
         path=path,
@@ -248,16 +277,17 @@ def _has_database(path: Path, shown: str, entries: _TaskEntries) -> bool:
     return False
 
 
-def _settled(path: Path, start: int | None, shown: str) -> Database | None:
+def _settled(place: _Place) -> Database | None:
     """One database as it is, None when it is gone.
 
     A running application flushes, compacts, makes and drops segments meanwhile: what looks wrong while files come and
     go is read again. Raises InUse where that does not end.
     """
+    path, shown = place.path, place.shown
     for attempt in range(_ATTEMPTS):
         try:
             before = os.listdir(path)
-            found = read_database(path, start, shown)
+            found = read_database(path, place.start, shown)
             if not found.problems or attempt == _ATTEMPTS - 1 or sorted(os.listdir(path)) == sorted(before):
                 return found
         except FileNotFoundError:

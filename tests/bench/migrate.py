@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -25,17 +26,21 @@ from .trees import Shape, clone, make
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).resolve().parents[2]
-Side = Callable[[], float]
+Taken = tuple[float, float]
+"""Seconds by the clock, and of the processors."""
+Side = Callable[[], Taken]
 
 
-def timed(*command: object) -> float:
-    """Seconds that a command takes, with everything it wrote on disk."""
-    begin = time.perf_counter()
+def timed(*command: object) -> Taken:
+    """What a command takes, with everything it wrote on disk."""
+    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{command}: exit {done.returncode}\n{done.stderr[-2000:]}")
     os.sync()
-    return time.perf_counter() - begin
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - begin, spent
 
 
 class Bench:
@@ -53,7 +58,7 @@ class Bench:
         return app
 
     def migrate(self, app: Path, to: str) -> Side:
-        def side() -> float:
+        def side() -> Taken:
             copy = clone(app, self.folder / "copy")
             return timed(
                 sys.executable, "-m", "kstate_cli", "migrate", copy, "--to", to, "--quiet", "-o", "json",
@@ -63,7 +68,7 @@ class Bench:
         return side
 
     def floor(self, app: Path, what: str, pool: str) -> Side:
-        def side() -> float:
+        def side() -> Taken:
             copy = clone(app, self.folder / "copy")
             return timed(
                 sys.executable, "-m", "tests.bench.floor", what, copy, "--workers", self.workers, "--pool", pool
@@ -72,40 +77,40 @@ class Bench:
         return side
 
     def copied(self, app: Path) -> Side:
-        def side() -> float:
+        def side() -> Taken:
             os.sync()
             target = self.folder / "copied"
-            seconds = timed("cp", "-a", app, target)
+            taken = timed("cp", "-a", app, target)
             shutil.rmtree(target)
-            return seconds
+            return taken
 
         return side
 
-    def in_turns(self, sides: dict[str, Side]) -> dict[str, list[float]]:
+    def in_turns(self, sides: dict[str, Side]) -> dict[str, list[Taken]]:
         """Every side once per round; the first round only warms up."""
-        found: dict[str, list[float]] = {name: [] for name in sides}
+        found: dict[str, list[Taken]] = {name: [] for name in sides}
         for number in range(self.rounds + 1):
             for name, side in sides.items():
-                seconds = side()
+                seconds, spent = side()
                 if number:
-                    found[name].append(seconds)
+                    found[name].append((seconds, spent))
                 shown = "warm-up" if number == 0 else f"round {number}"
-                print(f"  {shown}: {name} {seconds:.2f} s", file=sys.stderr, flush=True)
+                print(f"  {shown}: {name} {seconds:.2f} s, {spent:.2f} s of CPU", file=sys.stderr, flush=True)
         return found
 
-    def drop(self, stores: int, size: int) -> dict[str, list[float]]:
+    def drop(self, stores: int, size: int) -> dict[str, list[Taken]]:
         app = self.made("drop", shape(stores, size))
         floors = {f"floor, {pool}": self.floor(app, "drop", pool) for pool in self.pools}
         return self.in_turns({"kstate": self.migrate(app, "4.2"), **floors})
 
-    def size(self, stores: int, small: int, large: int) -> dict[str, list[float]]:
+    def size(self, stores: int, small: int, large: int) -> dict[str, list[Taken]]:
         sides = {
             f"kstate, {size // MIB} MiB": self.migrate(self.made(f"size-{size}", shape(stores, size)), "4.2")
             for size in (small, large)
         }
         return self.in_turns(sides)
 
-    def rewrite(self, stores: int, size: int) -> dict[str, list[float]]:
+    def rewrite(self, stores: int, size: int) -> dict[str, list[Taken]]:
         app = self.made("rewrite", shape(stores, size))
         floors = {f"bare compaction, {pool}": self.floor(app, "compact", pool) for pool in self.pools}
         return self.in_turns({"kstate": self.migrate(app, "3.9"), **floors, "cp -a": self.copied(app)})
@@ -120,16 +125,19 @@ def shape(stores: int, size: int) -> Shape:
     return Shape(tasks, key_value, windows, max(1, (each - key_value) // windows), size)
 
 
-def report(name: str, found: dict[str, list[float]]) -> dict[str, object]:
+def report(name: str, found: dict[str, list[Taken]]) -> dict[str, object]:
     """Prints a table; the first side is compared with each other one."""
-    medians = {side: median(seconds) for side, seconds in found.items()}
-    first = next(iter(medians.values()))
+    clock = {side: median(seconds for seconds, _ in taken) for side, taken in found.items()}
+    cpu = {side: median(spent for _, spent in taken) for side, taken in found.items()}
+    first = next(iter(found))
     print(f"{name}:")
-    for side, seconds in medians.items():
-        ratio = "" if seconds is first else f"  ratio {first / seconds:.2f}"
-        low, high = min(found[side]), max(found[side])
-        print(f"  {side:<32} {seconds:7.2f} s  ({low:.2f} to {high:.2f}){ratio}")
-    return {"bench": name, "seconds": found, "median": medians, "cores": os.cpu_count()}
+    for side, taken in found.items():
+        low, high = min(taken)[0], max(taken)[0]
+        line = f"  {side:<32} {clock[side]:7.2f} s  ({low:.2f} to {high:.2f})  {cpu[side]:7.2f} s of CPU"
+        if side != first:
+            line += f"  ratio {clock[first] / clock[side]:.2f}, of CPU {cpu[first] / cpu[side]:.2f}"
+        print(line)
+    return {"bench": name, "seconds": clock, "cpu_seconds": cpu, "rounds": found, "cores": os.cpu_count()}
 
 
 def main() -> None:

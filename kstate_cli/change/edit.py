@@ -1,0 +1,131 @@
+"""Carries out the steps that concern one database: the jobs of the workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kstate_cli.change.build import BuildDatabase, build_database
+from kstate_cli.change.owner import own_like
+from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase
+from kstate_cli.change.tree import copy_tree
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.offsets import OFFSETS_CF, encode_rows
+from kstate_cli.formats.values import strip_headers_to_plain, strip_headers_to_timestamped, strip_session_headers
+from kstate_cli.releases import RELEASES
+from kstate_cli.rocks.create import StoreLayout, create_store
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.writable import WritableStore
+
+DatabaseStep = EditDatabase | CreateDatabase | BuildDatabase
+
+
+def _strict_timestamped(value: bytes) -> tuple[bytes, int]:
+    """Key-value and window rows always have a timestamp; only index rows of time-ordered stores are empty."""
+    if value in (b"", b"\x00"):
+        raise MalformedBytesError("a headers value without a timestamp")
+    return strip_headers_to_timestamped(value)
+
+
+STRIP: dict[str, Callable[[bytes], tuple[bytes, int]]] = {
+    "timestamped": _strict_timestamped,
+    "time-ordered": strip_headers_to_timestamped,
+    "plain": strip_headers_to_plain,
+    "session": strip_session_headers,
+    "bare": lambda value: (value, 0),
+}
+"""What is left of a headers value in each older layout, and how many headers it loses."""
+
+
+_CARRIER = StoreLayout(("default", OFFSETS_CF), RELEASES[-1])
+"""A segment that only carries an offset, as the newest release has its segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One step, and where it is carried out."""
+
+    step: DatabaseStep
+    app: Path
+    staged: Path
+    copy_ssts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """What a job has done, for the report: bytes of SSTs written anew, rows, headers."""
+
+    path: str
+    rewritten_bytes: int = 0
+    headers_dropped: int = 0
+    rows_converted: int = 0
+
+
+def edit(job: Job) -> Edited:
+    """Carries out a step in the staged directory. Raises RocksError, naming the database, and OSError."""
+    step, path = job.step, job.staged / job.step.path
+    if isinstance(step, BuildDatabase):
+        build_database(step, job.staged)
+        return Edited(step.path)
+    edited = Edited(step.path)
+    try:
+        if isinstance(step, CreateDatabase):
+            create_store(path, _CARRIER)
+            with WritableStore(path) as store:
+                store.set_offsets(encode_rows(step.offsets))
+        else:
+            edited = _edit_existing(step, job)
+    except (RocksError, MalformedBytesError) as error:
+        raise RocksError(f"{step.path}: {error}") from None
+    _own_new_files(path)
+    return edited
+
+
+def _edit_existing(step: EditDatabase, job: Job) -> Edited:
+    path = job.staged / step.path
+    copy_tree(job.app / step.path, path, copy_ssts=job.copy_ssts)
+    lost, converted = [0], 0
+    with WritableStore(path) as store:
+        for conversion in step.conversions:
+            if conversion.target not in store.column_families:
+                store.create(conversion.target)
+            converted += store.write_rows(conversion.target, _converted(store, conversion, lost))
+            store.drop(conversion.source)
+        for name in step.drop:
+            store.drop(name)
+        if step.offsets is not None:
+            store.set_offsets(encode_rows(step.offsets))
+        if step.sst_format is not None:
+            store.rewrite(sorted(store.column_families), step.sst_format)
+    if step.sst_format is not None:
+        _keep_times(step, path)
+    return Edited(step.path, step.rewritten_bytes, lost[0], converted)
+
+
+def _converted(store: WritableStore, conversion: Conversion, lost: list[int]) -> Iterator[tuple[bytes, bytes]]:
+    strip = STRIP[conversion.layout]
+    for key, value in store.rows(conversion.source):
+        older, headers = strip(value)
+        lost[0] += headers
+        yield key, older
+
+
+def _keep_times(step: EditDatabase, path: Path) -> None:
+    """Rewritten SSTs are as old as the data in them: an SST younger than ``.checkpoint`` would tell of a crash."""
+    if step.before.newest_sst_ns:
+        for name in os.listdir(path):
+            if name.endswith(".sst") and (path / name).stat().st_nlink == 1:
+                os.utime(path / name, ns=(step.before.newest_sst_ns, step.before.newest_sst_ns))
+
+
+def _own_new_files(path: Path) -> None:
+    """What RocksDB has made belongs to the owner of the store, whoever runs kstate."""
+    parent = path.parent.stat()
+    own_like(path, parent)
+    with os.scandir(path) as entries:
+        for entry in entries:
+            # What is linked is the original's file too.
+            if entry.stat(follow_symlinks=False).st_nlink == 1:
+                own_like(Path(entry.path), parent)

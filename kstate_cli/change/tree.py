@@ -1,0 +1,104 @@
+"""Clones of directories: SSTs as links, everything else as copies, owner, mode, times and attributes carried over."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from kstate_cli.change.lockfile import LOCK_NAME
+from kstate_cli.change.owner import own_like
+from kstate_cli.rocks.private import LINKED_SUFFIXES
+from kstate_cli.statedir.database import is_database
+
+_CHUNK = 1 << 30
+_NO_ATTRIBUTES = (errno.ENOTSUP, errno.ENODATA, errno.EINVAL)
+_NONE: frozenset[Path] = frozenset()
+
+
+def copy_tree(
+    source: Path, target: Path, omit: frozenset[Path] = _NONE, later: frozenset[Path] = _NONE, *, copy_ssts: bool
+) -> None:
+    """Clones a directory without those in ``omit``: SSTs of databases and the lock file as links, the rest as copies.
+
+    Directories in ``later`` are made, and stay empty. ``copy_ssts`` copies the SSTs as well, for file systems without
+    hard links and users who cannot keep the owner.
+    """
+    target.mkdir(exist_ok=True)
+    database = (source / "CURRENT").exists() and is_database(source)
+    for entry in sorted(os.scandir(source), key=lambda e: e.name):
+        path, copy = Path(entry.path), target / entry.name
+        if path in omit or entry.name == "lost+found":
+            continue
+        if entry.is_symlink():
+            copy.symlink_to(os.readlink(path))
+            own_like(copy, entry.stat(follow_symlinks=False), follow_symlinks=False)
+        elif path in later:
+            copy.mkdir()
+            _keep(entry.stat(), path, copy, required=not copy_ssts)
+        elif entry.is_dir(follow_symlinks=False):
+            copy_tree(path, copy, omit, later, copy_ssts=copy_ssts)
+        elif entry.name == LOCK_NAME or (database and entry.name.endswith(LINKED_SUFFIXES) and not copy_ssts):
+            # The lock guards both directories only if it is one inode.
+            os.link(path, copy)
+        else:
+            copy_file(path, copy, required=not copy_ssts)
+    _keep(source.stat(), source, target, required=not copy_ssts)
+
+
+def copy_file(source: Path | str, target: Path | str, *, required: bool) -> None:
+    """A copy of a regular file; where its owner cannot be kept that is an error if ``required``.
+
+    A store has a dozen small files, and there are hundreds of stores: ``shutil`` would take three times as long.
+    """
+    original = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        stat = os.fstat(original)
+        copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.st_mode & 0o777)
+        try:
+            done = 0
+            while done < stat.st_size:
+                sent = os.sendfile(copy, original, done, min(stat.st_size - done, _CHUNK))
+                if sent == 0:
+                    raise OSError(errno.EIO, "is shorter than it was", str(source))
+                done += sent
+            _keep(stat, original, copy, required=required)
+        finally:
+            os.close(copy)
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(target)
+        raise
+    finally:
+        os.close(original)
+
+
+def _keep(stat: os.stat_result, source: Path | int, target: Path | int, *, required: bool) -> None:
+    """Owner, mode, extended attributes and times, of a path or a descriptor."""
+    made = os.stat(target)
+    try:
+        if (stat.st_uid, stat.st_gid) != (made.st_uid, made.st_gid):
+            os.chown(target, stat.st_uid, stat.st_gid)
+    except PermissionError:
+        if required:
+            raise
+    if stat.st_mode != made.st_mode:
+        os.chmod(target, stat.st_mode & 0o7777)
+    _keep_attributes(source, target)
+    os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def _keep_attributes(source: Path | int, target: Path | int) -> None:
+    """Where the file system has such attributes, and this user may set them."""
+    try:
+        names = os.listxattr(source)
+    except OSError as error:
+        if error.errno in _NO_ATTRIBUTES:
+            return
+        raise
+    for name in names:
+        try:
+            os.setxattr(target, name, os.getxattr(source, name))
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EACCES, *_NO_ATTRIBUTES):
+                raise

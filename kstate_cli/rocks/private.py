@@ -1,0 +1,69 @@
+"""A database seen through a private folder: links to its SSTs, copies of its small files.
+
+The folder is in memory where there is room: nothing in it has to outlive the process, and RocksDB waits for the disk
+many times while it opens, edits and closes a database.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from kstate_cli.rocks.files import newest_options
+
+LINKED_SUFFIXES = (".sst", ".blob")
+"""Files that RocksDB never changes once they are written."""
+WRITTEN = re.compile(r"CURRENT|MANIFEST-\d+|OPTIONS-\d+|IDENTITY|\d+\.log")
+"""The other files that RocksDB reads, replaces and removes; it has no use for any but these."""
+_READ = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.log")
+"""Those that a read-only open needs."""
+_MEMORY = Path("/dev/shm")
+_SPARE_BYTES = 64 * 1024 * 1024
+"""What stays free there: RocksDB writes a MANIFEST and OPTIONS, and other processes use the place too."""
+
+
+def private_copy(path: Path, *, writable: bool) -> Path:
+    """A new folder that RocksDB can open in place of the database in ``path``; ``remove_copy`` ends it.
+
+    Raises OSError, FileNotFoundError too where a running application removes a file meanwhile.
+    """
+    with os.scandir(path) as entries:
+        # CURRENT first: the MANIFEST that it names is then at least as new.
+        found = sorted(entries, key=lambda entry: (entry.name != "CURRENT", entry.name))
+    copied = WRITTEN if writable else _READ
+    small = [entry.name for entry in found if copied.fullmatch(entry.name)]
+    options = newest_options(path)
+    if options is not None:
+        # RocksDB reads the newest only, and would delete the older ones.
+        small = [name for name in small if not name.startswith("OPTIONS-") or name == options.name]
+    folder = _folder(sum(os.stat(f"{path}/{name}").st_size for name in small))
+    try:
+        for name in small:
+            with open(f"{path}/{name}", "rb") as source, open(f"{folder}/{name}", "xb") as target:
+                shutil.copyfileobj(source, target)
+        real = path.absolute()
+        for entry in found:
+            if entry.name.endswith(LINKED_SUFFIXES):
+                os.symlink(f"{real}/{entry.name}", f"{folder}/{entry.name}")
+    except BaseException:
+        remove_copy(folder)
+        raise
+    return folder
+
+
+def remove_copy(folder: Path) -> None:
+    """Removes a folder that ``private_copy`` has made."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(size: int) -> Path:
+    """On disk where ``TMPDIR`` says so, or where memory is short."""
+    parent: Path | None = None
+    if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK):
+        room = os.statvfs(_MEMORY)
+        if size + _SPARE_BYTES <= room.f_bavail * room.f_frsize:
+            parent = _MEMORY
+    return Path(tempfile.mkdtemp(prefix="kstate-shadow-", dir=parent))

@@ -1,0 +1,133 @@
+"""Worker processes: rocksdict holds the interpreter's lock while it opens and closes a database.
+
+A worker is a fresh interpreter, never a fork: RocksDB's threads do not survive a fork, and whoever uses this may have
+threads of its own. It gets jobs as pickles on its standard input, and ends with its parent, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, TypeVar
+
+from kstate_cli.rocks.errors import RocksError
+
+_MANY = 96
+"""From so many jobs on, processes gain more than their start costs."""
+_PR_SET_PDEATHSIG = 1
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+_Process = subprocess.Popen[bytes]
+
+
+class Workers:
+    """Runs jobs, ``count`` at once: in threads while there are few, else in processes. A context manager.
+
+    To be used from the thread that made it: the processes end with that thread.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = max(1, count)
+        self._threads = ThreadPoolExecutor(self.count)
+        self._processes: list[_Process] = []
+        self._idle: SimpleQueue[_Process] = SimpleQueue()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for process in self._processes:
+            # Nobody waits for an answer any more, or they are idle. A thread that still waits gets the end of file.
+            process.kill()
+        for process in self._processes:
+            process.wait()
+        self._threads.shutdown(wait=True)
+        for process in self._processes:
+            for pipe in (process.stdin, process.stdout):
+                # What could not be sent to a process that has died is of no use to anybody.
+                with contextlib.suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
+
+    def map(self, function: Callable[[Job], Answer], jobs: Sequence[Job]) -> Iterator[Answer]:
+        """The answers, in the order of the jobs. ``function`` is one of a module, and jobs and answers are data.
+
+        The first job that fails ends it: jobs that have not begun are dropped, and its error is raised.
+        """
+        if self.count > 1 and len(jobs) >= _MANY and not self._processes:
+            self._start()
+        futures = [self._threads.submit(self._run, function, job) for job in jobs]
+        running: set[Future[Answer]] = set(futures)
+        try:
+            for future in futures:
+                while not future.done():
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for one in done:
+                        one.result()
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _start(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
+        for _ in range(self.count):
+            process = subprocess.Popen(
+                [sys.executable, "-c", "from kstate_cli.rocks.workers import serve; serve()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+            )
+            self._processes.append(process)
+            self._idle.put(process)
+
+    def _run(self, function: Callable[[Job], Answer], job: Job) -> Answer:
+        if not self._processes:
+            return function(job)
+        process = self._idle.get()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            pickle.dump((function, job), process.stdin)
+            process.stdin.flush()
+            good, answer = pickle.load(process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            raise RocksError(f"a worker process ended (exit status {process.wait()})") from None
+        finally:
+            # A dead one too: the job that takes it next fails in the same way, and nobody waits for ever.
+            self._idle.put(process)
+        if good:
+            return answer  # type: ignore[no-any-return]
+        raise answer
+
+
+def serve() -> None:
+    """The life of a worker process."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Ctrl-C reaches the whole group; the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever is printed here must not get between the answers
+    while True:
+        try:
+            function, job = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        answer: tuple[bool, Any]
+        try:
+            answer = True, function(job)
+        except Exception as error:
+            answer = False, error
+        pickle.dump(answer, answers)
+        answers.flush()

@@ -1,0 +1,114 @@
+"""Jobs in worker processes: in order, with their own errors, and never alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.errors import Refused
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.workers import Workers
+
+MANY = 100
+
+
+def double(job: int) -> tuple[int, int]:
+    return job * 2, os.getpid()
+
+
+def refuse(job: int) -> int:
+    if job == 7:
+        raise Refused("seven", where="there", hint="not seven")
+    return job
+
+
+def die(job: int) -> int:
+    if job == 30:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return job
+
+
+def noisy(job: int) -> int:
+    print("what is printed is no answer", flush=True)
+    os.write(1, b"nor is this")
+    return job
+
+
+def slow(folder: str) -> int:
+    if folder:
+        Path(folder, str(os.getpid())).touch()
+        time.sleep(60)
+    return 0
+
+
+def test_many_jobs_run_in_processes_and_few_do_not() -> None:
+    with Workers(2) as workers:
+        few = list(workers.map(double, range(3)))
+        many = list(workers.map(double, range(MANY)))
+        again = list(workers.map(double, range(3)))
+    assert [answer for answer, _ in many] == [job * 2 for job in range(MANY)]
+    assert {pid for _, pid in few} == {os.getpid()}
+    assert 1 <= len({pid for _, pid in many}) <= 2
+    assert os.getpid() not in {pid for _, pid in [*many, *again]}
+
+
+def test_one_worker_is_this_process() -> None:
+    with Workers(1) as workers:
+        assert {pid for _, pid in workers.map(double, range(MANY))} == {os.getpid()}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_error_comes_back_whole(count: int) -> None:
+    with Workers(count) as workers:
+        with pytest.raises(Refused, match="seven") as caught:
+            list(workers.map(refuse, range(MANY)))
+        assert (caught.value.where, caught.value.hint) == ("there", "not seven")
+        assert [answer for answer, _ in workers.map(double, range(MANY))] == [job * 2 for job in range(MANY)]
+
+
+def test_a_dead_worker_is_an_error() -> None:
+    with Workers(2) as workers, pytest.raises(RocksError, match=r"worker process ended \(exit status -9\)"):
+        list(workers.map(die, range(MANY)))
+
+
+def test_what_is_printed_does_not_get_between_the_answers() -> None:
+    with Workers(2) as workers:
+        assert list(workers.map(noisy, range(MANY))) == list(range(MANY))
+
+
+def test_leaving_does_not_wait_for_jobs_in_processes(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    jobs = [*["" for _ in range(10)], *[str(tmp_path)] * MANY]
+    with pytest.raises(KeyboardInterrupt), Workers(2) as workers:
+        assert next(workers.map(slow, jobs)) == 0
+        raise KeyboardInterrupt
+    assert time.monotonic() - begin < 50
+
+
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    program = (
+        "from kstate_cli.rocks.workers import Workers\n"
+        "from tests.unit.rocks.test_workers import MANY, slow\n"
+        f"with Workers(2) as workers: list(workers.map(slow, [{str(tmp_path)!r}] * MANY))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
+    parent = subprocess.Popen([sys.executable, "-c", program], env=environment)
+    try:
+        _until(lambda: len(list(tmp_path.iterdir())) == 2)
+    finally:
+        parent.kill()
+        parent.wait()
+    _until(lambda: not any(Path("/proc", path.name).exists() for path in tmp_path.iterdir()))
+
+
+def _until(condition: object) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
