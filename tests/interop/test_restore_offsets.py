@@ -204,6 +204,7 @@ def test_an_offset_at_the_edge_of_the_log(harness: Harness, tmp_path: Path, made
     print(
         f"{made.app.guarantee} {edge}: v={value} in {log.start}..{log.end}: kstate: {kstate}, Streams: {streams}, {records} records"
     )
+    assert (streams == FAILS) == (not list((directory / "global").glob("rocksdb/*")))
     assert kstate == edge.kstate
     assert streams in edge.streams if edge.streams == EITHER else streams == edge.streams
 
