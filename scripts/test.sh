@@ -22,4 +22,5 @@ ruff check .
 ruff format --check .
 mypy
 lint-imports
-exec python -m pytest -q --durations=15 "$@"
+# Two at a time, a file never split: most tests wait for a JVM or a disk.
+exec python -m pytest -q --durations=15 -n 2 --dist loadfile "$@"
