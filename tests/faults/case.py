@@ -132,10 +132,7 @@ class Sweep:
 
     def _read(self, which: str, app: Path) -> Digests:
         """What the RocksDB of the release that the directory is for reads in it."""
-        jvm = self.releases.get(self.case.releases[which])
-        if jvm is None:
-            return {}
-        reply = open_databases(jvm, app)
+        reply = open_databases(self.releases[self.case.releases[which]], app)
         assert reply.rc == 0 and reply.of("database"), reply.told()
         return {one["path"]: [one["families"], one["data"], one.get("offsets")] for one in reply.of("database")}
 

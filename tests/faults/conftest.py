@@ -16,9 +16,10 @@ from .injection import available
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _strace() -> None:
-    """Without strace nothing here can be shown: that is a failure, not a skip."""
+def _judges() -> None:
+    """Without strace no fault can be made, without Java no release can judge: that is a failure, not a skip."""
     assert available(), "strace is not installed, or may not trace (in a container: --cap-add SYS_PTRACE)"
+    assert shutil.which("java") and shutil.which("javac"), "no Java 17: the real releases cannot be started"
 
 
 @pytest.fixture(scope="session")
@@ -30,12 +31,9 @@ def kstate() -> Iterator[Kstate]:
 
 @pytest.fixture(scope="session")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Jvm]]:
-    """The RocksDB of these releases; without Java there is none, and only kstate's own reading judges."""
+    """The real RocksDB, as these releases open it."""
+    logs = tmp_path_factory.mktemp("jvm")
     with contextlib.ExitStack() as stack:
-        if shutil.which("java") is None or shutil.which("javac") is None:
-            yield {}
-            return
-        logs = tmp_path_factory.mktemp("jvm")
         yield {
             version: stack.enter_context(Jvm(version, logs / f"{version}.log", heap="256m"))
             for version in ("4.2.1", "4.3.1")

@@ -29,10 +29,7 @@ from .forked import Kstate
 from .injection import EIO, KILL, Fault, Step
 from .sweep import ALL, around_the_switch
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(shutil.which("java") is None or shutil.which("javac") is None, reason="no Java"),
-]
+pytestmark = pytest.mark.interop
 
 TOPOLOGY = "kinds" if ALL else "demo"
 BATCH = Batch(records=120, keys=10, partitions=1)
@@ -145,7 +142,8 @@ def test_real_streams_before_any_repair(
     streams: Harness, kstate: Kstate, tmp_path_factory: pytest.TempPathFactory, source: str, target: str, command: str
 ) -> None:
     one = application(streams, source, target, tmp_path_factory.getbasetemp() / f"streams-{source}")
-    sweep = Sweep(one.case(command), kstate, tmp_path_factory.mktemp("w"), {})
+    releases = {version: streams.jvm(version) for version in (source, target)}
+    sweep = Sweep(one.case(command), kstate, tmp_path_factory.mktemp("w"), releases)
     sweep.learn()
     wrong, seen = [], []
     for i, step in enumerate(steps_of_the_switch(sweep)):
