@@ -7,6 +7,7 @@ file is put back afterwards, so that what differs is only what was asked for.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _CONFIG = "rocksdict-config.json"
 _BATCH_ROWS = 5_000
+_BACKGROUND_JOBS = 2 * max(2, os.cpu_count() or 1)
 _FORMAT_KEYS = frozenset({"format_version", "checksum"})
 
 
@@ -210,6 +212,8 @@ def _for_a_short_while(options: Options, path: Path) -> None:
     The log lies beside the rest, whatever OPTIONS says: what is open is a copy, which must not write to the original.
     """
     options.set_wal_dir(str(path))
+    # All databases of a process share RocksDB's threads: with the default two stores would be compacted in turns.
+    options.set_max_background_jobs(_BACKGROUND_JOBS)
     options.set_max_file_opening_threads(1)
     options.set_max_open_files(256)
     options.set_skip_stats_update_on_db_open(True)
