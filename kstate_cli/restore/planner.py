@@ -222,10 +222,11 @@ def _judge_store(
         parts.append(Part(dump, log, judge(log, offset, is_global=store.is_global, has_rows=has_rows, allowed=allowed)))
     found = tuple(parts)
     if len({part.verdict.action for part in found}) > 1 and any(p.verdict.action is Action.REBUILD for p in found):
-        # A global store is one database: where one partition must be rebuilt, all are, and each needs a base for it.
+        # A global store is one database: where one partition must be rebuilt, all are, and each needs a base for it. A
+        # partition whose log is empty gives no rows then, as it would to Streams.
         others = replace(allowed, rebuild="another partition of its topic must be rebuilt")
         found = tuple(
-            replace(p, verdict=judge(p.log, None, is_global=store.is_global, has_rows=has_rows, allowed=others))
+            replace(p, verdict=judge(p.log, None, is_global=True, has_rows=False, allowed=others))
             if p.verdict.action in (Action.LEAVE, Action.CATCH_UP)
             else p
             for p in found
