@@ -13,6 +13,7 @@ from tests.interop.jvm import Jvm
 from .case import Case, Sweep
 from .forked import Kstate
 from .injection import available
+from .sweep import learned
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -49,8 +50,7 @@ def sweep_of(
 
     def learn(case: Case) -> Sweep:
         if case.name not in known:
-            known[case.name] = Sweep(case, kstate, tmp_path_factory.mktemp(case.name), releases)
-            known[case.name].learn()
+            known[case.name] = learned(Sweep(case, kstate, tmp_path_factory.mktemp(case.name), releases))
         return known[case.name]
 
     return learn
