@@ -117,7 +117,9 @@ def streams(folder: Path, records: int, keys: int, rounds: int) -> dict[str, lis
         app = App(APP, "bulk", "alos")
         state = folder / "streams"
         harness.produce("4.3.1", app, Batch(records=records, keys=keys, value_bytes=VALUE_BYTES))
-        made = harness.run("4.3.1", app, state, Run(read=False, conf={"statestore.cache.max.bytes": "0"}))
+        made = harness.run(
+            "4.3.1", app, state, Run(read=False, conf={"statestore.cache.max.bytes": "0"}, options={"timeout": 3600})
+        )
         assert made.rc == 0, made.told()
         for _ in range(rounds):
             for threads in ("1", "2"):
