@@ -160,10 +160,11 @@ def _slices(
     each = max(total // dump.rows, 1)
     whole = SHAPES[work.spec.kind].key is KeyRule.VERSIONED
     record_bytes = _INDEXED_RECORD_BYTES if SHAPES[work.spec.kind].time_ordered else _RECORD_BYTES
-    fitting = min(slots.memory, slots.memory * each // record_bytes, _KEY_BYTES)
+    # Keys alone are held at once: values come in as many passes as memory asks for.
+    fitting = min(slots.memory * each // record_bytes, _KEY_BYTES)
     limit = _WHOLE if whole else min(fitting, -(-total // pieces))
     found, shuffled = slices(dump, after=after, until=until, max_bytes=limit)
-    unordered = [one for one in found if not one.ordered and one.bytes > fitting // 2]
+    unordered = [one for one in found if not one.ordered and one.bytes > min(fitting, slots.memory) // 2]
     if shuffled or unordered:
         dump, uri = repartitioned(dump)
         found, shuffled = slices(dump, after=after, until=until, max_bytes=limit)

@@ -30,7 +30,7 @@ _LOCAL = "local"
 _DRIVER_MEMORY = "512m"
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The JVM runs for seconds and works little: compiling well would take longer than it saves."""
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.2
 _WARM_TASKS, _WARM_SECONDS = 8, 0.25
 _TAIL_LINES = 5
 _END_SECONDS = 30
@@ -163,16 +163,12 @@ def _end(process: subprocess.Popen[bytes] | None) -> None:
 
 
 def slots_of(session: SparkSession) -> int:
-    """How many tasks run at once. On a cluster executors register late: a small job first lets them come."""
+    """How many tasks run at once. A first small job starts the Python workers; on a cluster executors register late."""
     context = session.sparkContext
-    if not (context.master or "").startswith(_LOCAL):
-        context.parallelize(range(_WARM_TASKS), _WARM_TASKS).map(_wait_a_little).collect()
+    local = (context.master or "").startswith(_LOCAL)
+    tasks, seconds = (int(context.defaultParallelism), 0.0) if local else (_WARM_TASKS, _WARM_SECONDS)
+    context.parallelize(range(tasks), tasks).map(lambda _: time.sleep(seconds)).collect()
     return int(context.defaultParallelism)
-
-
-def _wait_a_little(number: int) -> int:
-    time.sleep(_WARM_SECONDS)
-    return number
 
 
 def run_jobs(session: SparkSession, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
