@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.bench.make_dump import make_dump
+
 from . import support
 
 RECORDS = 60_000
@@ -99,13 +101,17 @@ def test_any_layout(
     assert support.digest(app) == plain
 
 
-def test_more_runs_than_one_chunk(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
-    """So little memory that each partition is many slices, which are then compacted."""
-    app = tmp_path / support.APP
-    result = support.good(support.restore(app, dump, "--memory", "910M", "--master", "local[1,4]"))
-    progress = [json.loads(line) for line in result.stderr.splitlines() if '"progress"' in line]
-    assert progress[-1]["of"] > 2
-    assert support.digest(app) == expected
+def test_more_runs_than_one_chunk(tmp_path: Path) -> None:
+    """So little memory that each partition is several slices, whose runs overlap."""
+    folder = tmp_path / "dump"
+    make_dump(folder, support.TOPIC, records=2_400_000, keys=300_000, value_bytes=10, partitions=2)
+    whole, cut = tmp_path / "whole" / support.APP, tmp_path / "cut" / support.APP
+    for app, options in ((whole, ()), (cut, ("--memory", "900M", "--master", "local[1,4]"))):
+        app.parent.mkdir()
+        result = support.good(support.restore(app, folder, *options))
+        progress = [json.loads(line) for line in result.stderr.splitlines() if '"progress"' in line]
+        assert (progress[-1]["of"] > 4) is (app == cut)
+    assert support.digest(cut) == support.digest(whole)
 
 
 def edited(dump: Path, folder: Path) -> dict[str, Any]:
