@@ -32,7 +32,7 @@ _WORKER_BYTES = 150 * _MIB
 """What a Python worker takes before it reads anything."""
 _LEAST_BYTES = 48 * _MIB
 _USUAL_BYTES = 512 * _MIB
-_RECORD_BYTES = 100
+_RECORD_BYTES = 160
 """What the first reading holds for a record, whatever its size: codes, order, the key once more."""
 _INDEXED_RECORD_BYTES = 400
 """The same for a time-ordered store, whose keys become Python objects and whose index rows wait for the base rows."""
