@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,14 +80,13 @@ def _facts(parquet: pq.ParquetFile, file: Listed) -> FileFacts:
             continue
         proved = _from_statistics(group, hive, in_file)
         ranges = [proved] if proved else _from_rows(parquet, index, hive, in_file, printable(file.path))
-        size = _needed_bytes(group)
+        size = _bytes_of(group, _NEEDED)
         for one in ranges:
             key = _checked(one, hive, file)
             taken = tuple((name, value) for name, value in hive.items() if name not in in_file)
             mixed = len(ranges) > 1
-            pieces.append(
-                (key, Piece(file.path, (index,), group.num_rows, size, one.first, one.last, mixed, taken, one.rows))
-            )
+            where = (file.path, (index,), group.num_rows, size)
+            pieces.append((key, Piece(*where, one.first, one.last, mixed, taken, one.rows, _bytes_of(group, ("key",)))))
     return FileFacts(file, columns, metadata.num_rows, tuple(pieces))
 
 
@@ -186,12 +185,12 @@ def _checked(found: _Range, hive: dict[str, str], file: Listed) -> TopicPartitio
     return key
 
 
-def _needed_bytes(group: Any) -> int:
+def _bytes_of(group: Any, names: Container[str]) -> int:
     total = 0
     for index in range(group.num_columns):
         column = group.column(index)
         name = column.path_in_schema.partition(".")[0]
-        if name in _NEEDED:
+        if name in names:
             # Offsets and timestamps are encoded in almost nothing, but are 8 bytes each when they are read.
             fixed = _FIXED * group.num_rows if name in ("offset", "timestamp") else 0
             total += max(column.total_uncompressed_size, fixed)

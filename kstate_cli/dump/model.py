@@ -33,6 +33,8 @@ class Piece:
     """``topic`` and ``partition`` where they are taken from the path because the file has no such column."""
     own: int = 0
     """Rows of the topic-partition itself; equal to ``rows`` unless ``mixed``."""
+    key_bytes: int = 0
+    """Uncompressed bytes of the keys alone, as encoded, of all ``rows``."""
 
     @property
     def share(self) -> int:

@@ -153,6 +153,7 @@ def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
                 bytes=joined.bytes + piece.bytes,
                 last=piece.last,
                 own=joined.own + piece.own,
+                key_bytes=joined.key_bytes + piece.key_bytes,
             )
             continue
         if joined:

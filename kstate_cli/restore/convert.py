@@ -7,7 +7,6 @@ segment they lie in, and in which order rows are written. Values are read once t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.errors import Refused
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 _TIME_BYTES = 8
 _SEQUENCE_BYTES = 4
+_BLOCK_ROWS = 131_072
 _WINDOW_TAIL = _TIME_BYTES + _SEQUENCE_BYTES
 _SESSION_TAIL = 2 * _TIME_BYTES
 _LATEST_MS = 1 << 43
@@ -80,8 +80,14 @@ def _numbers(data: npt.NDArray[np.uint8], starts: Ints, kind: str) -> Ints:
     """The big-endian numbers that begin at ``starts``."""
     import numpy as np
 
-    found = data[starts[:, None] + np.arange(np.dtype(kind).itemsize)]
-    return np.ascontiguousarray(found).view(kind).ravel().astype(np.int64)
+    width = np.dtype(kind).itemsize
+    numbers = np.empty(len(starts), dtype=np.int64)
+    # Block by block: the indexes take as much again as the bytes, eight times over.
+    for first in range(0, len(starts), _BLOCK_ROWS):
+        block = slice(first, first + _BLOCK_ROWS)
+        found = data[starts[block, None] + np.arange(width)]
+        numbers[block] = np.ascontiguousarray(found).view(kind).ravel()
+    return numbers
 
 
 def segment_ids(times: Ints, interval_ms: int) -> Ints:
@@ -129,48 +135,17 @@ def _order_by_word(keys: pa.BinaryArray) -> Ints | None:
     begin = 0
     while begin < width and bool((table[:, begin] == table[0, begin]).all()):
         begin += 1
-    word = np.zeros((rows, _TIME_BYTES), dtype=np.uint8)
     taken = min(_TIME_BYTES, width - begin)
-    word[:, :taken] = table[:, begin : begin + taken]
-    numbers = word.view(">u8").ravel().astype(np.uint64)
+    numbers = np.zeros(rows, dtype=np.uint64)
+    for column in range(begin, begin + taken):
+        numbers <<= np.uint64(8)
+        numbers |= table[:, column]
     order = np.argsort(numbers)
     if begin + taken < width:
         ordered = numbers[order]
         if bool((ordered[1:] == ordered[:-1]).any()):
             return None
     return order.astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Winners:
-    """The last record of each key of a slice."""
-
-    keys: pa.BinaryArray
-    """Distinct changelog keys, in no particular order."""
-    record: Ints
-    """For each key the number of its last record, counted over the slice's records."""
-    codes: Ints | None = None
-    """For each record the number of its key, -1 for a null key."""
-
-
-def last_of_each_key(keys: pa.ChunkedArray, *, with_codes: bool = False) -> Winners:
-    """Deduplicates on codes: each record's key is hashed once, and no key is compared with another."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not len(keys):
-        return Winners(pa.array([], pa.binary()), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    coded = keys.combine_chunks().dictionary_encode()
-    indices = coded.indices
-    numbers = np.arange(len(indices), dtype=np.int64)
-    if indices.null_count:
-        numbers = numbers[indices.is_valid().to_numpy(zero_copy_only=False)]
-    record = np.empty(len(coded.dictionary), dtype=np.int64)
-    # Where an index repeats, the last assignment stays: exactly the rule of a changelog.
-    record[indices.drop_null().to_numpy(zero_copy_only=False)] = numbers
-    codes = pc.fill_null(indices, -1).to_numpy(zero_copy_only=False).astype(np.int64) if with_codes else None
-    return Winners(coded.dictionary, record, codes)
 
 
 def row_values(

@@ -32,10 +32,16 @@ _WORKER_BYTES = 150 * _MIB
 """What a Python worker takes before it reads anything."""
 _LEAST_BYTES = 48 * _MIB
 _USUAL_BYTES = 512 * _MIB
-_RECORD_BYTES = 160
-"""What the first reading holds for a record, whatever its size: codes, order, the key once more."""
-_INDEXED_RECORD_BYTES = 400
+_RECORD_BYTES = 56
+"""What the first reading holds for a record beside its key: numbers, order, a share of a hash table."""
+_SEGMENTED_RECORD_BYTES = 90
+"""The same where the segment of each key is told from its time."""
+_INDEXED_RECORD_BYTES = 300
 """The same for a time-ordered store, whose keys become Python objects and whose index rows wait for the base rows."""
+_POSITION_BYTES = 24
+"""What is added where each record's key is wanted again, for Positions."""
+_KEY_COPIES = 3
+"""How often a key is held, at most, with what arrays of keys need for each."""
 _KEY_BYTES = 2_000_000_000
 """More bytes of keys than one array of pyarrow can hold never come together."""
 _HISTORY_BYTES = 1_000
@@ -132,7 +138,15 @@ def make_jobs(
             if part.verdict.action is Action.LEAVE and not one.rebuild:
                 continue
             for piece, uri in _slices(
-                one, part.dump, part.log.until, part.verdict.after, slots, pieces, dump.uri, repartitioned
+                one,
+                part.dump,
+                part.log.until,
+                part.verdict.after,
+                slots,
+                pieces,
+                dump.uri,
+                _tells_positions(dump, one.spec),
+                repartitioned,
             ):
                 jobs += [
                     replace(job, number=number + at)
@@ -150,6 +164,7 @@ def _slices(
     slots: Slots,
     pieces: int,
     uri: str,
+    positions: bool,
     repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]],
 ) -> list[tuple[Slice, str]]:
     if not dump.rows:
@@ -159,9 +174,9 @@ def _slices(
     total = sum(piece.share for piece in dump.pieces)
     each = max(total // dump.rows, 1)
     whole = SHAPES[work.spec.kind].key is KeyRule.VERSIONED
-    record_bytes = _INDEXED_RECORD_BYTES if SHAPES[work.spec.kind].time_ordered else _RECORD_BYTES
     # Keys alone are held at once: values come in as many passes as memory asks for.
-    fitting = min(slots.memory * each // record_bytes, _KEY_BYTES)
+    records = slots.memory // _held_of_each(work.spec, dump, positions)
+    fitting = min(records * each, _KEY_BYTES)
     limit = _WHOLE if whole else min(fitting, -(-total // pieces))
     found, shuffled = slices(dump, after=after, until=until, max_bytes=limit)
     unordered = [one for one in found if not one.ordered and one.bytes > min(fitting, slots.memory) // 2]
@@ -171,6 +186,16 @@ def _slices(
         if shuffled:
             raise Refused(f"{dump.key}: its rows cannot be put in order", hint="write the dump anew, sorted by offset")
     return [(one, uri) for one in found]
+
+
+def _held_of_each(spec: StoreSpec, dump: PartitionDump, positions: bool) -> int:
+    """Bytes that a task holds for each record, whatever its value."""
+    shape = SHAPES[spec.kind]
+    found = _INDEXED_RECORD_BYTES if shape.time_ordered else _RECORD_BYTES
+    if shape.expires and not shape.time_ordered:
+        found = _SEGMENTED_RECORD_BYTES
+    keys = sum(piece.key_bytes for piece in dump.pieces) // max(sum(piece.rows for piece in dump.pieces), 1)
+    return found + _KEY_COPIES * keys + (_POSITION_BYTES if positions else 0)
 
 
 def _jobs_of(

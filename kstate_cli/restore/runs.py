@@ -24,6 +24,7 @@ from kstate_cli.restore.consistency import merge_positions
 from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
 from kstate_cli.restore.shapes import SHAPES, KeyRule, Shape
 from kstate_cli.restore.staging import Staging
+from kstate_cli.restore.winners import LastOfEachKey, Winners
 from kstate_cli.rocks.run_file import RunWriter
 
 if TYPE_CHECKING:
@@ -149,28 +150,26 @@ def _order(job: SliceJob, shape: Shape, counts: _Counts) -> _Order:
     import numpy as np
     import pyarrow as pa
 
-    chunks = []
+    last = LastOfEachKey(job.slice.rows, job.memory, with_codes=job.positions)
     for table in _batches(job, ("key",)):
-        counts.records += len(table)
         column = table.column("key")
         counts.data_bytes += column.nbytes
-        chunks += column.chunks
-    keys = pa.chunked_array(chunks, pa.binary())
-    del chunks
-    counts.null_keys = keys.null_count
-    winners = convert.last_of_each_key(keys, with_codes=job.positions)
-    del keys
+        for chunk in column.chunks:
+            last.add(chunk)
+    counts.records, counts.null_keys = last.records, last.null_keys
+    winners = last.finish()
     if not shape.segmented or shape.key is KeyRule.ONE_SEGMENT:
         order = convert.sort_order(winners.keys)
         whole = (0 if shape.segmented else None, 0, len(order))
         found = _Order(winners.keys.take(pa.array(order)), winners.record[order], [whole] if len(order) else [])
         if job.positions:
-            found.segment_of_record = np.where(_codes(winners) >= 0, whole[0] or 0, -1)
+            assert winners.codes is not None, "codes were asked for"
+            found.segment_of_record = np.where(winners.codes >= 0, whole[0] or 0, -1)
         return found
     return _order_by_segment(job, shape, winners)
 
 
-def _order_by_segment(job: SliceJob, shape: Shape, winners: convert.Winners) -> _Order:
+def _order_by_segment(job: SliceJob, shape: Shape, winners: Winners) -> _Order:
     import numpy as np
     import pyarrow as pa
 
@@ -196,15 +195,11 @@ def _order_by_segment(job: SliceJob, shape: Shape, winners: convert.Winners) -> 
     live = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
     order = _Order(winners.keys.take(pa.array(live)), winners.record[live], segments, len(ids) - at, max_time)
     if job.positions:
-        codes = _codes(winners)
+        assert winners.codes is not None, "codes were asked for"
+        codes = winners.codes
         times = np.where(ids >= (oldest or 0), ids * job.interval_ms, -1)
         order.segment_of_record = np.where(codes >= 0, times[np.maximum(codes, 0)] if len(times) else -1, -1)
     return order
-
-
-def _codes(winners: convert.Winners) -> Ints:
-    assert winners.codes is not None, "codes were not asked for"
-    return winners.codes
 
 
 def _write(job: SliceJob, shape: Shape, order: _Order, writers: _Writers, counts: _Counts) -> None:

@@ -13,20 +13,6 @@ from kstate_cli.formats.kinds import KINDS
 from kstate_cli.restore import convert
 from kstate_cli.restore.shapes import SHAPES, KeyRule
 
-keys = st.lists(st.one_of(st.none(), st.binary(max_size=12)), max_size=60)
-
-
-@given(keys)
-def test_the_last_record_of_each_key(found: list[bytes | None]) -> None:
-    half = len(found) // 2
-    column = pa.chunked_array([pa.array(found[:half], pa.binary()), pa.array(found[half:], pa.binary())])
-    winners = convert.last_of_each_key(column, with_codes=True)
-    expected = {key: at for at, key in enumerate(found) if key is not None}
-    assert dict(zip(winners.keys.to_pylist(), winners.record.tolist(), strict=True)) == expected
-    assert winners.codes is not None
-    names = winners.keys.to_pylist()
-    assert [names[code] if code >= 0 else None for code in winners.codes.tolist()] == found
-
 
 @given(st.sets(st.binary(max_size=20), max_size=60))
 def test_order_of_any_keys(found: set[bytes]) -> None:
