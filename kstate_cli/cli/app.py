@@ -23,6 +23,7 @@ from kstate_cli.cli import (
     restore_cmd,
     status_cmd,
     undo_cmd,
+    wipe_cmd,
 )
 from kstate_cli.cli.output import safe
 from kstate_cli.errors import Interrupted, KstateError
@@ -46,6 +47,7 @@ app.command("ls")(ls_cmd.ls)
 app.command("inspect-position")(inspect_position_cmd.inspect_position)
 app.command("migrate")(migrate_cmd.migrate)
 app.command("restore")(restore_cmd.restore)
+app.command("wipe")(wipe_cmd.wipe)
 app.command("undo")(undo_cmd.undo)
 app.command("status")(status_cmd.status)
 app.command("clean")(clean_cmd.clean)

@@ -67,20 +67,21 @@ def migrate(
 
     The application must be stopped. The old directory is kept until `kstate clean`.
     """
+    from kstate_cli.change.command import Request, change
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.output import RunProgress, print_json, say
-    from kstate_cli.migrate.planner import MigrateOptions
-    from kstate_cli.migrate.run import Request
-    from kstate_cli.migrate.run import migrate as run_migration
+    from kstate_cli.cli.plan_view import show_plan
+    from kstate_cli.migrate.planner import MigrateOptions, plan_migration
     from kstate_cli.releases import release
     from kstate_cli.statedir.find import find_application
 
+    target = release(to)
+    options = MigrateOptions(
+        at_least_once=guarantee is Guarantee.at_least_once, wipe_unclean=wipe_unclean, drop_headers=drop_headers
+    )
     request = Request(
         app=find_application(app),
-        target=release(to),
-        options=MigrateOptions(
-            at_least_once=guarantee is Guarantee.at_least_once, wipe_unclean=wipe_unclean, drop_headers=drop_headers
-        ),
+        planner=lambda found: plan_migration(found, target, options),
         run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy),
         wait=wait,
         lock_is_shared=lock_is_shared,
@@ -92,7 +93,7 @@ def migrate(
             progress.expect(plan.rewritten_bytes)
             show_plan(plan, output)
 
-        outcome = run_migration(request, on_plan=on_plan, progress=progress)
+        outcome = change(request, on_plan=on_plan, progress=progress)
     plan, result = outcome.plan, outcome.result
     for line in outcome.recovered:
         say(line, quiet=quiet)
@@ -122,28 +123,3 @@ def migrate(
             say(f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost", quiet=quiet)
         say(f"next: start the application with {plan.target}; back: kstate undo {plan.app}", quiet=quiet)
     return code
-
-
-def show_plan(plan: Plan, output: Format) -> None:
-    """The plan as a table or as JSON lines; warnings and notes on standard error for people."""
-    from kstate_cli.cli.output import print_json, say, table
-
-    if output is Format.json:
-        for step in plan.steps:
-            print_json(
-                {"schema_version": 1, "type": "step", "action": step.action, "path": step.path, "what": step.describe()}
-            )
-        for kind, texts in (("warning", plan.warnings), ("note", plan.notes)):
-            for text in texts:
-                print_json({"schema_version": 1, "type": kind, "text": text})
-        return
-    if plan.steps:
-        table(
-            f"{plan.command}: {plan.app}",
-            ("step", "path", "what"),
-            [(step.action, step.path, step.describe()) for step in plan.steps],
-        )
-    for text in plan.warnings:
-        say(f"warning: {text}")
-    for text in plan.notes:
-        say(f"note: {text}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import LockIsShared, Output, Quiet, Wait, WarningsOk
+from kstate_cli.cli.options import AfterError, LockIsShared, Output, Quiet, Wait, WarningsOk
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ def restore(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
     ] = False,
-    after_error: Annotated[
-        bool, typer.Option("--after-error", help="The last run ended in ERROR, and its cause is mended.")
-    ] = False,
+    after_error: AfterError = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
@@ -174,8 +172,8 @@ def restore(
 
 
 def _show_plan(plan: RestorePlan, output: Format, progress: RestoreProgress) -> None:
-    from kstate_cli.cli.migrate_cmd import show_plan
     from kstate_cli.cli.output import print_json, say
+    from kstate_cli.cli.plan_view import show_plan
 
     progress.expect(plan)
     show_plan(plan.change, output)

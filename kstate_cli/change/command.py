@@ -1,4 +1,4 @@
-"""``kstate migrate`` from the path to the result: lock, take over, read, plan, check, carry out."""
+"""The course of every command that changes a directory by a plan: lock, take over, read, plan, check, carry out."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kstate_cli.change.engine import Progress, Result, RunOptions, execute
+from kstate_cli.change.journal import read_runs, remove_empty_folders
 from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
 from kstate_cli.change.place import check_owner, check_place, check_room
 from kstate_cli.change.plan import Plan
-from kstate_cli.change.recover import recover, unfinished_runs
-from kstate_cli.migrate.planner import MigrateOptions, plan_migration
-from kstate_cli.releases import Release
+from kstate_cli.change.recover import recover, remove_run, unfinished_runs
 from kstate_cli.rocks.workers import Workers
+from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked for."""
+    """What is to be done, and how."""
 
     app: Path
-    target: Release
-    options: MigrateOptions
+    planner: Callable[[Application], Plan]
+    """Raises Refused and UsageError."""
     run: RunOptions
     wait: float = 0.0
     lock_is_shared: bool = False
     dry_run: bool = False
+    purge: bool = False
+    """Delete what would be kept for undo."""
+    last_word: Callable[[], None] | None = None
+    """Called under the lock before anything is staged; raises Refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +43,16 @@ class Outcome:
     recovered: tuple[str, ...] = ()
 
 
-def migrate(request: Request, *, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
-    """Migrates, or only plans. ``on_plan`` sees the plan before anything is staged.
+def change(request: Request, *, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
+    """Carries the plan out, or only plans. ``on_plan`` sees the plan before anything is staged.
 
     Raises InUse, Refused, RunFailed and RunHalfway.
     """
     with Workers(request.run.workers) as workers:
-        return _migrate(request, workers, on_plan, progress)
+        return _change(request, workers, on_plan, progress)
 
 
-def _migrate(request: Request, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
+def _change(request: Request, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
     if request.dry_run:
         plan = _plan(request, workers, progress)
         on_plan(plan)
@@ -70,14 +74,20 @@ def _migrate(request: Request, workers: Workers, on_plan: Callable[[Plan], None]
         on_plan(plan)
         if plan.empty:
             return Outcome(plan, None, recovered)
-        return Outcome(plan, execute(plan, request.run, progress, workers=workers), recovered)
+        if request.last_word is not None:
+            request.last_word()
+        result = execute(plan, request.run, progress, workers=workers)
+        if request.purge:
+            remove_run(next(run for run in read_runs(request.app) if run.name == result.run))
+            remove_empty_folders(request.app)
+        return Outcome(plan, result, recovered)
 
 
 def _plan(request: Request, workers: Workers, progress: Progress) -> Plan:
     app = read_application(request.app, workers=workers, on_store=lambda name: progress("read", name, 0))
     if app.running:
         raise in_use(app.path, app.pid)
-    plan = plan_migration(app, request.target, request.options)
+    plan = request.planner(app)
     if not plan.empty:
         check_place(request.app, lock_is_shared=request.lock_is_shared)
         if not request.run.copy_ssts:

@@ -1,0 +1,203 @@
+"""The plan of a wipe: stores leave with their offsets and Positions, and nothing else of their tasks does.
+
+Under exactly-once Streams deletes a whole task in which a logged store has no offset (formats §5, §6). So a store that
+leaves a task to others leaves an offset of -4 behind, which says "consistent, read from the beginning": as the line of
+``.checkpoint`` up to 4.2, in an empty database from 4.3 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kstate_cli.change.build import BuildDatabase
+from kstate_cli.change.plan import OmitTree, Plan, RemoveFile, Step, WriteFile
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
+from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
+from kstate_cli.releases import RELEASES, OffsetsHome, Release
+from kstate_cli.rocks.create import data_family
+from kstate_cli.statedir.find import PROCESS_FILE
+from kstate_cli.statedir.model import Application, Store, Task
+
+_LOCK_FILE = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class WipeOptions:
+    """What leaves: the stores of these names in these tasks, where both are given."""
+
+    tasks: frozenset[str] = frozenset()
+    stores: frozenset[str] = frozenset()
+    global_stores: bool = False
+    every_task: bool = False
+    """All tasks and the global stores."""
+    own_files: bool = False
+    """``.lock`` and ``kafka-streams-process-metadata`` too."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    app: Application
+    steps: list[Step] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def relative(self, task: Task) -> str:
+        return str(task.path.relative_to(self.app.path))
+
+
+def plan_wipe(app: Application, options: WipeOptions) -> Plan:
+    """The plan; empty where nothing is there any more.
+
+    Raises UsageError where nothing, or nothing that is there, was named; Refused where a store cannot leave alone.
+    """
+    chosen = [task for task in app.tasks if _chosen(task, options)]
+    _check_names(app, chosen, options)
+    draft = _Draft(app)
+    for task in resolve(app):
+        if task.task not in chosen:
+            continue
+        draft.warnings += task.warnings
+        if options.stores:
+            _some_stores(draft, task, [one for one in task.stores if one.store.name in options.stores])
+        else:
+            _whole_task(draft, task)
+    if options.own_files:
+        for name in (_LOCK_FILE, PROCESS_FILE):
+            if (app.path / name).exists():
+                draft.steps.append(RemoveFile(name, "asked for: Streams makes a new one"))
+    release = _release(app)
+    return Plan(app.path, _command(options), release.name, release.name, tuple(draft.steps), tuple(draft.warnings))
+
+
+def _command(options: WipeOptions) -> str:
+    parts = ["wipe"]
+    parts += [f"--task {name}" for name in sorted(options.tasks)]
+    parts += [f"--store {name}" for name in sorted(options.stores)]
+    flags = (
+        ("--global", options.global_stores),
+        ("--all", options.every_task),
+        ("--everything", options.own_files),
+    )
+    return " ".join(parts + [name for name, given in flags if given])
+
+
+def _chosen(task: Task, options: WipeOptions) -> bool:
+    if options.every_task or task.name in options.tasks:
+        return True
+    if task.is_global and options.global_stores:
+        return True
+    # Stores that are named alone are wiped wherever they are.
+    return bool(options.stores) and not options.tasks and not options.global_stores
+
+
+def _check_names(app: Application, chosen: list[Task], options: WipeOptions) -> None:
+    if not (options.tasks or options.stores or options.global_stores or options.every_task):
+        raise UsageError("nothing was named", hint="--task, --store, --global or --all")
+    if options.every_task and (options.tasks or options.stores or options.global_stores):
+        raise UsageError("--all is everything: no --task, --store or --global beside it")
+    if options.own_files and not options.every_task:
+        raise UsageError("--everything goes with --all")
+    tasks = {task.name for task in app.tasks}
+    if unknown := sorted(options.tasks - tasks):
+        raise UsageError(f"no task of this name here: {', '.join(unknown)}", hint=f"tasks: {', '.join(sorted(tasks))}")
+    stores = {store.name for task in chosen for store in task.stores}
+    if missing := sorted(options.stores - stores):
+        raise UsageError(f"no store of this name there: {', '.join(missing)}", hint="kstate ls shows their names")
+
+
+def _whole_task(draft: _Draft, task: TaskOffsets) -> None:
+    """All stores leave, and so does the directory: Streams makes a new one."""
+    what = ", ".join(one.store.name for one in task.stores) or "no store"
+    draft.steps.append(OmitTree(draft.relative(task.task), f"wiped: {what}"))
+    for one in task.stores:
+        _warn_unlogged(draft, task, one, "")
+
+
+def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets]) -> None:
+    if not stores:
+        return
+    _refuse_shared(task, stores)
+    lines = dict(task.task.checkpoint.entries) if task.task.checkpoint else {}
+    before = dict(lines)
+    for one in stores:
+        draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app.path)), f"wiped: {_offsets(one)}"))
+        _warn_unlogged(draft, task, one, "; where it is logged, exactly-once Streams restores its whole task")
+        if one.store.position_file is not None:
+            path = f"{draft.relative(task.task)}/{one.store.position_file.path.name}"
+            draft.steps.append(RemoveFile(path, "its store is wiped"))
+        unknown = dict.fromkeys(one.offsets, OFFSET_UNKNOWN)
+        if task.task.is_global:
+            # Streams seeks a global consumer to whatever is written: -4 there is fatal, no offset means the beginning.
+            lines = {tp: offset for tp, offset in lines.items() if tp not in one.offsets}
+        else:
+            lines |= {tp: OFFSET_UNKNOWN for tp in one.offsets if tp in lines}
+            draft.steps += _left_behind(draft, task, one.store, unknown)
+    path = f"{draft.relative(task.task)}/.checkpoint"
+    if before and not lines:
+        draft.steps.append(RemoveFile(path, "no offset is left"))
+    elif lines != before:
+        text = ", ".join(f"{tp}={offset}" for tp, offset in sorted(lines.items()))
+        draft.steps.append(WriteFile(path, render(lines), f"offsets: {text}"))
+
+
+def _left_behind(
+    draft: _Draft, task: TaskOffsets, store: Store, unknown: dict[TopicPartition, int]
+) -> Iterator[BuildDatabase | WriteFile | RemoveFile]:
+    """What keeps 4.3 under exactly-once from wiping the rest of the task."""
+    if store.store_file is not None:
+        path = f"{draft.relative(task.task)}/{store.store_file.path.name}"
+        if unknown:
+            yield WriteFile(path, render(unknown), "offset unknown: read from the beginning")
+        else:
+            yield RemoveFile(path, "its store is wiped")
+    if not store.has_offsets_family or store.is_grace_buffer or not unknown:
+        return
+    path = str(store.path.relative_to(draft.app.path))
+    # A carrier: Streams adds the column families of the store itself when it opens it.
+    kind = "window" if store.segmented else "key-value"
+    yield BuildDatabase(
+        path=f"{path}/{store.name}.0" if store.segmented else path,
+        kind=kind,
+        release=_release(draft.app),
+        family=data_family(kind),
+        runs=(),
+        rows=0,
+        deletes=0,
+        offsets=OffsetsRecord(unknown, None, STATUS_CLOSED),
+    )
+
+
+def _refuse_shared(task: TaskOffsets, stores: list[StoreOffsets]) -> None:
+    """A line of ``.checkpoint`` that may be another store's too must not be touched for one of them."""
+    leaving = {one.store.name for one in stores}
+    files = task.task.checkpoint.entries if task.task.checkpoint else {}
+    for one in stores:
+        for tp in one.offsets:
+            others = [s.store.name for s in task.stores if tp in s.offsets and s.store.name not in leaving]
+            if others and tp in files:
+                where = "--global" if task.task.is_global else f"--task {task.task.name}"
+                raise Refused(
+                    f"{task.task.name}: .checkpoint does not say whether the offset of {tp} is that of "
+                    f"{one.store.name} or of {', '.join(others)}",
+                    hint=f"wipe all of them: {where} without --store",
+                )
+
+
+def _warn_unlogged(draft: _Draft, task: TaskOffsets, one: StoreOffsets, more: str) -> None:
+    if not one.offsets and not one.store.empty:
+        draft.warnings.append(
+            f"{task.task.name}/{one.store.name} has rows and no offset: without a changelog they are lost{more}"
+        )
+
+
+def _offsets(found: StoreOffsets) -> str:
+    return ", ".join(f"{tp}={offset}" for tp, offset in sorted(found.offsets.items())) or "no offset"
+
+
+def _release(app: Application) -> Release:
+    """The newest release that keeps offsets where they are in this directory."""
+    home = OffsetsHome.COLUMN_FAMILY if any(task.has_offsets_family for task in app.tasks) else OffsetsHome.FILES
+    return next(release for release in reversed(RELEASES) if release.offsets_home is home)
