@@ -127,7 +127,8 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
     """Sweeps what was staged (where that fails too, the next command does it); returns the error to show."""
     if run is not None:
         with contextlib.suppress(OSError):
-            sweep(plan.app, run, str(error))
+            # What a signal has cut short may be resumed.
+            sweep(plan.app, run, str(error), keep_runs=isinstance(error, (Interrupted, KeyboardInterrupt)))
         if isinstance(error, Refused):
             with contextlib.suppress(OSError):
                 shutil.rmtree(run.path)
@@ -205,9 +206,12 @@ def _some(paths: list[str]) -> str:
 def pinned_bytes(run: Run) -> int:
     """Bytes on disk that deleting what the run keeps would free: files without another hard link."""
     total = 0
-    for folder, _, files in os.walk(run.tree):
-        for name in files:
-            stat = os.stat(os.path.join(folder, name), follow_symlinks=False)
-            if stat.st_nlink == 1:
-                total += stat.st_blocks * 512
+    for top in (run.tree, run.path / RUNS):
+        for folder, _, files in os.walk(top):
+            for name in files:
+                # Beside a run that goes on files may vanish.
+                with contextlib.suppress(FileNotFoundError):
+                    stat = os.stat(os.path.join(folder, name), follow_symlinks=False)
+                    if stat.st_nlink == 1:
+                        total += stat.st_blocks * 512
     return total

@@ -34,7 +34,7 @@ def recover(app: Path) -> list[str]:
             remove_run(run)
             done.append(f"run {run.name} was being cleaned: finished")
         elif run.state is RunState.STAGING:
-            sweep(app, run, "interrupted before the switch")
+            sweep(app, run, "interrupted before the switch", keep_runs=True)
             done.append(f"run {run.name} was interrupted before its switch: swept away, nothing had changed")
         else:
             done.append(_settle(app, run))
@@ -66,15 +66,17 @@ def _settle(app: Path, run: Run) -> str:
     return f"the undo of run {run.name} was interrupted after its switch: finished"
 
 
-def sweep(app: Path, run: Run, why: str) -> None:
+def sweep(app: Path, run: Run, why: str, *, keep_runs: bool = False) -> None:
     """Removes what a run has staged (never switched in) and says so in its journal.
+
+    With ``keep_runs`` the sorted runs stay for the one that resumes it.
 
     Whatever led here: once APP is the directory that the run has made, ``tree`` is the only copy of the old one.
     """
     if app.stat().st_ino == run.last("switching").get("new_inode"):
         return
     for staged in (run.tree, run.path / RUNS):
-        if staged.exists():
+        if staged.exists() and not (keep_runs and staged.name == RUNS):
             shutil.rmtree(staged)
     run.write("failed", why=why)
 
@@ -83,8 +85,9 @@ def remove_run(run: Run) -> None:
     """Deletes a run with what it kept. The journal says so first: half a directory must never be undone to."""
     if run.state is not RunState.CLEANING:
         run.write("cleaning")
-    if run.tree.exists():
-        shutil.rmtree(run.tree)
+    for kept in (run.tree, run.path / RUNS):
+        if kept.exists():
+            shutil.rmtree(kept)
     for name in os.listdir(run.path):
         os.unlink(run.path / name)
     run.path.rmdir()

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import App, LockIsShared, Output, Quiet, Wait, WarningsOk
+from kstate_cli.cli.options import App, LockIsShared, MetricsFile, Output, Quiet, Wait, WarningsOk
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
+    from kstate_cli.change.command import Outcome
     from kstate_cli.change.plan import Plan
 
 
@@ -57,6 +58,7 @@ def migrate(
         bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
     ] = False,
     workers: Annotated[int, typer.Option("--workers", help="Stores at once; 0 means one per core.", min=0)] = 0,
+    metrics_file: MetricsFile = None,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
@@ -69,7 +71,8 @@ def migrate(
     """
     from kstate_cli.change.command import Request, change
     from kstate_cli.change.engine import RunOptions
-    from kstate_cli.cli.output import RunProgress, print_json, say
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import RunProgress
     from kstate_cli.cli.plan_view import show_plan
     from kstate_cli.migrate.planner import MigrateOptions, plan_migration
     from kstate_cli.releases import release
@@ -79,25 +82,32 @@ def migrate(
     options = MigrateOptions(
         at_least_once=guarantee is Guarantee.at_least_once, wipe_unclean=wipe_unclean, drop_headers=drop_headers
     )
+    path = find_application(app)
     request = Request(
-        app=find_application(app),
+        app=path,
         planner=lambda found: plan_migration(found, target, options),
         run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy),
         wait=wait,
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
     )
-    with RunProgress(quiet=quiet) as progress:
+    with Metrics(metrics_file, "migrate", path) as metrics:
+        with RunProgress(quiet=quiet) as progress:
 
-        def on_plan(plan: Plan) -> None:
-            progress.expect(plan.rewritten_bytes)
-            show_plan(plan, output)
+            def on_plan(plan: Plan) -> None:
+                progress.expect(plan.rewritten_bytes)
+                show_plan(plan, output)
 
-        outcome = change(request, on_plan=on_plan, progress=progress)
+            outcome = change(request, on_plan=on_plan, progress=progress)
+        return metrics.done(_finish(outcome, output, quiet=quiet, warnings_ok=warnings_ok))
+
+
+def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
+    from kstate_cli.cli.output import print_json, say
+
     plan, result = outcome.plan, outcome.result
     for line in outcome.recovered:
         say(line, quiet=quiet)
-    code = 1 if plan.warnings and not plan.empty and not warnings_ok else 0
     if output is Format.json:
         print_json(
             {
@@ -122,4 +132,4 @@ def migrate(
         if result.rows_converted:
             say(f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost", quiet=quiet)
         say(f"next: start the application with {plan.target}; back: kstate undo {plan.app}", quiet=quiet)
-    return code
+    return 1 if plan.warnings and not plan.empty and not warnings_ok else 0

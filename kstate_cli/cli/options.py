@@ -30,3 +30,7 @@ AfterError = Annotated[
     bool,
     typer.Option("--after-error", help="The last run ended in ERROR, and its cause is mended."),
 ]
+MetricsFile = Annotated[
+    Path | None,
+    typer.Option("--metrics-file", metavar="FILE", help="Write what was done to FILE, for Prometheus' node exporter."),
+]

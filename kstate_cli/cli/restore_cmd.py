@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import AfterError, LockIsShared, Output, Quiet, Wait, WarningsOk
+from kstate_cli.cli.options import AfterError, LockIsShared, MetricsFile, Output, Quiet, Wait, WarningsOk
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
     from kstate_cli.cli.restore_progress import RestoreProgress
-    from kstate_cli.formats.topic_partition import TopicPartition
-    from kstate_cli.restore.run import Outcome
     from kstate_cli.restore.work import RestorePlan
 
-_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+class OnInvalid(str, Enum):
+    """What becomes of a store whose offset lies outside its changelog."""
+
+    rebuild = "rebuild"
+    fail = "fail"
 
 
 def restore(
@@ -61,6 +65,13 @@ def restore(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Ignore what is there and rebuild from the earliest offset.")
     ] = False,
+    on_invalid_offset: Annotated[
+        OnInvalid,
+        typer.Option(
+            "--on-invalid-offset",
+            help="Where the broker's log no longer has a store's offset (KIP-406): rebuild the store, or fail.",
+        ),
+    ] = OnInvalid.rebuild,
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="A store with rows may be emptied by an empty changelog.")
     ] = False,
@@ -108,7 +119,12 @@ def restore(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
     ] = False,
+    on_state_change: Annotated[
+        str | None,
+        typer.Option("--on-state-change", metavar="CMD", help="Run CMD BEFORE AFTER at each change of state."),
+    ] = None,
     after_error: AfterError = False,
+    metrics_file: MetricsFile = None,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
@@ -121,8 +137,12 @@ def restore(
     offset; healthy stores that are not named, or are past the dump, stay as they are. Undoable with `kstate undo`.
     """
     from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
+    from kstate_cli.cli.restore_options import bytes_of, committed_of, pair_of, share_of
     from kstate_cli.cli.restore_progress import RestoreProgress
+    from kstate_cli.cli.restore_report import finish
+    from kstate_cli.cli.state_command import StateCommand
     from kstate_cli.errors import UsageError
     from kstate_cli.releases import release
     from kstate_cli.restore.judge import Allowed
@@ -139,23 +159,28 @@ def restore(
         release=release(release_name),
         tasks=frozenset(task or ()),
         stores=frozenset(store or ()),
-        share=_share(share),
+        share=share_of(share),
         at_least_once=guarantee == "at_least_once",
         wipe_unclean=wipe_unclean,
-        committed=_committed(committed_offsets),
+        committed=committed_of(committed_offsets),
         ignored=tuple(ignore or ()),
-        allowed=Allowed("asked for" if rebuild else None, allow_empty, dump_is_complete),
+        allowed=Allowed(
+            "asked for" if rebuild else None,
+            allow_empty,
+            dump_is_complete,
+            wipe_invalid=on_invalid_offset is OnInvalid.rebuild,
+        ),
     )
     request = Request(
         app=application_path(app),
         dump=dump,
         options=options,
         run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify == "full", copy_ssts=copy),
-        spark=SparkSettings(master, dict(_pair(one) for one in conf or ())),
+        spark=SparkSettings(master, dict(pair_of(one) for one in conf or ())),
         spec=read_draft(spec) if spec else None,
         spec_name=str(spec) if spec else "kstate.toml",
         topology=read_topology(topology) if topology else None,
-        memory=_bytes(memory) if memory else None,
+        memory=bytes_of(memory) if memory else None,
         staging=staging,
         complete=dump_is_complete,
         committed_only=dump_is_committed,
@@ -164,11 +189,14 @@ def restore(
         dry_run=dry_run,
         after_error=after_error,
     )
-    with RestoreProgress(quiet=quiet, json=output is Format.json) as progress:
-        outcome = run_restore(request, on_plan=lambda plan: _show_plan(plan, output, progress), watcher=progress)
-    for line in outcome.recovered:
-        say(line, quiet=quiet)
-    return _finish(outcome, output, quiet=quiet, warnings_ok=warnings_ok)
+    heard = StateCommand(on_state_change, request.app) if on_state_change is not None else None
+    with Metrics(metrics_file, "restore", request.app) as metrics:
+        with RestoreProgress(quiet=quiet, json=output is Format.json, on_state=heard) as progress:
+            outcome = run_restore(request, on_plan=lambda plan: _show_plan(plan, output, progress), watcher=progress)
+        for line in outcome.recovered:
+            say(line, quiet=quiet)
+        metrics.records = sum(report.records for report in outcome.reports)
+        return metrics.done(finish(outcome, output, quiet=quiet, warnings_ok=warnings_ok))
 
 
 def _show_plan(plan: RestorePlan, output: Format, progress: RestoreProgress) -> None:
@@ -182,133 +210,3 @@ def _show_plan(plan: RestorePlan, output: Format, progress: RestoreProgress) -> 
             print_json({"schema_version": 1, "type": "left", "store": name, "why": why})
         else:
             say(f"{name}: left as it is: {why}")
-
-
-def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
-    from kstate_cli.cli.output import print_json, say, table
-
-    change = outcome.plan.change
-    warned = bool(change.warnings and not change.empty) or any(report.null_keys for report in outcome.reports)
-    code = 1 if warned and not warnings_ok else 0
-    if output is Format.json:
-        for report in outcome.reports:
-            offsets: dict[str, dict[int, int]] = {}
-            for tp, offset in sorted(report.offsets.items()):
-                offsets.setdefault(tp.topic, {})[tp.partition] = offset
-            print_json(
-                {
-                    "schema_version": 1,
-                    "type": "store",
-                    "store": report.store,
-                    "records": report.records,
-                    "rows": report.rows,
-                    "deleted": report.deleted,
-                    "expired": report.expired,
-                    "null_keys": report.null_keys,
-                    "has_position": report.has_position,
-                    "offsets": offsets,
-                    "seconds": round(report.seconds, 3),
-                }
-            )
-        print_json(
-            {
-                "schema_version": 1,
-                "type": "summary",
-                "app": str(change.app),
-                "release": change.target,
-                "stores": len(outcome.plan.work),
-                "left": len(outcome.plan.left),
-                "records": sum(report.records for report in outcome.reports),
-                "warnings": len(change.warnings),
-                "executed": outcome.result is not None,
-                "run": outcome.result.run if outcome.result else None,
-            }
-        )
-        return code
-    if outcome.reports:
-        table(
-            "restored",
-            ("store", "records", "rows", "deleted", "expired", "offset", "seconds"),
-            [
-                (
-                    report.store,
-                    f"{report.records:,}",
-                    f"{report.rows:,}",
-                    f"{report.deleted:,}",
-                    f"{report.expired:,}",
-                    " ".join(f"{tp.partition}:{offset}" for tp, offset in sorted(report.offsets.items())),
-                    f"{report.seconds:.1f}",
-                )
-                for report in outcome.reports
-            ],
-            right=frozenset({"records", "rows", "deleted", "expired", "seconds"}),
-        )
-    for report in outcome.reports:
-        if report.null_keys:
-            say(f"warning: {report.store}: {report.null_keys:,} records without a key, which Streams skips too")
-    without = sum(not report.has_position for report in outcome.reports)
-    if without:
-        say(f"note: no changelog record told a Position of {without} stores: theirs is empty", quiet=quiet)
-    if change.empty:
-        say(f"nothing to do: no store of {change.app} needs anything from the dump", quiet=quiet)
-    elif outcome.result is None:
-        say("dry run: nothing was changed", quiet=quiet)
-    else:
-        say(f"restored for {change.target} (run {outcome.result.run})", quiet=quiet)
-        say(f"next: start the application with {change.target}; back: kstate undo {change.app}", quiet=quiet)
-    return code
-
-
-def _share(text: str | None) -> tuple[int, int] | None:
-    from kstate_cli.errors import UsageError
-
-    if text is None:
-        return None
-    one, slash, many = text.partition("/")
-    if not slash or not one.isdigit() or not many.isdigit() or not 1 <= int(one) <= int(many):
-        raise UsageError(f"--share {text!r} is not I/N with 1 <= I <= N", hint="the second of three hosts: --share 2/3")
-    return int(one), int(many)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    from kstate_cli.errors import UsageError
-
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UsageError(f"--conf {text!r} is not K=V")
-    return key, value
-
-
-def _bytes(text: str) -> int:
-    from kstate_cli.errors import UsageError
-
-    number = text.strip().upper().removesuffix("IB").removesuffix("B")
-    unit = number[-1:] if number[-1:] in _UNITS and not number[-1:].isdigit() else ""
-    digits = number.removesuffix(unit) if unit else number
-    if not digits.isascii() or not digits.isdigit():
-        raise UsageError(f"--memory {text!r} is not a number of bytes", hint="such as 2G, 1500M")
-    return int(digits) * _UNITS[unit]
-
-
-def _committed(path: Path | None) -> dict[TopicPartition, int]:
-    import json
-
-    from kstate_cli.errors import UsageError
-    from kstate_cli.formats.topic_partition import TopicPartition
-
-    if path is None:
-        return {}
-    try:
-        rows = json.loads(path.read_bytes())
-        found = {
-            TopicPartition(str(topic), int(partition)): offset
-            for topic, offsets in rows.items()
-            for partition, offset in offsets.items()
-        }
-        if not all(
-            isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0 for offset in found.values()
-        ):
-            raise ValueError("an offset is not a number from 0")
-    except (OSError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint='it holds JSON: {"topic": {"0": 42}}') from None
-    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.output import _console, safe
@@ -31,8 +32,9 @@ _NAMES = {
 class RestoreProgress(Watcher):
     """Slices, records, bytes, rate and time left, on standard error."""
 
-    def __init__(self, *, quiet: bool, json: bool) -> None:
+    def __init__(self, *, quiet: bool, json: bool, on_state: Callable[[str, str], None] | None = None) -> None:
         self._quiet, self._json = quiet, json
+        self._on_state = on_state
         self._phase = ""
         self._began = 0.0
         self._said = 0.0
@@ -70,8 +72,18 @@ class RestoreProgress(Watcher):
             self._line(
                 {"type": "state", "before": before.value, "state": after.value}, f"{before.value} -> {after.value}"
             )
+        if self._on_state is not None:
+            self._on_state(before.value, after.value)
         if after.value == "RESTORING":
             self._began = self._said = time.monotonic()
+
+    def resumed(self, predecessor: str, slices: int, total: int) -> None:
+        """An interrupted run has left something."""
+        if not self._quiet:
+            self._line(
+                {"type": "resumed", "predecessor": predecessor, "slices": slices, "of": total},
+                f"resuming run {predecessor}: {slices} of {total} slices are there",
+            )
 
     def slices(self, done: int, total: int, records: int, all_records: int, size: int) -> None:
         """Slices that are finished."""

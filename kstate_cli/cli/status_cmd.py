@@ -2,65 +2,101 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.options import App, Output
 from kstate_cli.cli.output import Format
 
+if TYPE_CHECKING:
+    from kstate_cli.change.journal import Run
+
 
 def status(app: App, output: Output = Format.table) -> int:
-    """Show the runs of kstate on an application: state, times, and the bytes that are kept for undo."""
-    import humanize
-
-    from kstate_cli.change.attempts import state_of
-    from kstate_cli.change.engine import pinned_bytes
+    """Show the runs of kstate on an application: state, times, errors, and the bytes that are kept for undo."""
     from kstate_cli.change.journal import read_runs
-    from kstate_cli.change.recover import UNFINISHED
-    from kstate_cli.cli.output import print_json, say, table
-    from kstate_cli.statedir.find import find_application
+    from kstate_cli.cli.output import print_json, say
     from kstate_cli.statedir.locks import read_lock_table
 
-    path = find_application(app)
+    path = _application(app)
     held = read_lock_table().held(path / ".lock")
-    rows: list[dict[str, Any]] = []
-    for run in read_runs(path):
-        state = run.state.value if run.state else "created"
-        if run.state in UNFINISHED and held is False:
-            state = "interrupted"
-        rows.append(
-            {
-                "schema_version": 1,
-                "run": run.name,
-                "command": run.events[0].get("command") if run.events else None,
-                "state": state,
-                "restoration": "INTERRUPTED" if state == "interrupted" and state_of(run) else state_of(run),
-                "started": run.events[0]["at"] if run.events else None,
-                "changed": run.events[-1]["at"] if run.events else None,
-                "why": run.last("failed").get("why"),
-                "bytes_pinned": pinned_bytes(run),
-            }
-        )
+    rows = [_row(run, held=held) for run in read_runs(path)]
     if output is Format.json:
         for row in rows:
             print_json(row)
     elif rows:
-        table(
-            None,
-            ("run", "command", "state", "restoration", "started", "changed", "pinned", "why"),
-            [
-                (
-                    r["run"],
-                    r["command"] or "-",
-                    r["state"],
-                    r["restoration"] or "-",
-                    r["started"] or "-",
-                    r["changed"] or "-",
-                    humanize.naturalsize(r["bytes_pinned"], binary=True),
-                    r["why"] or "-",
-                )
-                for r in rows
-            ],
-        )
+        _show(rows)
     else:
         say("no runs")
     return 0
+
+
+def _application(path: Path) -> Path:
+    """The application directory; one that was lost is known by its runs, until a restoration makes it anew."""
+    from kstate_cli.change.journal import runs_folder
+    from kstate_cli.statedir.find import find_application
+
+    absolute = Path(os.path.realpath(path.parent)) / path.name
+    if not path.exists() and not path.is_symlink() and runs_folder(absolute).is_dir():
+        return absolute
+    return find_application(path)
+
+
+def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
+    from kstate_cli.change.attempts import state_of
+    from kstate_cli.change.engine import pinned_bytes
+    from kstate_cli.change.recover import UNFINISHED
+    from kstate_cli.restore.overview import store_progress
+    from kstate_cli.restore.resume import RESUMES_EVENT
+
+    state = run.state.value if run.state else "created"
+    if run.state in UNFINISHED and held is False:
+        state = "interrupted"
+    restoration = "INTERRUPTED" if state == "interrupted" and state_of(run) else state_of(run)
+    stores = store_progress(run) if restoration == "RESTORING" else []
+    return {
+        "schema_version": 1,
+        "run": run.name,
+        "command": run.events[0].get("command") if run.events else None,
+        "state": state,
+        "restoration": restoration,
+        "predecessor": run.last(RESUMES_EVENT).get("predecessor"),
+        "started": run.events[0]["at"] if run.events else None,
+        "changed": run.events[-1]["at"] if run.events else None,
+        "why": run.last("failed").get("why"),
+        "bytes_pinned": pinned_bytes(run),
+        "stores": [{"store": one.store, "slices": one.done, "of": one.total, "records": one.records} for one in stores],
+    }
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    import humanize
+
+    from kstate_cli.cli.output import table
+
+    table(
+        None,
+        ("run", "command", "state", "restoration", "started", "changed", "pinned", "why"),
+        [
+            (
+                row["run"],
+                row["command"] or "-",
+                row["state"],
+                row["restoration"] or "-",
+                row["started"] or "-",
+                row["changed"] or "-",
+                humanize.naturalsize(row["bytes_pinned"], binary=True),
+                row["why"] or (f"resumes {row['predecessor']}" if row["predecessor"] else "-"),
+            )
+            for row in rows
+        ],
+    )
+    stores = [(row["run"], one) for row in rows for one in row["stores"]]
+    if stores:
+        table(
+            "restoring",
+            ("run", "store", "slices", "records"),
+            [(run, one["store"], f"{one['slices']} of {one['of']}", f"{one['records']:,}") for run, one in stores],
+            right=frozenset({"records"}),
+        )

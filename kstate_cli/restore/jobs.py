@@ -34,7 +34,8 @@ class SliceJob:
     """Merge the Positions in the records' ``c`` headers."""
     bucket: tuple[int, int] = (0, 1)
     """(i, n): of a versioned store only keys whose hash is i modulo n."""
-
+    identity: str = ""
+    """Equal for jobs that give the same rows; empty where nobody can tell."""
     base: str = ""
     """The database that a versioned store is caught up from, on the host of the task; empty for a rebuild."""
 

@@ -76,6 +76,8 @@ class Allowed:
     """A store with rows may be replaced by what an empty changelog gives."""
     complete: bool = False
     """The dump begins where the log begins, even if its first record is above the log start."""
+    wipe_invalid: bool = True
+    """A store whose offset the broker's log no longer has is rebuilt (KIP-406), not refused."""
 
 
 def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allowed: Allowed) -> Verdict:
@@ -90,13 +92,10 @@ def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allo
         return _rebuild(log, allowed.rebuild or "it has no offset", has_rows=has_rows, allowed=allowed)
     following = offset if is_global else offset + 1
     if log.start is not None and following < log.start:
-        return _rebuild(
-            log,
-            f"its next offset {following} lies below the log start {log.start}",
-            has_rows=has_rows,
-            allowed=allowed,
-            invalid=True,
-        )
+        why = f"its next offset {following} lies below the log start {log.start}"
+        if not allowed.wipe_invalid:
+            return Verdict(Action.REFUSE, f"{why} (--on-invalid-offset rebuild wipes it and begins anew)", invalid=True)
+        return _rebuild(log, why, has_rows=has_rows, allowed=allowed, invalid=True)
     if log.end is not None and following > log.end:
         # Either the application ran on after the dump was taken, or the topic was made anew. A healthy store is never
         # wiped on a guess.

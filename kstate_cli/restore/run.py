@@ -27,6 +27,7 @@ from kstate_cli.dump.place import absolute
 from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.jobs import SliceJob
+from kstate_cli.restore.overview import SLICES_EVENT, slices_of_stores
 from kstate_cli.restore.planner import plan_restore
 from kstate_cli.restore.prepare import (
     Slots,
@@ -36,6 +37,7 @@ from kstate_cli.restore.prepare import (
     slot_memory,
     to_steps,
 )
+from kstate_cli.restore.resume import TakenOver, identified, take_over
 from kstate_cli.restore.spark import SparkSettings, run_jobs, slots_of, spark_session
 from kstate_cli.restore.staging import DONE, Staging
 from kstate_cli.restore.states import RestoreState, StateMachine
@@ -96,6 +98,9 @@ class Watcher:
 
     def state(self, before: RestoreState, after: RestoreState) -> None:
         """A change of state."""
+
+    def resumed(self, predecessor: str, slices: int, total: int) -> None:
+        """So many of all slices were finished by an earlier run, and are taken over."""
 
     def slices(self, done: int, total: int, records: int, all_records: int, size: int) -> None:
         """Slices that are finished, and what is in them."""
@@ -211,11 +216,11 @@ class _Restoration:
     def __init__(self, request: Request, dump: Dump, plan: RestorePlan, outcome: Outcome, watcher: Watcher) -> None:
         self._request, self._dump, self._plan, self._outcome, self._watcher = request, dump, plan, outcome, watcher
         self._machine = StateMachine()
-        self._machine.listen(watcher.state)
         self._journal: Run | None = None
         self._staging: Staging | None = None
         self._ordered: dict[TopicPartition, Dump] = {}
         self._machine.listen(self._record)
+        self._machine.listen(watcher.state)
 
     def run(self) -> None:
         """Carries the plan out. Whatever fails ends in ERROR, a signal in NOT_RUNNING; both are in the journal."""
@@ -271,13 +276,24 @@ class _Restoration:
                     request.app,
                     lambda dump: self._in_order(session, dump, staging),
                 )
+                jobs = identified(jobs)
+                run.write(SLICES_EVENT, stores=slices_of_stores(jobs), staging=staging.target)
+                taken = take_over(request.app, run, folder, jobs) if self._staging is None else TakenOver(None)
+                if taken.predecessor is not None:
+                    self._watcher.resumed(taken.predecessor, len(taken.results), len(jobs))
                 self._machine.to(RestoreState.RESTORING)
-                results = run_jobs(session, jobs, lambda: self._tell(staging, jobs)) if jobs else []
+                finished = {(one.task, one.store, one.number) for one in taken.results}
+                left = [job for job in jobs if (job.task, job.store, job.number) not in finished]
+                results = run_jobs(session, left, lambda: self._tell(staging, jobs)) if left else []
+                results += taken.results
             self._tell(staging, jobs)
             steps, self._outcome.reports = to_steps(
                 plan.change.steps, plan.work, results, request.options.release, staging, folder, request.app
             )
         except BaseException as error:
+            if isinstance(error, (Interrupted, KeyboardInterrupt)) and self._staging is None:
+                staging.keep_finished()
+                raise
             if not isinstance(error, (Interrupted, KeyboardInterrupt)):
                 self._machine.to(RestoreState.PENDING_ERROR)
             staging.remove()

@@ -128,7 +128,7 @@ def build_runs(job: SliceJob) -> SliceResult:
         positions=positions,
         seconds=time.monotonic() - started,
     )
-    staging.mark_done(result)
+    staging.mark_done(result, job.identity)
     return result
 
 

@@ -82,13 +82,16 @@ class Staging:
             shutil.rmtree(self._private, ignore_errors=True)
 
     def mark_started(self, slice_name: str, attempt: str) -> None:
-        """Leaves a note that an attempt began; notes are for progress and for nothing that is decided."""
+        """Leaves a note that an attempt began; nothing is decided by it."""
         self._note(f"{slice_name}-{attempt}{STARTED}", {"slice": slice_name, "pid": os.getpid()})
 
-    def mark_done(self, result: SliceResult) -> None:
-        """Leaves a note with the counts of a finished attempt."""
-        counts = {k: v for k, v in asdict(result).items() if k not in ("files", "positions")}
-        self._note(f"{result.task}-{result.store}-{result.number}-{result.attempt}{DONE}", counts)
+    def mark_done(self, result: SliceResult, identity: str) -> None:
+        """Leaves a note of a finished attempt: for progress, and for the run that resumes this one."""
+        note = {k: v for k, v in asdict(result).items() if k not in ("files", "positions")}
+        note["identity"] = identity
+        note["files"] = [[f.segment, f.path, f.rows, f.deletes, f.size] for f in result.files]
+        note["positions"] = [[segment, position.as_map()] for segment, position in result.positions]
+        self._note(f"{result.task}-{result.store}-{result.number}-{result.attempt}{DONE}", note)
         if self._private:
             shutil.rmtree(self._private, ignore_errors=True)
 
@@ -111,6 +114,22 @@ class Staging:
                 with contextlib.suppress(OSError, ValueError), open(os.path.join(local(self.target), name), "rb") as f:
                     found.append({"name": name, **json.load(f)})
         return found
+
+    def keep_finished(self) -> None:
+        """Driver: removes all but the runs of finished slices and their notes; the folder too, where there are none."""
+        folder = local(self.target)
+        if not is_local(self.target) or not os.path.isdir(folder):
+            return
+        kept = set()
+        for note in self.notes(DONE):
+            kept |= {note["name"], *(os.path.basename(str(file[1])) for file in note.get("files", ()))}
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if name not in kept:
+                with contextlib.suppress(OSError):
+                    shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        if not kept:
+            self.remove()
 
     def remove(self) -> None:
         """Driver: removes the whole staging folder, once Spark has stopped."""

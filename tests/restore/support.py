@@ -103,3 +103,15 @@ def notes(app: Path, suffix: str) -> list[dict[str, Any]]:
         except (OSError, ValueError):
             continue
     return found
+
+
+def status(app: Path) -> list[dict[str, Any]]:
+    """What `kstate status` says of the runs of an application."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "kstate_cli", "status", str(app), "-o", "json"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [json.loads(line) for line in shown.stdout.splitlines()]

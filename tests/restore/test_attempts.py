@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -68,32 +70,111 @@ def test_a_worker_that_always_dies(dump: Path, tmp_path: Path) -> None:
     assert support.left_behind(app) == []
 
 
+ONE_BY_ONE = ("--master", "local[1,4]")
+"""Two slices, one after the other."""
+
+
+def finished_runs(app: Path) -> list[dict[str, Any]]:
+    return support.notes(app, ".done")
+
+
+def one_of_two_finished(process: subprocess.Popen[str], app: Path) -> int:
+    """Waits until one slice is finished and the next has begun, and stops that attempt; returns its pid."""
+
+    def second() -> list[dict[str, Any]]:
+        done = {f"{note['task']}-{note['store']}-{note['number']}" for note in finished_runs(app)}
+        return [note for note in support.notes(app, ".started") if note["slice"] not in done] if done else []
+
+    pid = int(wait_for(process, second)[0]["pid"])
+    os.kill(pid, signal.SIGSTOP)
+    return pid
+
+
+def end(process: subprocess.Popen[str], number: signal.Signals, stopped: int) -> None:
+    process.send_signal(number)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(stopped, signal.SIGCONT)
+    process.communicate(timeout=60)
+
+
+def events(result: support.Ended, kind: str) -> list[dict[str, Any]]:
+    """JSON events on standard error."""
+    rows = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
+    return [row for row in rows if row["type"] == kind]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_restoring(dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_while_restoring(dump: Path, tmp_path: Path, number: signal.Signals) -> None:
     app = tmp_path / support.APP
     process = support.start(app, dump)
     started = wait_for(process, lambda: support.notes(app, ".started"))
     process.send_signal(number)
     result = support.ended(process)
     assert result.status == 128 + number, result.stderr
-    assert '"state": "NOT_RUNNING"' in result.stderr
+    assert [row["state"] for row in events(result, "state")][-2:] == ["PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert not app.exists()
-    assert support.left_behind(app) == []
     for note in started:
         assert not Path(f"/proc/{note['pid']}").exists(), "a worker outlived the command"
-    support.good(support.restore(app, dump))
-    assert support.digest(app) == expected
 
 
-def test_killed_outright_and_taken_over(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_an_interrupted_run_has_finished_is_used(
+    dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
     app = tmp_path / support.APP
-    process = support.start(app, dump)
-    wait_for(process, lambda: support.notes(app, ".started"))
-    process.kill()
-    process.communicate()
-    support.good(support.restore(app, dump))
+    process = support.start(app, dump, *ONE_BY_ONE)
+    stopped = one_of_two_finished(process, app)
+    live = support.status(app)[-1]
+    end(process, number, stopped)
+    assert live["restoration"] == "RESTORING"
+    assert [(one["slices"], one["of"], one["records"]) for one in live["stores"]] in (
+        [(1, 1, 500_000), (0, 1, 0)],
+        [(0, 1, 0), (1, 1, 500_000)],
+    )
+
+    row = support.status(app)[-1]
+    assert row["restoration"] == ("NOT_RUNNING" if number is signal.SIGTERM else "INTERRUPTED")
+    assert row["bytes_pinned"] > 0
+    resumed = support.good(support.restore(app, dump, *ONE_BY_ONE))
+    (event,) = events(resumed, "resumed")
+    assert event["predecessor"] == row["run"]
+    assert (event["slices"], event["of"]) == (1, 2)
+    assert resumed.of("summary")[0]["records"] == 1_000_000
+    assert support.status(app)[-1]["predecessor"] == row["run"]
     assert support.digest(app) == expected
     assert support.left_behind(app) == []
+
+
+def test_a_changed_dump_is_not_taken_for_what_was_finished(
+    dump: Path, expected: dict[str, str], tmp_path: Path
+) -> None:
+    app, mine = tmp_path / support.APP, tmp_path / "dump"
+    shutil.copytree(dump, mine)
+    process = support.start(app, mine, *ONE_BY_ONE)
+    end(process, signal.SIGTERM, one_of_two_finished(process, app))
+    for file in mine.rglob("*.parquet"):
+        os.utime(file)
+    resumed = support.good(support.restore(app, mine, *ONE_BY_ONE))
+    assert [event["slices"] for event in events(resumed, "resumed")] == [0]
+    assert support.digest(app) == expected
+    assert support.left_behind(app) == []
+
+
+def test_a_command_hears_of_every_state(dump: Path, tmp_path: Path) -> None:
+    app, heard = tmp_path / support.APP, tmp_path / "heard"
+    script = tmp_path / "hear.sh"
+    script.write_text(f'#!/bin/sh\necho "$1 $2 $KSTATE_APP" >> {heard}\nexit 3\n')
+    script.chmod(0o755)
+    result = support.good(support.restore(app, dump, "--on-state-change", str(script)))
+    assert [line.split()[:2] for line in heard.read_text().splitlines()] == [
+        ["CREATED", "REBALANCING"],
+        ["REBALANCING", "RESTORING"],
+        ["RESTORING", "RUNNING"],
+        ["RUNNING", "PENDING_SHUTDOWN"],
+        ["PENDING_SHUTDOWN", "NOT_RUNNING"],
+    ]
+    assert {line.split()[2] for line in heard.read_text().splitlines()} == {str(app)}
+    assert "exit status 3" in result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +217,6 @@ def test_speculation(dump: Path, expected: dict[str, str], tmp_path: Path, clust
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    import json
-
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -60,6 +60,12 @@ def test_an_offset_below_the_start_is_invalid_and_no_other(offset: int) -> None:
     assert verdict.invalid is (offset == START - 2)
 
 
+@pytest.mark.parametrize("offset", [START - 2, START - 1, END - 1, None, -4])
+def test_only_an_invalid_offset_is_refused_where_that_is_asked_for(offset: int | None) -> None:
+    asked = decide(offset, wipe_invalid=False)
+    assert asked is (Action.REFUSE if offset == START - 2 else decide(offset))
+
+
 def test_an_empty_log() -> None:
     empty = Log(KEY, END, END, None, None)
     assert decide(END - 1, empty) is Action.LEAVE

@@ -1,0 +1,134 @@
+"""``--metrics-file``: what a command did, for the textfile collector of Prometheus' node exporter.
+
+The file is replaced as a whole, so that nobody reads half of it. A failed command keeps the time of the last good one,
+which is what alerts look at. Two commands with the same file never go at once: the second is told so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from kstate_cli.cli.output import say
+from kstate_cli.errors import InUse, KstateError, UsageError
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_GOOD = (0, 1)
+"""Exit codes of a command that did what it was asked for."""
+_SUCCESS = "kstate_last_success_timestamp_seconds"
+_LABELS = ("application", "command")
+
+
+class Metrics:
+    """Measures one command from ``with`` to its end. Without a path it does nothing.
+
+    Raises InUse where another command writes the same file, UsageError where it cannot be written.
+    """
+
+    def __init__(self, path: Path | None, command: str, app: Path) -> None:
+        self._path, self._command, self._app = path, command, app
+        self._lock: int | None = None
+        self._began = 0.0
+        self._code: int | None = None
+        self.records: int | None = None
+        self.findings: Mapping[tuple[str, str], int] | None = None
+        """(code, level) -> how many."""
+
+    def __enter__(self) -> Metrics:
+        self._began = time.time()
+        if self._path is not None:
+            self._lock = self._take_lock(self._path)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._path is None or self._lock is None:
+            return
+        code = self._code
+        if error is not None or code is None:
+            code = error.exit_code if isinstance(error, KstateError) else 6
+        try:
+            self._write(self._path, code)
+        except OSError as wrong:
+            say(f"warning: the metrics could not be written: {wrong}")
+        finally:
+            os.close(self._lock)
+
+    def done(self, code: int) -> int:
+        """The command's exit code; returns it."""
+        self._code = code
+        return code
+
+    def _take_lock(self, path: Path) -> int:
+        try:
+            lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(f"--metrics-file {path} cannot be written: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise InUse(
+                f"another kstate command is writing {path}", hint="wait for it, or give each command its own file"
+            ) from None
+        return lock
+
+    def _write(self, path: Path, code: int) -> None:
+        from prometheus_client import CollectorRegistry, write_to_textfile
+
+        registry = CollectorRegistry()
+        now = time.time()
+        self._gauge(registry, "kstate_last_run_timestamp_seconds", "When the command ended.", now)
+        success = now if code in _GOOD else _before(path, (self._app.name, self._command))
+        if success is not None:
+            self._gauge(registry, _SUCCESS, "When the command last did what it was asked for.", success)
+        self._gauge(registry, "kstate_last_run_duration_seconds", "How long it took.", now - self._began)
+        self._gauge(registry, "kstate_last_run_exit_code", "Its exit code.", code)
+        self._gauge(registry, "kstate_bytes_pinned", "Bytes that are kept for undo.", self._pinned())
+        if self.records is not None:
+            self._gauge(registry, "kstate_records", "Records, or rows, that it went through.", self.records)
+        if self.findings is not None:
+            self._findings(registry, self.findings)
+        write_to_textfile(str(path), registry)
+
+    def _gauge(self, registry: CollectorRegistry, name: str, what: str, value: float) -> None:
+        from prometheus_client import Gauge
+
+        Gauge(name, what, _LABELS, registry=registry).labels(self._app.name, self._command).set(value)
+
+    def _findings(self, registry: CollectorRegistry, findings: Mapping[tuple[str, str], int]) -> None:
+        from prometheus_client import Gauge
+
+        gauge = Gauge("kstate_findings", "Findings by code and level.", (*_LABELS, "code", "level"), registry=registry)
+        for (code, level), count in sorted(findings.items()):
+            gauge.labels(self._app.name, self._command, code, level).set(count)
+
+    def _pinned(self) -> int:
+        from kstate_cli.change.engine import pinned_bytes
+        from kstate_cli.change.journal import read_runs
+
+        return sum(pinned_bytes(run) for run in read_runs(self._app))
+
+
+def _before(path: Path, labels: tuple[str, str]) -> float | None:
+    """The time of the last success that the file tells of; None where it does not."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        families = list(text_string_to_metric_families(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+    wanted = dict(zip(_LABELS, labels, strict=True))
+    for family in families:
+        for sample in family.samples:
+            if sample.name == _SUCCESS and sample.labels == wanted:
+                return float(sample.value)
+    return None

@@ -1,0 +1,70 @@
+"""What the options of ``kstate restore`` mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstate_cli.formats.topic_partition import TopicPartition
+
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+def share_of(text: str | None) -> tuple[int, int] | None:
+    """``I/N`` as two numbers. Raises UsageError."""
+    from kstate_cli.errors import UsageError
+
+    if text is None:
+        return None
+    one, slash, many = text.partition("/")
+    if not slash or not one.isdigit() or not many.isdigit() or not 1 <= int(one) <= int(many):
+        raise UsageError(f"--share {text!r} is not I/N with 1 <= I <= N", hint="the second of three hosts: --share 2/3")
+    return int(one), int(many)
+
+
+def pair_of(text: str) -> tuple[str, str]:
+    """``K=V``. Raises UsageError."""
+    from kstate_cli.errors import UsageError
+
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--conf {text!r} is not K=V")
+    return key, value
+
+
+def bytes_of(text: str) -> int:
+    """``2G``, ``1500M`` as a number. Raises UsageError."""
+    from kstate_cli.errors import UsageError
+
+    number = text.strip().upper().removesuffix("IB").removesuffix("B")
+    unit = number[-1:] if number[-1:] in _UNITS and not number[-1:].isdigit() else ""
+    digits = number.removesuffix(unit) if unit else number
+    if not digits.isascii() or not digits.isdigit():
+        raise UsageError(f"--memory {text!r} is not a number of bytes", hint="such as 2G, 1500M")
+    return int(digits) * _UNITS[unit]
+
+
+def committed_of(path: Path | None) -> dict[TopicPartition, int]:
+    """The file of ``--committed-offsets``. Raises UsageError."""
+    import json
+
+    from kstate_cli.errors import UsageError
+    from kstate_cli.formats.topic_partition import TopicPartition
+
+    if path is None:
+        return {}
+    try:
+        rows = json.loads(path.read_bytes())
+        found = {
+            TopicPartition(str(topic), int(partition)): offset
+            for topic, offsets in rows.items()
+            for partition, offset in offsets.items()
+        }
+        if not all(
+            isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0 for offset in found.values()
+        ):
+            raise ValueError("an offset is not a number from 0")
+    except (OSError, ValueError, AttributeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint='it holds JSON: {"topic": {"0": 42}}') from None
+    return found

@@ -1,0 +1,86 @@
+"""What `kstate restore` says at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from kstate_cli.restore.run import Outcome
+
+
+def finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
+    """Shows what became of a restoration, as a table or JSON lines; returns the exit code."""
+    from kstate_cli.cli.output import print_json, say, table
+
+    change = outcome.plan.change
+    warned = bool(change.warnings and not change.empty) or any(report.null_keys for report in outcome.reports)
+    code = 1 if warned and not warnings_ok else 0
+    if output is Format.json:
+        for report in outcome.reports:
+            offsets: dict[str, dict[int, int]] = {}
+            for tp, offset in sorted(report.offsets.items()):
+                offsets.setdefault(tp.topic, {})[tp.partition] = offset
+            print_json(
+                {
+                    "schema_version": 1,
+                    "type": "store",
+                    "store": report.store,
+                    "records": report.records,
+                    "rows": report.rows,
+                    "deleted": report.deleted,
+                    "expired": report.expired,
+                    "null_keys": report.null_keys,
+                    "has_position": report.has_position,
+                    "offsets": offsets,
+                    "seconds": round(report.seconds, 3),
+                }
+            )
+        print_json(
+            {
+                "schema_version": 1,
+                "type": "summary",
+                "app": str(change.app),
+                "release": change.target,
+                "stores": len(outcome.plan.work),
+                "left": len(outcome.plan.left),
+                "records": sum(report.records for report in outcome.reports),
+                "warnings": len(change.warnings),
+                "executed": outcome.result is not None,
+                "run": outcome.result.run if outcome.result else None,
+            }
+        )
+        return code
+    if outcome.reports:
+        table(
+            "restored",
+            ("store", "records", "rows", "deleted", "expired", "offset", "seconds"),
+            [
+                (
+                    report.store,
+                    f"{report.records:,}",
+                    f"{report.rows:,}",
+                    f"{report.deleted:,}",
+                    f"{report.expired:,}",
+                    " ".join(f"{tp.partition}:{offset}" for tp, offset in sorted(report.offsets.items())),
+                    f"{report.seconds:.1f}",
+                )
+                for report in outcome.reports
+            ],
+            right=frozenset({"records", "rows", "deleted", "expired", "seconds"}),
+        )
+    for report in outcome.reports:
+        if report.null_keys:
+            say(f"warning: {report.store}: {report.null_keys:,} records without a key, which Streams skips too")
+    without = sum(not report.has_position for report in outcome.reports)
+    if without:
+        say(f"note: no changelog record told a Position of {without} stores: theirs is empty", quiet=quiet)
+    if change.empty:
+        say(f"nothing to do: no store of {change.app} needs anything from the dump", quiet=quiet)
+    elif outcome.result is None:
+        say("dry run: nothing was changed", quiet=quiet)
+    else:
+        say(f"restored for {change.target} (run {outcome.result.run})", quiet=quiet)
+        say(f"next: start the application with {change.target}; back: kstate undo {change.app}", quiet=quiet)
+    return code

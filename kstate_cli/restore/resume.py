@@ -1,0 +1,121 @@
+"""Slices that an interrupted run has finished: the next run takes their files over instead of making them anew.
+
+A slice is the same one only where everything that its rows follow from is: the job, the very files of the dump, and the
+version of kstate. A finished SST is durable (``SstFileWriter::Finish`` syncs it) before the note that names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kstate_cli import __version__
+from kstate_cli.change.attempts import state_of
+from kstate_cli.change.journal import RUNS, Run, RunState, read_runs
+from kstate_cli.dump.place import open_place
+from kstate_cli.formats.position import Position
+from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
+from kstate_cli.restore.staging import DONE, Staging
+
+RESUMES_EVENT = "resumes"
+_GIVEN_UP = frozenset({"INTERRUPTED", "NOT_RUNNING"})
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What the predecessor of a run has left to it."""
+
+    predecessor: str | None
+    results: tuple[SliceResult, ...] = ()
+
+
+def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
+    """The jobs with their identity; without one where rows on this host go into them, which may have changed."""
+    stamps: dict[tuple[str, str], str] = {}
+    found = []
+    for job in jobs:
+        if job.base:
+            found.append(job)
+            continue
+        digest = hashlib.sha256(f"{__version__} {replace(job, staging='', memory=0, identity='')!r}".encode())
+        for path in sorted({piece.path for piece in job.slice.pieces}):
+            if (job.dump_uri, path) not in stamps:
+                stamps[job.dump_uri, path] = _stamp(job.dump_uri, path)
+            digest.update(stamps[job.dump_uri, path].encode())
+        found.append(replace(job, identity=digest.hexdigest()))
+    return found
+
+
+def _stamp(uri: str, path: str) -> str:
+    info = open_place(uri)[0].get_file_info(path)
+    return f"{path} {info.size} {info.mtime_ns};"
+
+
+def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> TakenOver:
+    """Moves what earlier runs have finished of ``jobs`` into ``folder``, and removes the rest of what they left."""
+    earlier = [one for one in read_runs(app) if one.name != run.name and state_of(one) is not None]
+    if not earlier:
+        return TakenOver(None)
+    last = earlier[-1]
+    given_up = last.state is RunState.FAILED and state_of(last) in _GIVEN_UP
+    wanted = {job.identity: job for job in jobs if job.identity}
+    results: dict[str, SliceResult] = {}
+    for one in reversed(earlier):
+        left = one.path / RUNS
+        if left.is_symlink() or not left.is_dir():
+            continue
+        for note in Staging(str(left)).notes(DONE):
+            job = wanted.get(str(note.get("identity")))
+            if job is not None and job.identity not in results:
+                found = _moved(note, job, left, folder)
+                if found is not None:
+                    results[job.identity] = found
+        shutil.rmtree(left, ignore_errors=True)
+    if not given_up:
+        return TakenOver(None)
+    run.write(RESUMES_EVENT, predecessor=last.name, slices=len(results), of=len(jobs))
+    return TakenOver(last.name, tuple(results.values()))
+
+
+def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> SliceResult | None:
+    """The result that a note tells of, its files moved; None where anything about it is not as it should be."""
+    try:
+        files = [RunFile(one[0], str(one[1]), int(one[2]), int(one[3]), int(one[4])) for one in note["files"]]
+        positions = tuple(
+            (segment, Position.from_map({t: {int(p): o for p, o in of.items()} for t, of in position.items()}))
+            for segment, position in note["positions"]
+        )
+        names = [os.path.basename(file.path) for file in files]
+        whole = all(
+            not (left / name).is_symlink() and (left / name).is_file() and (left / name).stat().st_size == file.size
+            for name, file in zip(names, files, strict=True)
+        )
+        if not whole:
+            return None
+        result = SliceResult(
+            number=job.number,
+            task=job.task,
+            store=job.store,
+            attempt=str(note["attempt"]),
+            files=tuple(replace(f, path=str(folder / name)) for f, name in zip(files, names, strict=True)),
+            records=int(note["records"]),
+            data_bytes=int(note["data_bytes"]),
+            null_keys=int(note["null_keys"]),
+            expired=int(note["expired"]),
+            max_time=note["max_time"],
+            positions=positions,
+            seconds=float(note["seconds"]),
+        )
+        for name in names:
+            os.rename(left / name, folder / name)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OSError):
+        return None
+    with contextlib.suppress(OSError):
+        Staging(str(folder)).mark_done(result, job.identity)
+    return result
