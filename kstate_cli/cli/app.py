@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from kstate_cli.cli import (
+    check_cmd,
     clean_cmd,
     demo_cmd,
     inspect_position_cmd,
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 app.command("ls")(ls_cmd.ls)
 app.command("inspect-position")(inspect_position_cmd.inspect_position)
+app.command("check")(check_cmd.check)
 app.command("migrate")(migrate_cmd.migrate)
 app.command("restore")(restore_cmd.restore)
 app.command("wipe")(wipe_cmd.wipe)

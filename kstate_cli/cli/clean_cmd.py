@@ -32,7 +32,7 @@ def clean(
     from kstate_cli.cli.output import say
     from kstate_cli.statedir.find import find_application
 
-    limit = datetime.now(timezone.utc) - _age(older_than)
+    limit = datetime.now(timezone.utc) - age("--older-than", older_than)
     path = find_application(app)
     old = [r for r in read_runs(path) if not r.events or datetime.fromisoformat(r.events[-1]["at"]) <= limit]
     if not old:
@@ -59,10 +59,11 @@ def clean(
     return 0
 
 
-def _age(text: str) -> timedelta:
+def age(option: str, text: str) -> timedelta:
+    """``7d``, ``12h``, ``30m`` as a time span; UsageError, naming the option, for anything else."""
     from kstate_cli.errors import UsageError
 
     match = re.fullmatch(r"(\d{1,6})([smhdw])", text)
     if match is None:
-        raise UsageError(f"--older-than {text!r} is not an age", hint="for example 7d, 12h, 30m")
+        raise UsageError(f"{option} {text!r} is not an age", hint="for example 7d, 12h, 30m")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})

@@ -1,0 +1,113 @@
+"""What all rules look at: the application, the release, the guarantee, the logs; and where findings are collected."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from kstate_cli.check.findings import Finding, Level, finding
+from kstate_cli.check.logs import LogSource
+from kstate_cli.check.outcome import Records
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate.owners import changelog_prefix
+from kstate_cli.migrate.resolve import TaskOffsets
+from kstate_cli.releases import OffsetsHome, Release
+from kstate_cli.restore.judge import Log
+from kstate_cli.statedir.model import Application, Store, Task
+
+_CHECKPOINT = ".checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user asks about."""
+
+    release: Release
+    exactly_once: bool = True
+    logs: tuple[LogSource, ...] = ()
+    """The first that knows a partition tells; the others only whether they name the same topic."""
+    max_age: timedelta | None = None
+    """``state.cleanup.dir.max.age.ms``; None is off, as it is by default."""
+    delete_retention: timedelta = timedelta(days=1)
+    """``delete.retention.ms`` of the changelogs."""
+
+    @property
+    def into_family(self) -> bool:
+        """True for a release that keeps offsets in the column family."""
+        return self.release.offsets_home is OffsetsHome.COLUMN_FAMILY
+
+
+@dataclass(slots=True)
+class Context:
+    """One check."""
+
+    app: Application
+    asked: Asked
+    resolved: dict[str, TaskOffsets]
+    findings: list[Finding] = field(default_factory=list)
+
+    def found(self, code: str, text: str, task: Task | None = None, store: str | None = None,
+              level: Level | None = None) -> str:  # fmt: skip
+        """Adds a finding, once; returns its code."""
+        name = task.name if task else None
+        new = finding(code, text, task=name, store=store, level=level)
+        mend = new.mend.replace("APP", str(self.app.path)).replace("RELEASE", self.asked.release.name)
+        new = replace(new, mend=mend.replace("TASK", name or "TASK").replace("STORE", store or "STORE"))
+        if new not in self.findings:
+            self.findings.append(new)
+        return code
+
+    def log(self, key: TopicPartition) -> Log | None:
+        """The log of a partition, by the first source that knows it."""
+        return next((log for log in (source.log(key) for source in self.asked.logs) if log is not None), None)
+
+    def records(self, key: TopicPartition, first: int) -> Records | None:
+        """How many records lie from ``first`` to the end; None where nobody knows the log."""
+        for source in self.asked.logs:
+            if source.log(key) is not None:
+                return source.records(key, first, transactional=self.asked.exactly_once)
+        return None
+
+    def siblings(self, task: Task) -> list[Task]:
+        """The tasks of the same subtopology, other than ``task``."""
+        return [other for other in self.app.tasks if other is not task and subtopology(other) == subtopology(task)]
+
+    def changelog(self, task: Task, store: str) -> TopicPartition | None:
+        """The changelog partition of a store, by its own offsets or those of the same store in other tasks.
+
+        None where it has no offset anywhere: whether it has a changelog at all nobody knows then.
+        """
+        own = f"{changelog_prefix(self.app.app_id, task, task.stores)}-{store}-changelog"
+        topics = [tp.topic for one in (task, *self.siblings(task)) for tp in self._offsets(one, store)]
+        known = {key for source in self.asked.logs for key in source.partitions()}
+        partition = task.partition or 0
+        if own in topics or TopicPartition(own, partition) in known:
+            return TopicPartition(own, partition)
+        return TopicPartition(topics[0], partition) if topics else None
+
+    def _offsets(self, task: Task, store: str) -> list[TopicPartition]:
+        """The partitions that any place of a task names for a store."""
+        resolved = self.resolved[task.name]
+        for one in resolved.stores:
+            if one.store.name == store:
+                return sorted(one.offsets)
+        return sorted(resolved.absent.get(store, {}))
+
+    def own_changelog(self, task: Task, store: Store) -> TopicPartition:
+        """The name that the changelog of a store usually has."""
+        prefix = changelog_prefix(self.app.app_id, task, task.stores)
+        return TopicPartition(f"{prefix}-{store.name}-changelog", task.partition or 0)
+
+    def task_is_empty(self, task: Task) -> bool:
+        """``StateDirectory.taskDirIsEmpty``: ``.checkpoint`` does not count, in 4.3 nothing that begins so."""
+        for name in os.listdir(task.path):
+            ignored = name.startswith(_CHECKPOINT) if self.asked.into_family else name == _CHECKPOINT
+            if not ignored and not name.endswith(".lock"):
+                return False
+        return True
+
+
+def subtopology(task: Task) -> tuple[str | None, str]:
+    """The topology and the number of the subtopology that a task belongs to."""
+    return task.topology, task.path.name.split("_")[0]

@@ -1,0 +1,129 @@
+"""What lies in a task directory: files that cannot be read, foreign entries, what a crash has left."""
+
+from __future__ import annotations
+
+import os
+from functools import reduce
+from math import gcd
+from pathlib import Path
+
+from kstate_cli.check.context import Context, subtopology
+from kstate_cli.check.findings import Level
+from kstate_cli.check.opening import Obstacle, java_text
+from kstate_cli.formats import checkpoint
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.segments import segment_start
+
+_SHORTEST_INTERVAL = 60_000
+"""The shortest segment interval that Streams chooses for windows and sessions."""
+_RAW = frozenset({"NumberFormatException", "IllegalArgumentException"})
+"""Not IOExceptions: these also escape where the offsets of tasks are summed up for a rebalance."""
+
+
+def unreadable(path: Path) -> MalformedBytesError | None:
+    """Why ``OffsetCheckpoint.read`` cannot read a file; None where it can."""
+    try:
+        checkpoint.parse(path.read_bytes())
+    except MalformedBytesError as error:
+        return error
+    return None
+
+
+def checkpoint_obstacle(ctx: Context, task: Task) -> Obstacle | None:
+    """The task's, or the global stores', ``.checkpoint``, where it cannot be read."""
+    if task.checkpoint is None:
+        return None
+    error = unreadable(task.checkpoint.path)
+    if error is None:
+        for line in task.checkpoint.content.dropped if task.checkpoint.content else ():
+            ctx.found("dropped-line", f"{task.name}/.checkpoint: {line!r}", task)
+        return None
+    text = f"{task.name}/.checkpoint: {error.reason}"
+    ctx.found("malformed-checkpoint", text, task)
+    java = java_text(error, error.reason)
+    if ctx.asked.into_family:
+        where = "null" if task.is_global else task.path.name
+        messages: tuple[str, ...] = (f"Error migrating checkpoint file for task '{where}'", java)
+    elif error.streams_exception in _RAW:
+        messages = (java,)
+    elif task.is_global:
+        messages = ("Failed to read checkpoints for global state globalStores", java)
+    else:
+        messages = ("Error loading and deleting checkpoint file when creating the state manager", java)
+    return Obstacle("malformed-checkpoint", text, f"{task.name}/.checkpoint", messages)
+
+
+def store_file_obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | None:
+    """``<store>.position``, and ``.checkpoint_<store>`` of a store that does not keep its own offsets."""
+    if store.position_file is not None and (error := unreadable(store.position_file.path)) is not None:
+        text = f"{task.name}/{store.name}.position: {error.reason}"
+        ctx.found("malformed-position", text, task, store.name)
+        java = java_text(error, error.reason)
+        wrapped = () if error.streams_exception in _RAW else ("Error reading checkpoint file",)
+        return Obstacle("malformed-position", text, f"{task.name}/{store.name}.position", (*wrapped, java))
+    kept = store.store_file
+    if not ctx.asked.into_family or not store.is_grace_buffer or kept is None:
+        return None
+    if (error := unreadable(kept.path)) is not None:
+        file = f"{task.name}/.checkpoint_{store.name}"
+        text = f"{file}: {error.reason}"
+        ctx.found("malformed-store-checkpoint", text, task, store.name)
+        message = f"Error loading checkpoint file when creating StateStore '{store.name}'"
+        return Obstacle("malformed-store-checkpoint", text, file, (message, java_text(error, error.reason)))
+    return None
+
+
+def segment_obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | None:
+    """An entry of a segmented store's folder whose name is no segment's."""
+    if not store.segmented:
+        return None
+    for name in sorted(os.listdir(store.path)):
+        shown = f"{task.name}/{store.name}/{name}"
+        if segment_start(store.name, name) is None:
+            if name[len(store.name) : len(store.name) + 1] == "-":
+                continue  # a date that does not parse: skipped with a warning
+            ctx.found("foreign-in-segments", f"{shown} is no segment", task, store.name)
+            # The name is cut at the length of the store's, whatever it begins with.
+            short = len(name) <= len(store.name)
+            message = "ndex out of range: " if short else f"Unable to parse segment id as long from segmentName: {name}"
+            return Obstacle("foreign-in-segments", f"{shown} is no segment", shown, (message,))
+        if name[len(store.name)] != ".":
+            ctx.found("old-segment-name", f"{shown} is renamed", task, store.name)
+    _off_grid(ctx, task, store)
+    return None
+
+
+def _off_grid(ctx: Context, task: Task, store: Store) -> None:
+    starts = [d.segment_start for d in store.databases if d.segment_start]
+    if starts and reduce(gcd, starts) < _SHORTEST_INTERVAL:
+        text = f"the starts {', '.join(map(str, starts))} are multiples of no segment interval"
+        ctx.found("segment-off-grid", text, task, store.name)
+
+
+def foreign_entries(ctx: Context, task: Task) -> None:
+    """Entries of a task that Streams ignores, deletes, or left behind in a crash."""
+    names = {store.name for store in task.stores} | {"rocksdb"} | set(ctx.resolved[task.name].absent)
+    for name in sorted(os.listdir(task.path)):
+        shown = f"{task.name}/{name}"
+        if name.endswith(".lock"):
+            ctx.found("lock-file-in-task", f"{shown} will be deleted", task)
+        elif name in task.leftovers:
+            ctx.found("leftover-file", f"{shown} is what a crash has left", task)
+        elif name not in names and not name.startswith(".checkpoint") and not name.endswith(".position"):
+            ctx.found("foreign-in-task", f"{shown} is not a file of Streams", task)
+
+
+def copied_tasks(ctx: Context) -> None:
+    """Stores that are in two subtopologies: one of the directories is no task of this application."""
+    owners: dict[tuple[str | None, str], set[str]] = {}
+    for task in ctx.app.tasks:
+        if not task.is_global:
+            topology, number = subtopology(task)
+            for store in task.stores:
+                owners.setdefault((topology, store.name), set()).add(number)
+    twice = {key: numbers for key, numbers in owners.items() if len(numbers) > 1}
+    for numbers in sorted({tuple(sorted(numbers, key=int)) for numbers in twice.values()}):
+        names = sorted(name for (_, name), found in twice.items() if tuple(sorted(found, key=int)) == numbers)
+        text = f"{', '.join(names)}: in the subtopologies {' and '.join(numbers)} at once"
+        ctx.found("store-in-two-subtopologies", text, level=Level.WARNING)

@@ -1,0 +1,170 @@
+"""The logs of changelogs as a check knows them: from a dump's manifest, or from a file. A broker would be another.
+
+What a log is (start, end, how far a source topic may be read) is :class:`kstate_cli.restore.judge.Log`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+from kstate_cli.check.outcome import Records
+from kstate_cli.dump.model import Dump, PartitionDump, Piece, Slice
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
+from kstate_cli.restore.judge import Log, log_of
+
+_CHANGELOG = "-changelog"
+
+
+class LogSource(Protocol):
+    """Where log ranges come from."""
+
+    def log(self, key: TopicPartition) -> Log | None:
+        """The log of a partition; None where nobody knows it."""
+
+    def topic_id(self, key: TopicPartition) -> str | None:
+        """The id of the topic (KIP-516), where it is known."""
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        """Every partition that is known."""
+
+    def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
+        """How many records a consumer gets from offset ``first`` to the end, as far as that can be known."""
+
+
+def at_most(log: Log, first: int, *, marker: bool) -> Records | None:
+    """The records between ``first`` and the end of a log, by its bounds alone."""
+    if log.end is None:
+        return None
+    end = log.end if log.until is None else min(log.end, log.until + 1)
+    span = max(0, end - max(first, log.start or 0))
+    # A transaction that has ended has a marker as its last entry, and only ended ones are read.
+    count = max(0, span - 1) if marker and span else span
+    return Records(count, exact=count == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FileLogs:
+    """``--offsets FILE``: log starts and ends that somebody asked a broker for."""
+
+    logs: Mapping[TopicPartition, Log]
+    ids: Mapping[TopicPartition, str]
+
+    def log(self, key: TopicPartition) -> Log | None:
+        """The log of a partition; None where the file does not name it."""
+        return self.logs.get(key)
+
+    def topic_id(self, key: TopicPartition) -> str | None:
+        """The id of the topic, where the file has it."""
+        return self.ids.get(key)
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        """Every partition that the file names."""
+        return self.logs.keys()
+
+    def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
+        """At most so many."""
+        log = self.log(key)
+        return None if log is None else at_most(log, first, marker=transactional and key.topic.endswith(_CHANGELOG))
+
+
+class DumpLogs:
+    """``--dump DUMP``: what its manifest says of the broker's logs; records are counted."""
+
+    def __init__(self, dump: Dump) -> None:
+        self._dump = dump
+        self._ids = {
+            TopicPartition(one.topic, one.partition): one.topic_id
+            for one in (dump.manifest.partitions if dump.manifest else ())
+            if one.topic_id is not None
+        }
+
+    def log(self, key: TopicPartition) -> Log | None:
+        """The log of a partition; None where the manifest does not say its start and end."""
+        partition = self._dump.partitions.get(key)
+        if partition is None or partition.log_start is None or partition.log_end is None:
+            return None
+        return log_of(partition, self._dump.committed.get(key))
+
+    def topic_id(self, key: TopicPartition) -> str | None:
+        """The id of the topic, where the manifest has it."""
+        return self._ids.get(key)
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        """Every partition of the dump."""
+        return self._dump.partitions.keys()
+
+    def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
+        """Counted where the dump has them all and was read as Streams reads, else at most so many."""
+        partition, log = self._dump.partitions.get(key), self.log(key)
+        if partition is None or log is None:
+            return None
+        complete = partition.start is not None and log.start is not None and partition.start <= max(first, log.start)
+        if complete and (not transactional or self._dump.isolation == "read_committed"):
+            count = _count(self._dump.uri, partition, first, log.until)
+            if count is not None:
+                return Records(count, exact=True)
+        return at_most(log, first, marker=transactional and key.topic.endswith(_CHANGELOG))
+
+
+def _count(uri: str, partition: PartitionDump, first: int, until: int | None) -> int | None:
+    """Rows from ``first`` to ``until``; None where a writer may have repeated rows."""
+    pieces = partition.pieces
+    if any(one.last >= other.first for one, other in pairwise(pieces)):
+        return None
+    last = partition.last if until is None else min(until, partition.last or 0)
+    if partition.last is None or last is None or last < first:
+        return 0
+    inside = [one for one in pieces if one.last >= first and one.first <= last]
+    cut = [one for one in inside if one.first < first or one.last > last]
+    rows = sum(one.own or one.rows for one in inside if one not in cut)
+    return rows + sum(_rows_of(uri, partition, one, max(first, one.first), min(last, one.last)) for one in cut)
+
+
+def _rows_of(uri: str, partition: PartitionDump, piece: Piece, first: int, last: int) -> int:
+    from kstate_cli.dump.place import open_place
+    from kstate_cli.dump.reader import read_slice
+
+    part = Slice(partition.topic, partition.partition, 0, (piece,), first, last, piece.rows, piece.bytes, ordered=False)
+    return int(read_slice(part, ["offset"], open_place(uri)[0]).num_rows)
+
+
+def read_offsets_file(path: Path) -> FileLogs:
+    """Reads ``{topic: {partition: {"start": n, "end": n, "id": optional, "committed": optional}}}``; UsageError."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        logs: dict[TopicPartition, Log] = {}
+        ids: dict[TopicPartition, str] = {}
+        for topic, partitions in content.items():
+            for partition, facts in partitions.items():
+                key = TopicPartition(_topic(topic), int(partition))
+                logs[key] = _log(key, facts)
+                if facts.get("id") is not None:
+                    ids[key] = str(facts["id"])
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise UsageError(
+            f"{path} cannot be read as log offsets: {error}",
+            hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, with "id" and "committed" where they are known',
+        ) from None
+    return FileLogs(logs, ids)
+
+
+def _topic(name: str) -> str:
+    if not legal_topic(name):
+        raise ValueError(f"{name!r} is not the name of a topic")
+    return name
+
+
+def _log(key: TopicPartition, facts: dict[str, Any]) -> Log:
+    start, end, committed = facts["start"], facts["end"], facts.get("committed")
+    for value in (start, end, 0 if committed is None else committed):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"{key}: {value!r} is not an offset")
+    if start > end:
+        raise ValueError(f"{key}: start {start} lies above end {end}")
+    return Log(key, start, end, None, None, None if committed is None else committed - 1)

@@ -1,0 +1,118 @@
+"""Whether a release opens the databases of a store (``RocksDBStore.openDB``, ``AbstractSegments.openExisting``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kstate_cli.check.context import Context
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.releases import HEADERS_FAMILIES, KNOWN_FAMILIES, OFFSETS_FAMILY, TIMESTAMPED_FAMILY
+from kstate_cli.statedir.model import Database, Store, Task
+
+_PLAIN = frozenset({"default", TIMESTAMPED_FAMILY})
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why something does not open, and what Streams prints."""
+
+    code: str
+    text: str
+    file: str
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How opening a store ends."""
+
+    obstacle: Obstacle | None = None
+    swallowed: bool = False
+    """Up to 4.2 a segmented store opens without the segment that does not, and without all that come after it."""
+    recreated: bool = False
+    """RocksDB makes a new database where CURRENT is missing."""
+
+
+def judge_opening(ctx: Context, task: Task, store: Store) -> Opening:
+    """How the release gets on with the databases of one store; findings are added."""
+    recreated = False
+    for database in store.databases:
+        shown = _shown(task, store, database)
+        obstacle = _families(ctx, store, database, shown) or _formats(ctx, database, shown) or _damage(database, shown)
+        recreated |= "CURRENT is missing" in {p.what for p in database.problems}
+        if obstacle is None:
+            continue
+        swallowed = store.segmented and not ctx.asked.into_family
+        code = "segment-does-not-open" if swallowed and obstacle.code == "does-not-open" else obstacle.code
+        more = ": the store opens silently without it, and without every later segment" if swallowed else ""
+        ctx.found(code, obstacle.text + more, task, store.name)
+        location = f"Error opening store {database.path.name} at location {database.path}"
+        by_streams = any(one.startswith(("Size of", "Unexpected ")) for one in obstacle.messages)
+        messages = obstacle.messages if by_streams else (location, *obstacle.messages)
+        return Opening(Obstacle(code, obstacle.text, obstacle.file, messages), swallowed, recreated)
+    return Opening(recreated=recreated)
+
+
+def _shown(task: Task, store: Store, database: Database) -> str:
+    parent = task.name if store.segmented else f"{task.name}/rocksdb"
+    return f"{parent}/{database.path.relative_to(store.path.parent)}"
+
+
+def _families(ctx: Context, store: Store, database: Database, shown: str) -> Obstacle | None:
+    here = set(database.column_families)
+    if ctx.asked.into_family:
+        unknown = sorted(here - KNOWN_FAMILIES)
+        if not unknown:
+            return None
+        message = f"Unexpected column family '{unknown[0]}' found in store {database.path.name}"
+        return Obstacle("unknown-column-family", f"column family {unknown[0]}", shown, (message,))
+    extra = here - _PLAIN
+    if not extra:
+        return None
+    if extra & HEADERS_FAMILIES:
+        code, text = "headers-store", f"a store with record headers ({store.kind.name})"
+    elif OFFSETS_FAMILY in extra:
+        code, text = "offsets-in-column-family", "its RocksDB has the column family offsets"
+    else:
+        code, text = "unknown-column-family", f"column family {', '.join(sorted(extra))}"
+    names = sorted(extra) if len(extra) == 1 else []
+    return Obstacle(code, text, shown, (f"Column families not opened: {', '.join(names)}",))
+
+
+def _formats(ctx: Context, database: Database, shown: str) -> Obstacle | None:
+    newest = max(database.sst_formats, default=0)
+    reads = ctx.asked.release.reads_sst_format
+    if newest <= reads:
+        return None
+    text = f"SST format {newest}, and {ctx.asked.release} reads {reads} at most"
+    return Obstacle("sst-too-new", text, shown, (f"format_version: {newest}",))
+
+
+def _damage(database: Database, shown: str) -> Obstacle | None:
+    """SSTs that the MANIFEST names and that are not there, or not in their size; a value that is no offset."""
+    for problem in database.problems:
+        if not problem.fatal or problem.what == "CURRENT is missing":
+            continue
+        name = problem.where.rpartition("/")[2]
+        if name.endswith(".sst"):
+            return Obstacle("does-not-open", f"{name} {problem.what}", problem.where, (name,))
+        if problem.what.startswith("RocksDB cannot read it"):
+            return Obstacle("does-not-open", problem.what, shown, ())
+        if "SerializationException" in problem.what:
+            message = "Size of data received by LongDeserializer is not 8"
+            return Obstacle("does-not-open", problem.what, shown, (message,))
+    return None
+
+
+def java_text(error: MalformedBytesError, reason: str) -> str:
+    """What Java's exception says for bytes that ``OffsetCheckpoint.read`` does not take."""
+    name = error.streams_exception or ""
+    known = {
+        "EOFException": "File ended prematurely.",
+        "IllegalArgumentException": "Unknown offset checkpoint version: ",
+        "NumberFormatException": "For input string: ",
+        "MalformedInputException": "Input length = ",
+    }
+    if name == "IOException":
+        return "Malformed line in offset checkpoint file: " if "three fields" in reason else "entries but found only "
+    return known.get(name, name)

@@ -1,0 +1,54 @@
+"""What becomes of a store at the next start, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Outcome(Enum):
+    """What the next start does with a store."""
+
+    OPENS = "opens"
+    """As it is: nothing is restored."""
+    OPENS_EMPTY = "opens-without-rows"
+    """Without a word, although its offset says that it is complete: rows are missing from then on."""
+    RESTORES = "restores"
+    """What lies between its offset and the end of the changelog."""
+    RESTORES_ALL = "restores-all"
+    """The whole changelog, over the rows that it has."""
+    WIPED = "task-wiped"
+    """``TaskCorruptedException``: the task's directory is deleted, then the whole changelog is restored."""
+    FAILS = "start-fails"
+    """``KafkaStreams#start`` or a stream thread throws; the client ends in ERROR."""
+    NOT_REACHED = "not-reached"
+    """Another store of the task makes the start fail before."""
+    IGNORED = "ignored"
+    """The release has no such store, or no such task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """How many records of a changelog are restored."""
+
+    count: int
+    exact: bool
+    """False: at most so many, since compaction and transaction markers leave holes that a log's bounds do not show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The outcome for one store of one task, with the reason."""
+
+    task: str
+    store: str
+    outcome: Outcome
+    records: Records | None = None
+    """For everything that is restored, where the log is known."""
+    code: str | None = None
+    """The finding that the outcome follows from."""
+    file: str | None = None
+    messages: tuple[str, ...] = ()
+    """What Streams prints, exception by exception from the outermost; each a part of the real text."""
+    or_else: Outcome | None = None
+    """The other possible outcome, where chance decides."""

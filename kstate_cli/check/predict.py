@@ -1,0 +1,47 @@
+"""``kstate check``: reads a directory and says what the next start of a release does with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kstate_cli.check.context import Asked, Context
+from kstate_cli.check.files import copied_tasks
+from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.global_stores import predict_global
+from kstate_cli.check.outcome import Outcome, Prediction
+from kstate_cli.check.surroundings import look_around
+from kstate_cli.check.tasks import predict_task
+from kstate_cli.migrate.resolve import resolve
+from kstate_cli.statedir.model import Application
+
+_ORDER = {level: number for number, level in enumerate((Level.ERROR, Level.WARNING, Level.EXPECTED))}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a check says."""
+
+    predictions: tuple[Prediction, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def fails(self) -> bool:
+        """True when the next start ends in an error."""
+        return any(one.outcome is Outcome.FAILS for one in self.predictions)
+
+    @property
+    def clean(self) -> bool:
+        """True when every finding is an expected one."""
+        return all(one.level is Level.EXPECTED for one in self.findings)
+
+
+def check(app: Application, asked: Asked) -> Report:
+    """What the next start of ``asked.release`` does with each store of ``app``, and why. Changes nothing."""
+    ctx = Context(app, asked, {resolved.task.name: resolved for resolved in resolve(app)})
+    predictions: list[Prediction] = []
+    for task in app.tasks:
+        predictions += predict_global(ctx, task) if task.is_global else predict_task(ctx, task)
+    copied_tasks(ctx)
+    look_around(ctx)
+    findings = sorted(ctx.findings, key=lambda one: _ORDER[one.level])
+    return Report(tuple(predictions), tuple(findings))

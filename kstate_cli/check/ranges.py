@@ -1,0 +1,75 @@
+"""Offsets against the log: does Streams find the next record, and how many follow (``StoreChangelogReader``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kstate_cli.check.context import Context
+from kstate_cli.check.outcome import Records
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.restore.judge import Log
+
+_NEAR = 10
+"""Per cent of the log that an offset may be from its start before it is worth a warning."""
+
+
+class Where(Enum):
+    """Where the next offset to read lies."""
+
+    UNKNOWN = "unknown"
+    INSIDE = "inside"
+    BELOW = "below"
+    ABOVE = "above"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The next offset of a store in its log."""
+
+    key: TopicPartition
+    following: int
+    where: Where
+    log: Log | None = None
+    records: Records | None = None
+
+    @property
+    def text(self) -> str:
+        """For a finding."""
+        if self.log is None:
+            return f"{self.key}: next offset {self.following}"
+        return f"{self.key}: next offset {self.following}, log {self.log.start} to {self.log.end}"
+
+
+def locate(ctx: Context, key: TopicPartition, following: int) -> Range:
+    """Where the next offset to read lies (design §11.1: from the log start to the log end, both included)."""
+    log = ctx.log(key)
+    if log is None or log.start is None or log.end is None:
+        return Range(key, following, Where.UNKNOWN)
+    if following < log.start:
+        return Range(key, following, Where.BELOW, log)
+    if following > log.end:
+        return Range(key, following, Where.ABOVE, log)
+    return Range(key, following, Where.INSIDE, log, ctx.records(key, following))
+
+
+def whole(ctx: Context, key: TopicPartition | None) -> Records | None:
+    """All records of a log."""
+    log = ctx.log(key) if key is not None else None
+    if key is None or log is None:
+        return None
+    return ctx.records(key, log.start or 0)
+
+
+def near_start(found: Range) -> bool:
+    """True where a log that loses its beginning will soon have lost what the store needs next."""
+    log = found.log
+    if found.where is not Where.INSIDE or log is None or not log.start or log.end is None or found.following >= log.end:
+        return False
+    return (found.following - log.start) * 100 <= (log.end - log.start) * _NEAR
+
+
+def recreated(ctx: Context, key: TopicPartition) -> str | None:
+    """Two ids of one topic, where two sources name different ones; else None."""
+    ids = list(dict.fromkeys(i for i in (source.topic_id(key) for source in ctx.asked.logs) if i is not None))
+    return None if len(ids) < 2 else " and ".join(ids)

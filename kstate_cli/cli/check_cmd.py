@@ -1,0 +1,211 @@
+"""``kstate check``: what the next start of a release does with a directory, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstate_cli.cli.migrate_cmd import Guarantee
+from kstate_cli.cli.options import App, Output, Quiet
+from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from kstate_cli.check.findings import Finding
+    from kstate_cli.check.logs import LogSource
+    from kstate_cli.check.outcome import Prediction, Records
+    from kstate_cli.check.predict import Report
+    from kstate_cli.statedir.model import Application
+
+_SCHEMA = 1
+_SHOWN = 5
+
+
+def check(
+    app: App,
+    release: Annotated[
+        str,
+        typer.Option("--for", metavar="RELEASE", help="The Kafka Streams release to be started, such as 4.3."),
+    ],
+    guarantee: Annotated[
+        Guarantee, typer.Option("--guarantee", help="processing.guarantee of the application.")
+    ] = Guarantee.exactly_once,
+    dump: Annotated[
+        str | None,
+        typer.Option("--dump", metavar="DUMP", help="Changelog dump: log starts and ends from its manifest, counts."),
+    ] = None,
+    offsets: Annotated[
+        Path | None,
+        typer.Option(
+            "--offsets",
+            metavar="FILE",
+            help='Log starts and ends as JSON: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
+        ),
+    ] = None,
+    max_age: Annotated[
+        str | None,
+        typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, where it is set: 7d, 12h."),
+    ] = None,
+    delete_retention: Annotated[
+        str, typer.Option("--delete-retention", metavar="AGE", help="delete.retention.ms of the changelogs.")
+    ] = "1d",
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Say what the next start of a release does to each task and store, and why. Changes nothing.
+
+    Exit 0 when all is as expected, 3 when something is found. Without --dump or --offsets nothing is said of how many
+    records are restored, nor of offsets that the log no longer has.
+    """
+    from kstate_cli.check.context import Asked
+    from kstate_cli.check.predict import check as predict
+    from kstate_cli.cli.clean_cmd import age
+    from kstate_cli.releases import release as known_release
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.statedir.scan import read_application
+
+    asked = Asked(
+        known_release(release),
+        exactly_once=guarantee is Guarantee.exactly_once,
+        logs=_sources(offsets, dump),
+        max_age=None if max_age is None else age("--max-age", max_age),
+        delete_retention=age("--delete-retention", delete_retention),
+    )
+    found = read_application(find_application(app))
+    report = predict(found, asked)
+    if output is Format.json:
+        _print_json(found, asked.release.name, guarantee, report)
+    else:
+        _print_tables(found, asked.release.name, report, quiet=quiet)
+    return 0 if report.clean else 3
+
+
+def _sources(offsets: Path | None, dump: str | None) -> tuple[LogSource, ...]:
+    """The file first: it is the fresher one where both are given."""
+    from kstate_cli.check.logs import DumpLogs, read_offsets_file
+    from kstate_cli.errors import Refused
+
+    found: list[LogSource] = []
+    if offsets is not None:
+        found.append(read_offsets_file(offsets))
+    if dump is not None:
+        from kstate_cli.dump.open import read_dump
+
+        known = read_dump(dump, complete=False, committed_only=False)
+        if known.manifest is None:
+            raise Refused(f"{dump} has no manifest: it does not say where the logs begin and end")
+        found.append(DumpLogs(known))
+    return tuple(found)
+
+
+def _print_json(app: Application, release: str, guarantee: Guarantee, report: Report) -> None:
+    from kstate_cli.cli.output import print_json
+
+    for one in report.predictions:
+        print_json(
+            {
+                "schema_version": _SCHEMA,
+                "type": "prediction",
+                "task": one.task,
+                "store": one.store,
+                "outcome": one.outcome.value,
+                "or_else": one.or_else.value if one.or_else else None,
+                "records": one.records.count if one.records else None,
+                "records_exact": one.records.exact if one.records else None,
+                "finding": one.code,
+                "file": one.file,
+                "messages": list(one.messages),
+            }
+        )
+    for finding in report.findings:
+        print_json(
+            {
+                "schema_version": _SCHEMA,
+                "type": "finding",
+                "code": finding.code,
+                "level": finding.level.value,
+                "task": finding.task,
+                "store": finding.store,
+                "text": finding.text,
+                "rule": finding.rule,
+                "mend": finding.mend,
+            }
+        )
+    levels = [finding.level.value for finding in report.findings]
+    summary: dict[str, Any] = {
+        "schema_version": _SCHEMA,
+        "type": "summary",
+        "app": str(app.path),
+        "release": release,
+        "guarantee": guarantee.value,
+        "start_fails": report.fails,
+        "errors": levels.count("error"),
+        "warnings": levels.count("warning"),
+        "expected": levels.count("expected"),
+        "running": app.running,
+        "as_of": app.as_of,
+    }
+    print_json(summary)
+
+
+def _print_tables(app: Application, release: str, report: Report, *, quiet: bool) -> None:
+    from kstate_cli.cli.output import say, table
+
+    table(
+        None,
+        ("task", "store", f"the next start of {release}", "finding"),
+        [(one.task, one.store, _told(one), one.code or "-") for one in report.predictions],
+    )
+    if report.findings:
+        table(None, ("finding", "level", "where", "what", "rule", "what to do"), _grouped(report))
+    if app.running is not False:
+        what = "is running" if app.running else "may be running"
+        say(f"the application {what}: as of its last flush ({app.as_of})", quiet=quiet)
+    if report.fails:
+        say(f"the next start of {release} fails", quiet=quiet)
+
+
+def _grouped(report: Report) -> list[tuple[str, str, str, str, str, str]]:
+    """One row for each kind of finding: hundreds of stores often have the same."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in report.findings:
+        groups.setdefault((finding.code, finding.level.value), []).append(finding)
+    rows = []
+    for (code, level), found in groups.items():
+        places = list(dict.fromkeys(_where(one.task, one.store) for one in found))
+        more = f"\n… and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        where = "\n".join(places[:_SHOWN]) + more
+        texts = "\n".join(list(dict.fromkeys(one.text for one in found))[:_SHOWN])
+        rows.append((code, level, where, texts, found[0].rule, found[0].mend))
+    return rows
+
+
+def _told(one: Prediction) -> str:
+    """The outcome in words."""
+    words = {
+        "opens": "opens as it is",
+        "opens-without-rows": "opens silently without its rows",
+        "restores": f"restores {_count(one.records)}",
+        "restores-all": f"restores everything{_all(one.records)}",
+        "task-wiped": f"task wiped, restores everything{_all(one.records)}",
+        "start-fails": f"start fails at {one.file}: {' <- '.join(one.messages)}",
+        "not-reached": "not reached",
+        "ignored": "ignored",
+    }
+    text = words[one.outcome.value]
+    return f"{text}, or {words[one.or_else.value]} (chance decides)" if one.or_else else text
+
+
+def _count(records: Records | None) -> str:
+    if records is None:
+        return "what follows its offset"
+    return f"{'' if records.exact else 'at most '}{records.count:,} records"
+
+
+def _all(records: Records | None) -> str:
+    return f": {_count(records)}" if records is not None else ""
+
+
+def _where(task: str | None, store: str | None) -> str:
+    return "/".join(part for part in (task, store) if part) or "-"
