@@ -89,7 +89,7 @@ final class Produce {
                 // A generator of its own for every topic and batch.
                 final Random random = new Random(seed * 1_000_003L + topic.hashCode() * 31L + first);
                 for (long i = first; i < first + records; i++) {
-                    producer.send(bulk ? bulk(naming.topic(topic), i, records, keys, valueBytes, random)
+                    producer.send(bulk ? bulk(args.get("into", naming.topic(topic)), i, records, keys, valueBytes, random)
                         : record(topic, naming.topic(topic), i, records, keys, valueBytes, random), (meta, e) -> {
                             if (e != null) {
                                 failure.compareAndSet(null, e);

@@ -144,7 +144,8 @@ final class Topics {
                 dir.replicaInfos().forEach((tp, info) -> bytes.merge(tp.topic(), info.size(), Long::sum)));
             describe(admin).forEach((name, d) -> {
                 if (name.startsWith(prefix)) {
-                    Json.print("topic", name, "partitions", d.partitions().size(), "bytes", bytes.get(name));
+                    Json.print("event", "topic", "topic", name, "partitions", d.partitions().size(), "bytes", bytes.get(name),
+                        "id", d.topicId().toString());
                 }
             });
         }

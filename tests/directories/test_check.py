@@ -1,0 +1,219 @@
+"""``kstate check`` on golden directories and small edits of them: codes, levels, exit codes, and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstate_cli.check.findings import CODES
+from tests.golden import names, unpack
+
+from .support import Done, kstate, tree_hash
+
+ROOT = Path(__file__).resolve().parents[2]
+CHANGELOG = "orders-latest-order-changelog"
+HEALTHY = [
+    ("4.3.1-kinds-eos", "4.3"), ("4.3.1-kinds-alos", "4.3"), ("4.2.1-kinds-eos", "4.2"), ("4.2.1-kinds-eos", "4.3"),
+    ("3.9.2-kinds-eos", "3.9"), ("3.9.2-kinds-alos", "4.2"), ("4.3.1-headers-eos", "4.3"), ("4.2.1-sparse-eos", "4.2"),
+    ("4.3.1-kinds-eos-upgrade-from", "4.3"), ("4.3.1-kinds-eos-upgraded", "4.3"), ("4.3.1-demo-eos", "4.3"),
+]  # fmt: skip
+
+
+def check(app: Path, release: str, *options: object, status: int | None = None) -> Done:
+    return kstate("check", app, "--for", release, "-o", "json", *options, status=status)
+
+
+def of(done: Done, kind: str) -> list[dict[str, Any]]:
+    return [row for row in done.rows if row["type"] == kind]
+
+
+def codes(done: Done, *levels: str) -> set[str]:
+    return {row["code"] for row in of(done, "finding") if row["level"] in (levels or ("error", "warning"))}
+
+
+def outcomes(done: Done, task: str = "0_0") -> dict[str, str]:
+    return {row["store"]: row["outcome"] for row in of(done, "prediction") if row["task"] == task}
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Path:
+    return unpack("4.3.1-demo-eos", tmp_path)
+
+
+def offsets_file(folder: Path, start: int, end: int, **more: str) -> Path:
+    path = folder.parent / f"offsets-{len(list(folder.parent.iterdir()))}.json"
+    path.write_text(json.dumps({CHANGELOG: {"0": {"start": start, "end": end, **more}}}), encoding="utf-8")
+    return path
+
+
+def own_offset(app: Path) -> int:
+    (row,) = [r for r in kstate("ls", app, "-o", "json").rows if (r["task"], r["store"]) == ("0_0", "latest-order")]
+    return int(row["changelog"][CHANGELOG]["0"])
+
+
+@pytest.mark.parametrize("name", names())
+def test_checking_changes_nothing(tmp_path: Path, name: str) -> None:
+    app = unpack(name, tmp_path)
+    before = tree_hash(tmp_path)
+    for release in ("3.9", "4.2", "4.3"):
+        kstate("check", app, "--for", release, status=None)
+    assert tree_hash(tmp_path) == before
+
+
+@pytest.mark.parametrize(("name", "release"), HEALTHY)
+def test_a_healthy_directory_is_clean(tmp_path: Path, name: str, release: str) -> None:
+    done = check(unpack(name, tmp_path), release, status=0)
+    assert not codes(done)
+    assert {row["outcome"] for row in of(done, "prediction")} <= {"opens", "restores-all"}
+
+
+def test_a_release_that_cannot_open_it_and_the_command_that_mends_it(demo: Path) -> None:
+    done = check(demo, "4.2", status=3)
+    (summary,) = of(done, "summary")
+    assert summary["start_fails"] is True
+    (row,) = [r for r in of(done, "prediction") if (r["task"], r["store"]) == ("0_0", "latest-order")]
+    assert row["outcome"] == "start-fails"
+    assert row["messages"][-1] == "Column families not opened: offsets"
+    assert "offsets-in-column-family" in codes(done, "error")
+    mend = next(r["mend"] for r in of(done, "finding") if r["code"] == "offsets-in-column-family")
+    kstate(*mend.split()[1:])
+    assert not codes(check(demo, "4.2", status=0))
+
+
+def test_every_line_has_its_members(demo: Path) -> None:
+    (demo / "0_0" / "notes").touch()
+    done = check(demo, "4.2.1")
+    assert {row["type"] for row in done.rows} == {"prediction", "finding", "summary"}
+    assert all(row["schema_version"] == 1 for row in done.rows)
+    for row in of(done, "finding"):
+        code = CODES[row["code"]]
+        assert (row["rule"], bool(row["mend"])) == (code.rule, True)
+        assert "APP" not in row["mend"]
+    assert done.rows[-1]["as_of"] == "closed"
+
+
+def test_nothing_is_said_of_records_without_a_log(demo: Path) -> None:
+    done = check(demo, "4.3", status=0)
+    assert {row["records"] for row in of(done, "prediction")} == {None}
+
+
+def test_how_many_records_follow(demo: Path) -> None:
+    offset = own_offset(demo)
+    for end, outcome, records in ((offset + 1, "opens", 0), (offset + 2, "opens", 0), (offset + 12, "restores", 10)):
+        done = check(demo, "4.3", "--offsets", offsets_file(demo, 0, end), status=0)
+        (row,) = [r for r in of(done, "prediction") if (r["task"], r["store"]) == ("0_0", "latest-order")]
+        assert (row["outcome"], row["records"]) == (outcome, records), end
+        assert row["records_exact"] is (records == 0)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "code"),
+    [(2, 40, "below-log-start"), (0, -1, "beyond-log-end"), (1, 40, "near-log-start")],
+)
+def test_offsets_at_the_edges_of_the_log(demo: Path, start: int, end: int, code: str) -> None:
+    """Start and end are told from the next offset of the store."""
+    following = own_offset(demo) + 1
+    at = {"below-log-start": following + 1, "beyond-log-end": 0, "near-log-start": following - start}[code]
+    done = check(demo, "4.3", "--offsets", offsets_file(demo, at, following + end), status=3)
+    assert code in codes(done)
+    wiped = code != "near-log-start"
+    assert set(outcomes(done).values()) == ({"task-wiped"} if wiped else {"opens", "restores"})
+    loose = check(demo, "4.3", "--offsets", offsets_file(demo, at, following + end), "--guarantee", "at_least_once")
+    assert set(outcomes(loose).values()) == ({"restores-all"} if wiped else {"opens", "restores"})
+
+
+def test_a_topic_that_was_made_anew(demo: Path, tmp_path: Path) -> None:
+    dump = tmp_path / "dump"
+    shutil.copytree(ROOT / "examples" / "dump", dump)
+    manifest = json.loads((dump / "_manifest.json").read_text(encoding="utf-8"))
+    for partition in manifest["partitions"]:
+        partition["topic_id"] = "AAAAAAAAAAAAAAAAAAAAAA"
+    (dump / "_manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    same = offsets_file(demo, 0, own_offset(demo) + 2, id="AAAAAAAAAAAAAAAAAAAAAA")
+    assert "topic-recreated" not in codes(check(demo, "4.3", "--dump", dump, "--offsets", same))
+    other = offsets_file(demo, 0, own_offset(demo) + 2, id="BBBBBBBBBBBBBBBBBBBBBB")
+    assert "topic-recreated" in codes(check(demo, "4.3", "--dump", dump, "--offsets", other, status=3), "error")
+
+
+def test_records_of_a_dump_are_counted(demo: Path) -> None:
+    shutil.rmtree(demo / "0_0" / "rocksdb")
+    done = check(demo, "4.3", "--dump", ROOT / "examples" / "dump", status=3)
+    content = json.loads((ROOT / "examples" / "dump" / "_manifest.json").read_text(encoding="utf-8"))
+    rows = {(one["topic"], one["partition"]): one["rows"] for one in content["partitions"]}
+    for row in of(done, "prediction"):
+        if row["task"] == "0_0":
+            assert (row["outcome"], row["records_exact"]) == ("task-wiped", True)
+            assert row["records"] == rows[f"orders-{row['store']}-changelog", 0]
+    assert "store-missing" in codes(done)
+
+
+def test_what_was_kept_too_long(demo: Path) -> None:
+    kstate("migrate", demo, "--to", "4.2")
+    assert "kept-too-long" not in codes(check(demo, "4.2", status=0))
+    (journal,) = (demo.parent / ".kstate").rglob("journal.jsonl")
+    text = journal.read_text(encoding="utf-8")
+    journal.write_text(text.replace(time.strftime("%Y-"), "2020-"), encoding="utf-8")
+    done = check(demo, "4.2", status=3)
+    (finding,) = [row for row in of(done, "finding") if row["code"] == "kept-too-long"]
+    kstate(*finding["mend"].split()[1:])
+    assert not codes(check(demo, "4.2", status=0))
+
+
+def test_tombstones_that_are_gone(demo: Path) -> None:
+    log = offsets_file(demo, 0, own_offset(demo) + 20)
+    done = check(demo, "4.3", "--offsets", log, "--delete-retention", "52w")
+    assert "older-than-tombstones" not in codes(done)
+    old = time.time() - 400 * 86_400
+    for path in (demo / "0_0" / "rocksdb" / "latest-order").iterdir():
+        os.utime(path, (old, old))
+    assert "older-than-tombstones" in codes(check(demo, "4.3", "--offsets", log, status=3))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_files_of_another_owner(demo: Path) -> None:
+    os.chown(demo / "0_0", 12_345, -1)
+    assert "foreign-owner" in codes(check(demo, "4.3", status=3))
+
+
+def test_a_running_application(demo: Path) -> None:
+    code = f"import fcntl,time;f=open({str(demo / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            (summary,) = of(check(demo, "4.3", status=0), "summary")
+            assert (summary["running"], summary["as_of"]) == (True, "last-flush")
+            assert "last flush" in kstate("check", demo, "--for", "4.3").err
+        finally:
+            holder.kill()
+
+
+def test_names_from_disk_are_escaped(demo: Path) -> None:
+    (demo / "0_0" / "evil\x1b[2J").touch()
+    assert "\x1b" not in kstate("check", demo, "--for", "4.3", status=3).out
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"t": {"0": {"start": 0}}}', '{"t": {"0": {"start": 5, "end": 4}}}', '{"t": {"x": {"start": 0, "end": 4}}}',
+     '{"t t": {"0": {"start": 0, "end": 4}}}', '{"t": {"0": {"start": true, "end": 4}}}', '{"t": 5}'],
+)  # fmt: skip
+def test_an_offsets_file_that_is_none(demo: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "bad.json").write_text(text, encoding="utf-8")
+    assert "bad.json" in check(demo, "4.3", "--offsets", tmp_path / "bad.json", status=2).err
+
+
+def test_every_code_is_used_and_documented() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "kstate_cli" / "check").glob("*.py"))
+    documented = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+    for name in CODES:
+        assert source.count(f'"{name}"') > 1, name
+        assert f"| `{name}` |" in documented, name

@@ -1,0 +1,60 @@
+"""``--metrics-file``: whole files, the time of the last success, and never two commands at once."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.golden import unpack
+
+from .support import kstate
+
+
+def read(path: Path) -> dict[str, float]:
+    found = {}
+    for family in text_string_to_metric_families(path.read_text(encoding="utf-8")):
+        for sample in family.samples:
+            assert sample.labels["command"] == "migrate"
+            found[sample.name] = sample.value
+    return found
+
+
+def test_what_a_migration_tells(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    file = tmp_path / "kstate.prom"
+    began = time.time()
+    kstate("migrate", app, "--to", "4.2", "--metrics-file", file)
+    good = read(file)
+    assert began < good["kstate_last_success_timestamp_seconds"] == good["kstate_last_run_timestamp_seconds"]
+    assert good["kstate_last_run_exit_code"] == 0
+    assert good["kstate_bytes_pinned"] > 0
+    assert 0 < good["kstate_last_run_duration_seconds"] < time.time() - began
+    # 2.x is no release that kstate knows: the usage error comes before anything is measured.
+    kstate("migrate", app, "--to", "2.1", "--metrics-file", file, status=2)
+    assert read(file) == good
+
+    (app / "0_0" / ".checkpoint").write_text("nonsense")
+    kstate("migrate", app, "--to", "4.3", "--metrics-file", file, status=4)
+    bad = read(file)
+    assert bad["kstate_last_run_exit_code"] == 4
+    assert bad["kstate_last_success_timestamp_seconds"] == good["kstate_last_success_timestamp_seconds"]
+    assert bad["kstate_last_run_timestamp_seconds"] > good["kstate_last_run_timestamp_seconds"]
+    assert sorted(path.name for path in tmp_path.glob("*kstate.prom*")) == [".kstate.prom.lock", "kstate.prom"]
+
+
+def test_never_two_at_once(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    file = tmp_path / "kstate.prom"
+    with open(tmp_path / ".kstate.prom.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = kstate("migrate", app, "--to", "4.2", "--metrics-file", file, status=5)
+    assert "another kstate command" in refused.err
+    kstate("migrate", app, "--to", "4.2", "--metrics-file", file)
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    kstate("migrate", app, "--to", "4.2", "--metrics-file", tmp_path / "nowhere" / "kstate.prom", status=2)

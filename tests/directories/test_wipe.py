@@ -1,0 +1,120 @@
+"""What `kstate wipe` takes out of real directories, and what it leaves; all of it undoable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.golden import unpack
+
+from .support import kstate, meaning, tree_hash
+
+Golden = Callable[[str], Path]
+LEGACY, FAMILY = "4.2.1-kinds-eos", "4.3.1-kinds-eos"
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Golden:
+    return lambda name: unpack(name, tmp_path)
+
+
+def stores(app: Path) -> dict[str, dict[str, object]]:
+    """task/store -> what `kstate ls` says of it."""
+    return {f"{row['task']}/{row['store']}": row for row in kstate("ls", app, "-o", "json").rows}
+
+
+@pytest.mark.parametrize("name", [LEGACY, FAMILY])
+@pytest.mark.parametrize("store", ["kv-timestamped", "window-count", "grace-join-Buffer", "versioned"])
+def test_one_store_leaves_with_its_offset_and_position(golden: Golden, name: str, store: str) -> None:
+    app = golden(name)
+    before, rows = meaning(app), stores(app)
+    kstate("wipe", app, "--store", store)
+    after, left = meaning(app), stores(app)
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    assert changed
+    for path in changed:
+        mine = f"/{store}" in path or path.endswith((f".checkpoint_{store}", f"/{store}.position"))
+        assert mine or path.endswith("/.checkpoint"), path
+    for key, row in rows.items():
+        if key.endswith(f"/{store}"):
+            topics = row["changelog"]
+            assert isinstance(topics, dict)
+            unknown = {topic: dict.fromkeys(offsets, -4) for topic, offsets in topics.items()}
+            # Up to 4.2 no directory is left; the line of .checkpoint is what Streams asks.
+            if key in left:
+                assert (left[key]["changelog"], left[key]["position"]) == (unknown, {})
+        else:
+            assert left[key] == {**row, "bytes": left[key]["bytes"]}
+    kstate("undo", app)
+    assert meaning(app) == before
+
+
+@pytest.mark.parametrize("name", [LEGACY, FAMILY])
+def test_whole_tasks_leave_with_their_directories(golden: Golden, name: str) -> None:
+    app = golden(name)
+    before = meaning(app)
+    tasks = sorted({row["task"] for row in kstate("ls", app, "-o", "json").rows} - {"global"})
+    lost = kstate("wipe", app, "--task", tasks[0], "--global", status=1).err
+    assert "kv-nolog has rows and no offset" in lost
+    after = meaning(app)
+    gone = (f"{tasks[0]}/", "global/")
+    assert after == {path: rows for path, rows in before.items() if not path.startswith(gone)}
+    kstate("undo", app)
+    assert meaning(app) == before
+
+
+def test_all_keeps_the_lock_and_the_process_file(golden: Golden) -> None:
+    app = golden(FAMILY)
+    (app / "kafka-streams-process-metadata").write_text('{"processId":"x","version":1}')
+    kstate("wipe", app, "--all", status=1)
+    assert {path.name for path in app.iterdir()} == {".lock", "kafka-streams-process-metadata"}
+    assert "nothing to do" in kstate("wipe", app, "--all").err
+    everything = kstate("wipe", app, "--all", "--everything", "--for-reset")
+    assert "kafka-streams-application-reset --application-id" in everything.err
+    assert "the only source" in everything.err
+    assert [path.name for path in app.iterdir()] == []
+
+
+def test_a_dry_run_and_every_refusal_change_nothing(golden: Golden) -> None:
+    app = golden(FAMILY)
+    kstate("wipe", app, "--store", "count")
+    kstate("undo", app)
+    before = tree_hash(app)
+    plan = kstate("wipe", app, "--all", "--dry-run", "--warnings-ok", "-o", "json").rows
+    assert plan[-1]["executed"] is False
+    assert kstate("wipe", app, status=2).err
+    assert kstate("wipe", app, "--store", "nothing-of-that-name", status=2).err
+    assert kstate("wipe", app, "--task", "9_9", status=2).err
+    assert kstate("wipe", app, "--everything", "--store", "count", status=2).err
+    assert kstate("wipe", app, "--for-reset", status=2).err
+    assert "--yes" in kstate("wipe", app, "--all", "--purge", status=2).err
+    assert tree_hash(app) == before
+
+
+def test_purge_keeps_nothing(golden: Golden) -> None:
+    app = golden(FAMILY)
+    summary = kstate("wipe", app, "--all", "--purge", "--yes", "--warnings-ok", "-o", "json").rows[-1]
+    assert (summary["executed"], summary["undoable"]) == (True, False)
+    assert not (app.parent / ".kstate").exists()
+    assert "nothing to undo" in kstate("undo", app).err
+
+
+def test_after_an_error_somebody_must_look(golden: Golden) -> None:
+    app = golden(FAMILY)
+    run = app.parent / ".kstate" / app.name / "0001-restore"
+    run.mkdir(parents=True)
+    events = [
+        {"event": "created", "command": "restore --for 4.3"},
+        {"event": "state", "before": "PENDING_ERROR", "state": "ERROR"},
+        {"event": "failed", "why": "no room"},
+    ]
+    at = {"schema_version": 1, "at": "2026-01-01T00:00:00.000+00:00"}
+    (run / "journal.jsonl").write_text("".join(json.dumps({**at, **event}) + "\n" for event in events))
+    before = meaning(app)
+    refused = kstate("wipe", app, "--store", "count", status=4)
+    assert "no room" in refused.err
+    assert meaning(app) == before
+    kstate("wipe", app, "--store", "count", "--after-error")
