@@ -24,6 +24,7 @@ from kstate_cli.cli import (
     restore_cmd,
     status_cmd,
     undo_cmd,
+    verify_cmd,
     wipe_cmd,
 )
 from kstate_cli.cli.output import safe
@@ -49,6 +50,7 @@ app.command("inspect-position")(inspect_position_cmd.inspect_position)
 app.command("check")(check_cmd.check)
 app.command("migrate")(migrate_cmd.migrate)
 app.command("restore")(restore_cmd.restore)
+app.command("verify")(verify_cmd.verify)
 app.command("wipe")(wipe_cmd.wipe)
 app.command("undo")(undo_cmd.undo)
 app.command("status")(status_cmd.status)

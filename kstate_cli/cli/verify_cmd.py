@@ -1,0 +1,184 @@
+"""``kstate verify``: reads everything, and names what is damaged."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstate_cli.cli.options import App, Output, Quiet
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, ConditionNotMet, InUse, Refused, UsageError
+
+if TYPE_CHECKING:
+    from kstate_cli.verify.findings import Finding
+    from kstate_cli.verify.report import AppReport, StoreReport
+
+_SCHEMA = 1
+
+
+def verify(
+    app: App,
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="TASK", help="Stores of this task only; repeatable.")
+    ] = None,
+    store: Annotated[
+        list[str] | None, typer.Option("--store", metavar="STORE", help="This store only, in all tasks; repeatable.")
+    ] = None,
+    subset: Annotated[
+        str,
+        typer.Option("--subset", metavar="N/T", help="Part N of T of the stores: 1/7 on Monday, 2/7 on Tuesday, …"),
+    ] = "1/1",
+    each_sst: Annotated[
+        bool,
+        typer.Option("--each-sst", help="Read each SST by itself too, and hold its entries against its properties."),
+    ] = False,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Databases to read at once; as many as processors by default.")
+    ] = os.cpu_count() or 1,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Read every data block with its checksum, check order, counts and encoding of rows, and print content digests.
+
+    Changes nothing. Beside a running application it reads what was flushed last. A digest is the same on every host,
+    and before and after a migration that keeps the rows. Exit codes: 3 something is damaged, 4 something cannot be
+    judged (too new, unreadable, not understood), 5 it changed too fast to be read.
+    """
+    from kstate_cli.cli.output import print_json, say
+    from kstate_cli.cli.verify_progress import VerifyProgress
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.verify.run import NOT_COVERED, Request, verify_application
+
+    request = Request(
+        app=find_application(app),
+        tasks=frozenset(task or ()),
+        stores=frozenset(store or ()),
+        subset=_subset(subset),
+        workers=workers,
+        each_sst=each_sst,
+    )
+    began = time.monotonic()
+    with VerifyProgress(quiet=quiet) as progress:
+        found = verify_application(request, progress)
+    if output is Format.json:
+        for one in (*found.stores, *found.tasks):
+            print_json(_row(one, found))
+        print_json(_summary(found, subset, time.monotonic() - began))
+    else:
+        _show(found)
+    for one in found.stores:
+        for remark in one.remarks:
+            say(remark, quiet=quiet)
+    if found.running:
+        say(f"locked: the application is running (pid {found.pid}); this is the state of its last flush", quiet=quiet)
+    if found.left_out:
+        say(f"subset {subset}: {found.left_out} stores are in other parts", quiet=quiet)
+    say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
+    sys.stdout.flush()
+    return _verdict(found)
+
+
+def _subset(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"--subset {text!r} is not N/T with 1 <= N <= T", hint="for example 1/7")
+    return int(match[1]), int(match[2])
+
+
+def _verdict(found: AppReport) -> int:
+    """0, or the error that tells the worst of what was found."""
+    from kstate_cli.verify.findings import DAMAGE, IN_USE
+
+    codes = [finding.code for finding in found.findings]
+    if not codes:
+        return EXIT_OK
+    counted = ", ".join(f"{codes.count(code)} {code}" for code in sorted(set(codes)))
+    if set(codes) & DAMAGE:
+        raise ConditionNotMet(
+            f"damaged: {counted}", hint="kstate wipe takes a store out, kstate restore or Streams rebuilds it"
+        )
+    if set(codes) == {IN_USE}:
+        raise InUse("some stores change faster than they can be read", hint="again, or stop the application")
+    raise Refused(f"not everything can be judged: {counted}", hint="kstate --version, or the user that may read it")
+
+
+def _show(found: AppReport) -> None:
+    import humanize
+
+    from kstate_cli.cli.output import safe, table
+
+    table(
+        None,
+        ("task", "store", "kind", "rows", "bytes", "digest", "verdict"),
+        [
+            (
+                one.task,
+                one.store,
+                f"{one.kind}{'' if one.kind_certain else '?'}",
+                f"{one.rows:,}",
+                humanize.naturalsize(one.content_bytes, binary=True),
+                one.digest or "-",
+                ", ".join(sorted({finding.code for finding in one.findings})) or "ok",
+            )
+            for one in found.stores
+        ],
+        right=frozenset({"rows", "bytes"}),
+    )
+    for finding in found.findings:
+        # Lines, not a table: a path that is folded cannot be searched for.
+        sys.stdout.write(safe(f"{finding.code}: {finding.file}: {finding.what}") + "\n")
+
+
+def _row(one: StoreReport, found: AppReport) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "schema_version": _SCHEMA,
+        "type": "task" if one.store is None else "store",
+        "task": one.task,
+    }
+    if one.store is not None:
+        row |= {
+            "store": one.store,
+            "kind": one.kind,
+            "kind_certain": one.kind_certain,
+            "databases": one.databases,
+            "rows": one.rows,
+            "bytes": one.content_bytes,
+            "digest": one.digest,
+            "running": found.running,
+            "as_of": found.as_of,
+            "remarks": list(one.remarks),
+            "seconds": one.seconds,
+        }
+    return row | {"ok": not one.findings, "findings": [_finding(finding) for finding in one.findings]}
+
+
+def _finding(finding: Finding) -> dict[str, str]:
+    return {"code": finding.code, "file": finding.file, "what": finding.what}
+
+
+def _summary(found: AppReport, subset: str, seconds: float) -> dict[str, Any]:
+    from kstate_cli.verify.run import NOT_COVERED
+
+    codes = [finding.code for finding in found.findings]
+    return {
+        "schema_version": _SCHEMA,
+        "type": "summary",
+        "app": str(found.app),
+        "ok": not codes,
+        "stores": len(found.stores),
+        "databases": sum(one.databases for one in found.stores),
+        "rows": sum(one.rows for one in found.stores),
+        "bytes": sum(one.content_bytes for one in found.stores),
+        "findings": {code: codes.count(code) for code in sorted(set(codes))},
+        "subset": subset,
+        "left_out": found.left_out,
+        "running": found.running,
+        "as_of": found.as_of,
+        "not_covered": list(NOT_COVERED),
+        "seconds": round(seconds, 3),
+    }

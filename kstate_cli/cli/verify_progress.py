@@ -1,0 +1,71 @@
+"""Progress of ``kstate verify``: a bar on a terminal, else a plain line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from kstate_cli.cli.output import _console, say
+from kstate_cli.verify.run import Watcher
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from kstate_cli.verify.findings import Finding
+
+_SECONDS = 10.0
+
+
+class VerifyProgress(Watcher):
+    """Bytes of SSTs that were read, on standard error. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._total = 0
+        self._said = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> VerifyProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def begin(self, total: int) -> None:
+        """So many bytes are to be read."""
+        self._total = total
+        if self._quiet or not sys.stderr.isatty():
+            return
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("verifying"),
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TimeRemainingColumn(),
+            console=_console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("verifying", total=total)
+
+    def at(self, done: int) -> None:
+        """So many of them were."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done)
+        elif not self._quiet and time.monotonic() - self._said > _SECONDS:
+            self._said = time.monotonic()
+            say(f"kstate: {done:,} of {self._total:,} bytes")
+
+    def found(self, finding: Finding) -> None:
+        """Said at once: the rest may take hours."""
+        text = f"{finding.code}: {finding.file}: {finding.what}"
+        if self._bar is not None:
+            from kstate_cli.cli.output import safe
+
+            self._bar.console.print(safe(text), markup=False, highlight=False)
+        else:
+            say(text, quiet=self._quiet)

@@ -1,0 +1,308 @@
+"""One database, verified: what a worker process does with a job."""
+
+from __future__ import annotations
+
+import errno
+import operator
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from pathlib import Path
+
+from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.offsets import OFFSETS_CF, decode_rows
+from kstate_cli.releases import KNOWN_FAMILIES
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.shadow import LiveFile
+from kstate_cli.verify import files
+from kstate_cli.verify.decode import Rule, rule_for
+from kstate_cli.verify.digest import FamilyDigest, database_digest
+from kstate_cli.verify.findings import (
+    CORRUPT,
+    IN_USE,
+    NOT_UNDERSTOOD,
+    UNDECODABLE,
+    UNREADABLE,
+    Finding,
+    code_of,
+    file_in,
+    plain,
+)
+from kstate_cli.verify.progress import Counter, Progress
+from kstate_cli.verify.reader import Counts, KeyRange, WholeDatabase
+
+_ATTEMPTS = 5
+_PAUSE = 0.2
+_SHOWN_KEY = 40
+_OF_THE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EIO})
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseJob:
+    """One database to verify; a worker process gets it as data."""
+
+    path: Path
+    shown: str
+    """What it is called in findings: ``0_0/rocksdb/count``."""
+    kind: Kind
+    segment: int | None
+    size: int
+    """Bytes of its SSTs, for the progress."""
+    each_sst: bool = False
+    """Also read each SST by itself, and hold its entries against its properties."""
+    counter: Counter | None = None
+    """Where to tell how far it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseReport:
+    """What was found in one database."""
+
+    findings: tuple[Finding, ...] = ()
+    remarks: tuple[str, ...] = ()
+    rows: int = 0
+    content_bytes: int = 0
+    """Bytes of keys and values."""
+    digest: bytes = b""
+    gone: bool = False
+    """A running application has dropped it meanwhile."""
+
+
+def verify_database(job: DatabaseJob) -> DatabaseReport:
+    """Reads a database; whatever is wrong with it becomes a finding, never an exception.
+
+    What looks wrong while a running application writes, compacts and drops segments is looked at again; a checksum that
+    does not hold in an SST is a fact at once, since nobody ever changes an SST.
+    """
+    firm: tuple[Finding, ...] = ()
+    for attempt in range(_ATTEMPTS):
+        try:
+            before = files.fingerprint(job.path)
+            report = _Verification(job).report()
+            firm = tuple(one for one in report.findings if _is_firm(one))
+            if len(firm) == len(report.findings) or files.fingerprint(job.path) == before:
+                return report
+        except FileNotFoundError:
+            if not job.path.exists():
+                return DatabaseReport(gone=True, remarks=(f"{job.shown} was dropped meanwhile",))
+        except OSError as error:
+            if error.errno not in _OF_THE_FILE:
+                raise
+            where = str(error.filename or job.path).replace(str(job.path), job.shown)
+            code = UNREADABLE if isinstance(error, PermissionError) else CORRUPT
+            return DatabaseReport(findings=(Finding(code, where, f"cannot be read: {error.strerror}"),))
+        time.sleep(_PAUSE * attempt)
+    busy = Finding(IN_USE, job.shown, f"its files were others after each of {_ATTEMPTS} readings")
+    return DatabaseReport(findings=(*firm, busy))
+
+
+def _is_firm(finding: Finding) -> bool:
+    return finding.code in (CORRUPT, UNDECODABLE) and finding.file.endswith(".sst")
+
+
+class _Verification:
+    """One reading of one database."""
+
+    def __init__(self, job: DatabaseJob) -> None:
+        self._job = job
+        self._findings: list[Finding] = []
+        self._remarks: list[str] = []
+        self._families: dict[str, FamilyDigest] = {}
+        self._progress = Progress(job.counter, job.size)
+
+    def report(self) -> DatabaseReport:
+        path, shown = self._job.path, self._job.shown
+        self._findings += files.check_entries(path, shown)
+        options_families, found, remarks = files.check_options(path, shown)
+        self._findings += found
+        self._remarks += remarks
+        manifest, found = files.check_current(path, shown)
+        self._findings += found
+        if manifest is not None:
+            self._findings += files.check_manifest(path / manifest, f"{shown}/{manifest}")
+        if manifest is not None and not any(one.code == NOT_UNDERSTOOD for one in self._findings):
+            try:
+                with WholeDatabase(path) as database:
+                    self._check_families(database, manifest, options_families)
+                    self._read(database, manifest)
+            except RocksError as error:
+                self._rocks(error, manifest)
+        elif manifest is None:
+            # Nobody can tell which of them are alive; those that are no SSTs are worth a word.
+            for name in sorted(name for name in os.listdir(path) if name.endswith(".sst")):
+                self._findings += files.check_footer(path / name, shown)
+        self._progress.finished()
+        report = DatabaseReport(
+            findings=tuple(sorted(dict.fromkeys(self._findings), key=lambda one: one.file)),
+            remarks=tuple(self._remarks),
+            rows=sum(family.rows for family in self._families.values()),
+            content_bytes=sum(family.size for family in self._families.values()),
+        )
+        return report if report.findings else replace(report, digest=database_digest(self._families))
+
+    def _check_families(self, database: WholeDatabase, manifest: str, named: frozenset[str] | None) -> None:
+        shown, there = self._job.shown, frozenset(database.column_families)
+        if named is not None and named != there:
+            what = f"names the column families {_names(there)}, OPTIONS {_names(named)}: one of them is cut off"
+            self._findings.append(Finding(CORRUPT, f"{shown}/{manifest}", what))
+        for family in sorted(there - KNOWN_FAMILIES):
+            self._findings.append(Finding(NOT_UNDERSTOOD, shown, f"column family {family} is none of Streams"))
+
+    def _read(self, database: WholeDatabase, manifest: str) -> None:
+        path, shown = self._job.path, self._job.shown
+        live = {family: database.live_files(family) for family in database.column_families}
+        every = [file for of_family in live.values() for file in of_family]
+        self._orphans(manifest, {file.name for file in every})
+        bad = files.check_live(path, every, shown)
+        self._findings += bad
+        damaged = {one.file.rpartition("/")[2] for one in bad}
+        alone: list[LiveFile] = []
+        for family, of_family in live.items():
+            if damaged & {file.name for file in of_family}:
+                alone += [file for file in of_family if file.name not in damaged]
+            elif self._family(database, family, of_family) or self._job.each_sst:
+                alone += of_family
+        for file in alone:
+            self._scan(database, file.name)
+
+    def _family(self, database: WholeDatabase, family: str, live: tuple[LiveFile, ...]) -> bool:
+        """Reads a column family; true where its SSTs must be read one by one too.
+
+        That is after an error, to name every SST that has one, and where a range deletion lets RocksDB pass over blocks
+        that hold nothing but deleted rows.
+        """
+        ranges = database.key_ranges(live)
+        counts = database.counts(family)
+        try:
+            if family == OFFSETS_CF:
+                decode_rows(database.rows(family))
+            else:
+                self._families[family] = self._rows(database, family, ranges)
+        except MalformedBytesError as error:
+            what = f"column family {family}: {error}"
+            self._findings.append(Finding(UNDECODABLE, self._holders(ranges, None), what))
+        except RocksError as error:
+            self._rocks(error, "")
+            return True
+        if counts is None:
+            return bool(live)
+        if family in self._families and not database.unflushed(family):
+            self._compare(family, self._families[family].rows, counts, ranges)
+        return bool(counts.range_deletions)
+
+    def _rows(self, database: WholeDatabase, family: str, ranges: list[KeyRange]) -> FamilyDigest:
+        digest = FamilyDigest()
+        rule = rule_for(self._job.kind, family, segmented=self._job.segment is not None)
+        last: bytes | None = None
+        for flat, lengths in database.pieces(family):
+            keys = flat[::2]
+            if (last is not None and keys[0] <= last) or not all(map(operator.lt, keys, islice(keys, 1, None))):
+                self._out_of_order(family, last, keys, ranges)
+            last = keys[-1]
+            if rule is not None:
+                values = flat[1::2]
+                if not rule.fits(keys, values):
+                    rule = self._decode(family, rule, keys, values, ranges)
+            before = digest.size
+            digest.add(flat, lengths)
+            self._progress.add(digest.size - before)
+        return digest
+
+    def _decode(
+        self, family: str, rule: Rule, keys: list[bytes], values: list[bytes], ranges: list[KeyRange]
+    ) -> Rule | None:
+        """Asks the codec; after the first row that it refuses no more rows of the family are asked for."""
+        for key, value in zip(keys, values, strict=True):
+            try:
+                rule.decode(key, value)
+            except MalformedBytesError as error:
+                what = f"column family {family}, key {_hex(key)}: {error} ({self._job.kind.name} store)"
+                self._findings.append(Finding(UNDECODABLE, self._holders(ranges, key), what))
+                return None
+        return rule
+
+    def _out_of_order(self, family: str, last: bytes | None, keys: list[bytes], ranges: list[KeyRange]) -> None:
+        for key in keys:
+            if last is not None and key <= last:
+                what = f"column family {family}: key {_hex(key)} comes after {_hex(last)}"
+                self._findings.append(Finding(CORRUPT, self._holders(ranges, key), what))
+                return
+            last = key
+
+    def _compare(self, family: str, rows: int, counts: Counts, ranges: list[KeyRange]) -> None:
+        """What table properties can be held to, knowing only the rows that are visible.
+
+        An SST has an entry for each version of a key that it holds, deletions among them, and each visible row is at
+        least one entry that is no deletion. Where SSTs do not overlap, there is nothing to overwrite: each such entry
+        is a row, unless a range deletion of the same SST covers it. Keys out of order are seen here too, since RocksDB
+        passes over a key that is not greater than the one before.
+        """
+        most = counts.entries - counts.deletions
+        apart = all(one.last < other.first for one, other in pairwise(ranges))
+        exact = apart and not counts.range_deletions and not counts.merges
+        if rows > most or (exact and rows != most):
+            what = f"column family {family} has {rows:,} rows, the properties of its SSTs count {most:,}"
+            self._findings.append(Finding(CORRUPT, self._holders(ranges, None), what))
+
+    def _scan(self, database: WholeDatabase, file: str) -> None:
+        where = f"{self._job.shown}/{file}"
+        try:
+            one = database.scan(file, rows=self._job.each_sst)
+        except RocksError as error:
+            self._add(where, str(error))
+            return
+        if one.error is not None:
+            self._add(where, one.error)
+            return
+        if one.counts is None:
+            return
+        # Range deletions lie in a block of their own.
+        entries = one.counts.entries - one.counts.range_deletions
+        if one.entries != entries:
+            self._add(where, f"has {one.entries:,} entries, its properties count {entries:,}")
+        most = one.counts.entries - one.counts.deletions
+        exact = not one.counts.range_deletions and not one.counts.merges
+        if one.rows is not None and exact and one.rows != most:
+            # RocksDB passes over a key that is not greater than the one before.
+            self._add(where, f"gives {one.rows:,} of its {most:,} rows: its keys are not in order")
+
+    def _orphans(self, manifest: str, alive: set[str]) -> None:
+        path, shown = self._job.path, self._job.shown
+        orphans = sorted(name for name in os.listdir(path) if name.endswith(".sst") and name not in alive)
+        if not orphans:
+            return
+        newer = files.newer_manifest(path, manifest)
+        if newer is not None:
+            what = f"names {manifest}, but {newer} is newer, and {', '.join(orphans)} are in none that is named"
+            self._findings.append(Finding(CORRUPT, f"{shown}/CURRENT", what))
+        else:
+            self._remarks.append(
+                f"{shown}: {manifest} does not name {', '.join(orphans)}; a crash leaves such files, and if there was "
+                "none, the MANIFEST is damaged"
+            )
+
+    def _rocks(self, error: RocksError, otherwise: str) -> None:
+        name = file_in(str(error), otherwise)
+        self._add(f"{self._job.shown}/{name}" if name else self._job.shown, str(error))
+
+    def _add(self, where: str, message: str) -> None:
+        """A message of RocksDB; not where that file has been found missing, cut off or too new already."""
+        if not any(one.file == where for one in self._findings):
+            self._findings.append(Finding(code_of(message), where, plain(message)))
+
+    def _holders(self, ranges: Iterable[KeyRange], key: bytes | None) -> str:
+        """The SSTs that a key can be in: one, where they do not overlap."""
+        names = [one.file for one in ranges if key is None or one.first <= key <= one.last]
+        return f"{self._job.shown}/{','.join(sorted(names))}" if names else self._job.shown
+
+
+def _names(families: frozenset[str]) -> str:
+    return ", ".join(sorted(families))
+
+
+def _hex(key: bytes) -> str:
+    text = key.hex()
+    return text if len(text) <= _SHOWN_KEY else f"{text[:_SHOWN_KEY]}… ({len(key)} bytes)"

@@ -1,0 +1,167 @@
+"""What can be seen of a database's files without RocksDB: CURRENT, the MANIFEST's end, OPTIONS, sizes and footers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from kstate_cli.formats import sst
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.options_file import foreign_settings, parse
+from kstate_cli.releases import NEWEST_SST_FORMAT
+from kstate_cli.rocks.files import newest_options
+from kstate_cli.rocks.shadow import LiveFile
+from kstate_cli.verify.findings import (
+    CORRUPT,
+    MISSING,
+    NOT_UNDERSTOOD,
+    TRUNCATED,
+    UNDECODABLE,
+    UNREADABLE,
+    Finding,
+    sst_format_code,
+)
+
+_MANIFEST = re.compile(r"MANIFEST-(\d+)")
+_CURRENT = re.compile(rb"(MANIFEST-\d+)\n")
+_CUT_CURRENT = re.compile(rb"M?A?N?I?F?E?S?T?-?\d*")
+_BLOCK = 32 * 1024
+_HEADER, _RECYCLABLE_HEADER = 7, 11
+_RECYCLABLE = range(5, 9)
+_FULL, _FIRST, _LAST = 1, 2, 4
+
+
+def fingerprint(path: Path) -> dict[str, tuple[int, int, int]]:
+    """Names, inodes, sizes and times of the files of a database: equal before and after means that nobody wrote."""
+    found = {}
+    for entry in os.scandir(path):
+        if entry.name.startswith("LOG"):
+            continue
+        stat = entry.stat(follow_symlinks=False)
+        found[entry.name] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return found
+
+
+def check_entries(path: Path, shown: str) -> list[Finding]:
+    """A link may lead anywhere, and RocksDB writes none."""
+    return [
+        Finding(NOT_UNDERSTOOD, f"{shown}/{entry.name}", "not a regular file")
+        for entry in sorted(os.scandir(path), key=lambda one: one.name)
+        if entry.is_symlink() or not entry.is_file(follow_symlinks=False)
+    ]
+
+
+def check_current(path: Path, shown: str) -> tuple[str | None, list[Finding]]:
+    """The MANIFEST that CURRENT names, and what is wrong with CURRENT, or with the MANIFEST's being there."""
+    where = f"{shown}/CURRENT"
+    manifests = sorted((name for name in os.listdir(path) if _MANIFEST.fullmatch(name)), key=_number)
+    try:
+        text = (path / "CURRENT").read_bytes()
+    except FileNotFoundError:
+        return None, [Finding(MISSING, where, "is not there: it names the MANIFEST to start from")]
+    match = _CURRENT.fullmatch(text)
+    if match is None:
+        code = TRUNCATED if _CUT_CURRENT.fullmatch(text) else CORRUPT
+        return None, [Finding(code, where, f"holds {text[:40]!r}, not the name of a MANIFEST and a line end")]
+    name = match[1].decode()
+    if name in manifests:
+        return name, []
+    if manifests:
+        return None, [Finding(CORRUPT, where, f"names {name}, which is not there; {', '.join(manifests)} is")]
+    return None, [Finding(MISSING, f"{shown}/{name}", "is not there; CURRENT names it")]
+
+
+def newer_manifest(path: Path, name: str) -> str | None:
+    """A MANIFEST with a greater number than the one that CURRENT names."""
+    newer = [other for other in os.listdir(path) if _MANIFEST.fullmatch(other) and _number(other) > _number(name)]
+    return max(newer, key=_number, default=None)
+
+
+def check_manifest(path: Path, shown: str) -> list[Finding]:
+    """RocksDB takes a MANIFEST whose end is cut off for a shorter one, and opens an older state without a word.
+
+    The checksums of its records are left to RocksDB.
+    """
+    data = path.read_bytes()
+    at, within = 0, False
+    while at < len(data):
+        left = _BLOCK - at % _BLOCK
+        if left < _HEADER:
+            at += left
+            continue
+        kind = data[at + 6] if at + 6 < len(data) else 0
+        size = int.from_bytes(data[at + 4 : at + 6], "little")
+        if kind == 0 and not any(data[at:]):
+            break  # space that RocksDB has reserved
+        end = at + (_RECYCLABLE_HEADER if kind in _RECYCLABLE else _HEADER) + size
+        if end > len(data):
+            return [Finding(TRUNCATED, shown, f"ends {end - len(data)} bytes before the end of its last record")]
+        piece = kind - _RECYCLABLE[0] + 1 if kind in _RECYCLABLE else kind
+        within = piece not in (_FULL, _LAST)
+        at = end
+    if within:
+        return [Finding(TRUNCATED, shown, "ends within a record")]
+    return [] if data else [Finding(TRUNCATED, shown, "is empty")]
+
+
+def check_options(path: Path, shown: str) -> tuple[frozenset[str] | None, list[Finding], list[str]]:
+    """The column families that the newest OPTIONS file names, findings, and remarks."""
+    newest = newest_options(path)
+    if newest is None:
+        return None, [], [f"{shown}: no OPTIONS file; RocksDB opens it without, kstate migrate does not"]
+    where = f"{shown}/{newest.name}"
+    try:
+        stored = parse(newest.read_bytes())
+    except MalformedBytesError as error:
+        return None, [Finding(UNDECODABLE, where, str(error))], []
+    foreign = [Finding(NOT_UNDERSTOOD, where, reason) for reason in foreign_settings(stored, str(path))]
+    return frozenset(stored.column_families), foreign, []
+
+
+def check_footer(path: Path, shown: str) -> list[Finding]:
+    """The last bytes of an SST."""
+    where = f"{shown}/{path.name}"
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            size = file.tell()
+            file.seek(max(0, size - sst.FOOTER_LENGTH))
+            data = file.read()
+        if size < sst.FOOTER_LENGTH:
+            return [Finding(TRUNCATED, where, f"has {size} bytes: less than an SST's footer")]
+        number = sst.footer(data).format_version
+    except FileNotFoundError:
+        return [Finding(MISSING, where, "is not there")]
+    except MalformedBytesError as error:
+        return [Finding(CORRUPT, where, str(error))]
+    except OSError as error:
+        return [Finding(UNREADABLE, where, f"cannot be read: {error.strerror}")]
+    if number > NEWEST_SST_FORMAT:
+        what = f"SST format_version {number}: the newest that kstate knows is {NEWEST_SST_FORMAT}"
+        return [Finding(sst_format_code(number), where, what)]
+    return []
+
+
+def check_live(path: Path, files: Iterable[LiveFile], shown: str) -> list[Finding]:
+    """Each SST that the MANIFEST names: it is there, in its size, and ends as an SST does."""
+    found: list[Finding] = []
+    for file in files:
+        where = f"{shown}/{file.name}"
+        try:
+            size = (path / file.name).stat().st_size
+        except FileNotFoundError:
+            found.append(Finding(MISSING, where, "is not there; the MANIFEST names it"))
+            continue
+        if size < file.size:
+            found.append(Finding(TRUNCATED, where, f"has {size:,} bytes of the {file.size:,} that the MANIFEST names"))
+        elif size > file.size:
+            found.append(Finding(CORRUPT, where, f"has {size:,} bytes, {file.size:,} in the MANIFEST"))
+        else:
+            found += check_footer(path / file.name, shown)
+    return found
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("-")[2])

@@ -1,0 +1,263 @@
+"""One database, read whole: every row in large pieces, and every SST by itself where rows do not lead to each block."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.private import private_copy, remove_copy
+from kstate_cli.rocks.shadow import LiveFile, Shadow
+
+if TYPE_CHECKING:
+    from rocksdict import Options
+
+_MOST_ROWS = 512
+_FEWEST_ROWS = 8
+_PIECE_BYTES = 1 << 20
+_SPARE_DESCRIPTORS = 128
+_OPEN_TABLES = 64
+_NEVER = 1 << 62
+_COUNTS = {
+    "entries": re.compile(r"# entries=(\d+)"),
+    "deletions": re.compile(r"# deletions=(\d+)"),
+    "merges": re.compile(r"# merge operands=(\d+)"),
+    "range_deletions": re.compile(r"# range deletions=(\d+)"),
+}
+_SCANNED = re.compile(r"Table #\d+: (\d+) entries OK")
+_REFUSED = re.compile(r"Table #\d+: ignoring (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the table properties of SSTs say that is in them; ``entries`` counts every other one too."""
+
+    entries: int
+    deletions: int
+    merges: int
+    range_deletions: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The first and the last key of one SST."""
+
+    file: str
+    first: bytes
+    last: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """One SST, read by itself."""
+
+    file: str
+    entries: int
+    """Entries in its data blocks, deletions and overwritten ones among them; range deletions lie elsewhere."""
+    error: str | None
+    """What stopped RocksDB."""
+    counts: Counts | None = None
+    rows: int | None = None
+    """Rows of a database that consists of it alone."""
+
+
+class WholeDatabase(Shadow):
+    """A shadow for reading everything.
+
+    It holds every SST open, so that a running application may compact them away meanwhile, and opens a database that
+    lacks SSTs, so that all of those that are damaged can be named.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._held: list[int] = []
+
+    def __enter__(self) -> WholeDatabase:
+        super().__enter__()
+        return self
+
+    def _open(self) -> None:
+        from rocksdict import AccessType, Options, Rdict
+
+        self._private = private_copy(self.path, writable=False)
+        self._hold(self._private)
+        private = str(self._private)
+        try:
+            self.column_families = tuple(sorted(Rdict.list_cf(private, Options(raw_mode=True))))
+            self._db = Rdict(
+                private,
+                _options(),
+                column_families={name: _options() for name in self.column_families},
+                access_type=AccessType.read_only(False),
+            )
+            self._families = {name: self._db.get_column_family(name) for name in self.column_families}
+        except Exception as error:
+            raise self._real(error) from None
+
+    def close(self) -> None:
+        """Closes the database and the files."""
+        super().close()
+        while self._held:
+            os.close(self._held.pop())
+
+    def _hold(self, private: Path) -> None:
+        """Points the links at open descriptors: what RocksDB opens later is the file that was there now."""
+        # RocksDB opens some of them a second time.
+        room = _descriptors() - _OPEN_TABLES - _SPARE_DESCRIPTORS
+        for link in sorted(private.iterdir()):
+            if link.is_symlink() and len(self._held) < room:
+                self._held.append(os.open(self.path / link.name, os.O_RDONLY | os.O_CLOEXEC))
+                link.unlink()
+                link.symlink_to(f"/proc/{os.getpid()}/fd/{self._held[-1]}")
+
+    def pieces(self, family: str) -> Iterator[tuple[list[bytes], array[int]]]:
+        """Every row of a column family in key order: key, value, key, value …, and the length of each.
+
+        Raises RocksError at what cannot be read. Where a row is several calls of RdictIter, RdictItems is one; but it
+        ends silently at a block that it cannot read. So its end is proved: from its last key an RdictIter must come to
+        the end, too, with a good status. It cannot pass a block where the other one stopped: that block's keys follow
+        the last key, and it goes on from there.
+        """
+        items = self._families[family].items()
+        last: bytes | None = None
+        many = _FEWEST_ROWS
+        while True:
+            try:
+                flat = list(chain.from_iterable(islice(items, many)))
+            except Exception as error:
+                raise self._real(error) from None
+            if not flat:
+                break
+            last = flat[-2]
+            lengths = array("I", map(len, flat))
+            yield flat, lengths
+            # Values of a megabyte must not be taken 512 at a time.
+            many = max(_FEWEST_ROWS, min(_MOST_ROWS, 2 * many, _PIECE_BYTES * many // (sum(lengths) + 1)))
+        self._prove_end(family, last)
+
+    def _prove_end(self, family: str, last: bytes | None) -> None:
+        iterator = self._families[family].iter()
+        try:
+            if last is None:
+                iterator.seek_to_first()
+            else:
+                iterator.seek(last)
+                if iterator.valid() and iterator.key() == last:
+                    iterator.next()
+            at_end = not iterator.valid()
+            iterator.status()
+        except Exception as error:
+            raise self._real(error) from None
+        if not at_end:
+            raise RocksError(f"{self.path}: reading stopped before the end of column family {family}")
+
+    def counts(self, family: str) -> Counts | None:
+        """The table properties of all SSTs of a family, added up; None where RocksDB cannot read them all."""
+        return _counts(self.table_properties(family))
+
+    def unflushed(self, family: str) -> bool:
+        """True where rows came from a write-ahead log: no SST counts them."""
+        handle = self._families[family]
+        return any(
+            handle.property_int_value(f"rocksdb.num-entries-{place}")
+            for place in ("active-mem-table", "imm-mem-tables")
+        )
+
+    def key_ranges(self, files: Sequence[LiveFile]) -> list[KeyRange]:
+        """First and last keys as the MANIFEST has them, in key order."""
+        assert self._db is not None
+        wanted = {file.name for file in files}
+        found = [
+            KeyRange(name, live["start_key"] or b"", live["end_key"] or b"")
+            for live in self._db.live_files()
+            if (name := live["name"].lstrip("/")) in wanted
+        ]
+        return sorted(found, key=lambda one: one.first)
+
+    def scan(self, file: str, *, rows: bool) -> Scanned:
+        """Reads every data block of one SST, without a look at the others or at the MANIFEST; and counts its ``rows``.
+
+        rocksdict has no reader for an SST, but RocksDB's repair is one: in a folder with nothing but a link to the SST
+        it goes through all entries, and writes into its LOG how many there were and what stopped it.
+        """
+        from rocksdict import Options, Rdict
+
+        assert self._private is not None
+        folder = self._private / "scan"
+        folder.mkdir()
+        try:
+            (folder / file).symlink_to(os.readlink(self._private / file))
+            Rdict.repair(str(folder), Options(raw_mode=True))
+            log = (folder / "LOG").read_text(encoding="utf-8", errors="replace").replace(str(folder), str(self.path))
+            refused, read = _REFUSED.search(log), _SCANNED.search(log)
+            if refused is not None:
+                return Scanned(file, 0, refused[1])
+            if read is None:
+                raise RocksError(f"{self.path}/{file}: RocksDB did not say what is in it")
+            return _alone(folder, Scanned(file, int(read[1]), None), rows=rows)
+        except RocksError:
+            raise
+        except Exception as error:
+            raise self._real(error) from None
+        finally:
+            remove_copy(folder)
+
+
+def _alone(folder: Path, scanned: Scanned, *, rows: bool) -> Scanned:
+    """What an SST has been made a database of says of itself."""
+    from rocksdict import AccessType, Options, Rdict
+
+    names = Rdict.list_cf(str(folder), Options(raw_mode=True))
+    database = Rdict(
+        str(folder),
+        _options(),
+        column_families={name: _options() for name in names},
+        access_type=AccessType.read_only(False),
+    )
+    found, counted = None, 0
+    for name in names:
+        family = database.get_column_family(name)
+        found = _counts(family.property_value("rocksdb.aggregated-table-properties") or "") or found
+        keys = family.keys() if rows else iter(())
+        while many := len(list(islice(keys, _MOST_ROWS))):
+            counted += many
+        del family, keys
+    database.close()
+    return replace(scanned, counts=found, rows=counted if rows else None)
+
+
+def _counts(text: str) -> Counts | None:
+    found = {name: pattern.search(text) for name, pattern in _COUNTS.items()}
+    numbers = {name: int(match[1]) for name, match in found.items() if match}
+    return Counts(**numbers) if len(numbers) == len(found) else None
+
+
+def _descriptors() -> int:
+    """How many files this process may have open, now that it has asked for as many as it may ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return hard
+    return _NEVER if soft == resource.RLIM_INFINITY else soft
+
+
+def _options() -> Options:
+    """Options for reading everything once, damaged or not."""
+    from rocksdict import Options
+
+    options = Options(raw_mode=True)
+    options.set_max_file_opening_threads(1)
+    options.set_max_open_files(_OPEN_TABLES)
+    options.set_skip_stats_update_on_db_open(True)
+    # Damaged SSTs are met when they are read. Checksums are verified all the same.
+    options.set_paranoid_checks(False)
+    # Past many versions of one key RocksDB would seek, and skip the blocks between.
+    options.set_max_sequential_skip_in_iterations(_NEVER)
+    return options

@@ -1,0 +1,130 @@
+"""From databases that come in one by one to a verdict on each store and each task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.verify.database import DatabaseReport
+from kstate_cli.verify.digest import store_digest
+from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, Finding
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """The verdict on one store of one task; ``store`` is None for the files of the task itself."""
+
+    task: str
+    store: str | None
+    kind: str | None
+    findings: tuple[Finding, ...]
+    remarks: tuple[str, ...] = ()
+    kind_certain: bool = False
+    databases: int = 0
+    rows: int = 0
+    content_bytes: int = 0
+    """Bytes of keys and values."""
+    digest: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AppReport:
+    """The verdict on an application."""
+
+    app: Path
+    stores: tuple[StoreReport, ...]
+    tasks: tuple[StoreReport, ...]
+    """Of tasks with findings of their own."""
+    running: bool | None
+    pid: int | None
+    as_of: str
+    left_out: int
+    """Stores that are not in this subset."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All of them."""
+        return tuple(finding for one in (*self.tasks, *self.stores) for finding in one.findings)
+
+
+@dataclass(slots=True)
+class Gathered:
+    """A store whose databases come in one by one."""
+
+    task: Task
+    store: Store
+    reports: dict[Path, DatabaseReport] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def store_report(one: Gathered) -> StoreReport:
+    """The verdict on a store whose databases have all come in."""
+    task, store = one.task, one.store
+    findings = [finding for d in store.databases for finding in one.reports[d.path].findings]
+    findings += [finding for finding in _of_task(task) if _belongs(finding, task, store)]
+    return StoreReport(
+        task=task.name,
+        store=store.name,
+        kind=store.kind.name,
+        kind_certain=store.kind.certain,
+        findings=tuple(findings),
+        remarks=tuple(remark for d in store.databases for remark in one.reports[d.path].remarks),
+        databases=sum(not report.gone for report in one.reports.values()),
+        rows=sum(report.rows for report in one.reports.values()),
+        content_bytes=sum(report.content_bytes for report in one.reports.values()),
+        digest=None
+        if findings
+        else store_digest((d.segment_start, one.reports[d.path].digest) for d in store.databases),
+        seconds=round(one.seconds, 3),
+    )
+
+
+def task_reports(
+    app: Application, *, of_tasks: frozenset[str], stores: Sequence[StoreReport]
+) -> tuple[StoreReport, ...]:
+    """Findings that belong to no store that is reported."""
+    reported = {finding for one in stores for finding in one.findings}
+    found = []
+    for task in app.tasks:
+        if not of_tasks or task.name in of_tasks:
+            own = tuple(
+                finding
+                for finding in _of_task(task)
+                if finding not in reported and not any(_belongs(finding, task, store) for store in task.stores)
+            )
+            if own:
+                found.append(StoreReport(task.name, None, None, own))
+    if app.problems and not of_tasks:
+        foreign = tuple(Finding(NOT_UNDERSTOOD, one.where, one.what) for one in app.problems)
+        found.append(StoreReport("-", None, None, foreign))
+    return tuple(found)
+
+
+def _of_task(task: Task) -> list[Finding]:
+    """What is wrong in a task beside its databases: offset files above all."""
+    offset_files = [task.checkpoint, *task.store_files.values(), *task.position_files.values()]
+    malformed = {f"{task.name}/{file.path.name}" for file in offset_files if file is not None and file.content is None}
+    found = []
+    for problem in task.problems:
+        if not problem.fatal:
+            continue
+        if problem.where in malformed:
+            code = UNDECODABLE
+        elif "neither CURRENT nor a MANIFEST" in problem.what:
+            code = MISSING
+        else:
+            code = NOT_UNDERSTOOD
+        found.append(Finding(code, problem.where, problem.what))
+    return found
+
+
+def _belongs(finding: Finding, task: Task, store: Store) -> bool:
+    """Whether something in a task is part of a store, or its own offset file."""
+    inside = finding.file.removeprefix(f"{task.name}/")
+    own = {f"{store.name}.position", f".checkpoint_{store.name}"}
+    return inside in own or any(
+        inside == place or inside.startswith(f"{place}/") for place in (store.name, f"rocksdb/{store.name}")
+    )

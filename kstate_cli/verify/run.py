@@ -1,0 +1,185 @@
+"""Verifies an application: which databases, in worker processes, and what it makes a report per store of."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kstate_cli.errors import UsageError
+from kstate_cli.rocks.workers import Workers
+from kstate_cli.statedir.scan import read_application
+from kstate_cli.verify.database import DatabaseJob, DatabaseReport, verify_database
+from kstate_cli.verify.findings import Finding
+from kstate_cli.verify.progress import Counters
+from kstate_cli.verify.report import AppReport, Gathered, store_report, task_reports
+
+NOT_COVERED = (
+    "filter blocks, and other meta blocks of SSTs that reading rows does not need",
+    "write-ahead logs (Streams does not write them)",
+    "SSTs that no MANIFEST names",
+    "whether the rows are those of the changelog at the stored offset (the digest of another copy tells)",
+)
+"""What a good verdict does not say."""
+_SPARE_BYTES = 64 * 1024 * 1024
+_MEMORY = Path("/dev/shm")
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to verify."""
+
+    app: Path
+    tasks: frozenset[str] = frozenset()
+    stores: frozenset[str] = frozenset()
+    subset: tuple[int, int] = (1, 1)
+    workers: int = 1
+    each_sst: bool = False
+
+
+class Watcher:
+    """What a caller may show meanwhile."""
+
+    def begin(self, total: int) -> None:
+        """So many bytes are to be read."""
+
+    def at(self, done: int) -> None:
+        """Called now and then, from another thread."""
+
+    def found(self, finding: Finding) -> None:
+        """A finding, as soon as it is known."""
+
+
+def verify_application(request: Request, watcher: Watcher) -> AppReport:
+    """Reads every database that is asked for. Raises UsageError where no store is."""
+    app = read_application(request.app, workers=request.workers)
+    chosen = [(task, store) for task in app.tasks for store in task.stores if _named(request, task.name, store.name)]
+    if not chosen and (request.tasks or request.stores):
+        raise UsageError("no such task or store here", hint=f"kstate ls {request.app} shows what there is")
+    part = [(task, store) for task, store in chosen if in_subset(task.name, store.name, request.subset)]
+    gathered = [Gathered(task, store) for task, store in part]
+    jobs = [
+        (one, DatabaseJob(d.path, str(d.path.relative_to(app.path)), one.store.kind, d.segment_start, _bytes(d.path)))
+        for one in gathered
+        for d in one.store.databases
+    ]
+    # The largest first, so that none of them is left for the end.
+    jobs.sort(key=lambda job: -job[1].size)
+    if jobs:
+        for number, (report, seconds) in enumerate(_run(request, [job for _, job in jobs], watcher)):
+            one, job = jobs[number]
+            one.reports[job.path] = report
+            one.seconds += seconds
+            for finding in report.findings:
+                watcher.found(finding)
+    stores = tuple(store_report(one) for one in gathered)
+    return AppReport(
+        app=app.path,
+        stores=stores,
+        tasks=() if request.stores else task_reports(app, of_tasks=request.tasks, stores=stores),
+        running=app.running,
+        pid=app.pid,
+        as_of=app.as_of,
+        left_out=len(chosen) - len(part),
+    )
+
+
+def in_subset(task: str, store: str, subset: tuple[int, int]) -> bool:
+    """Whether a store is in part n of t. It always is in the same part, whatever other stores there are."""
+    number, of = subset
+    share = int.from_bytes(hashlib.sha256(f"{task}/{store}".encode()).digest()[:8], "big")
+    return share % of == number - 1
+
+
+def _named(request: Request, task: str, store: str) -> bool:
+    return (not request.tasks or task in request.tasks) and (not request.stores or store in request.stores)
+
+
+def _bytes(path: Path) -> int:
+    found = 0
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.endswith(".sst"):
+                found += entry.stat(follow_symlinks=False).st_size
+    return found
+
+
+# --- worker processes -------------------------------------------------------------------------------------------------
+
+
+class _Processes(Workers):
+    """Processes from the first job on: rows are looked at in Python, where threads would take turns."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self._start()
+
+
+def _run(request: Request, jobs: Sequence[DatabaseJob], watcher: Watcher) -> Iterator[tuple[DatabaseReport, float]]:
+    with _scratch(jobs) as scratch:
+        counters = Counters(scratch / "counters", len(jobs))
+        watcher.begin(sum(job.size for job in jobs))
+        told = [
+            (replace(job, each_sst=request.each_sst, counter=counters.counter(number)), scratch)
+            for number, job in enumerate(jobs)
+        ]
+        with _watched(counters, watcher), _Processes(max(1, min(request.workers, len(jobs)))) as workers:
+            yield from workers.map(_in_worker, told)
+
+
+def _in_worker(told: tuple[DatabaseJob, Path]) -> tuple[DatabaseReport, float]:
+    job, scratch = told
+    # Everything that this process leaves when it is killed goes with its parent's folder.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
+    began = time.monotonic()
+    return verify_database(job), time.monotonic() - began
+
+
+@contextmanager
+def _scratch(jobs: Sequence[DatabaseJob]) -> Iterator[Path]:
+    """A folder for the shadows of all workers, in memory where there is room for their small files."""
+    parent: Path | None = None
+    if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK):
+        room = os.statvfs(_MEMORY)
+        needed = sum(_small_bytes(job.path) for job in jobs) + _SPARE_BYTES
+        if needed <= room.f_bavail * room.f_frsize:
+            parent = _MEMORY
+    folder = Path(tempfile.mkdtemp(prefix="kstate-verify-", dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _small_bytes(path: Path) -> int:
+    found = 0
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.endswith(".log") or entry.name.startswith("MANIFEST-"):
+                found += entry.stat(follow_symlinks=False).st_size
+    return found
+
+
+@contextmanager
+def _watched(counters: Counters, watcher: Watcher) -> Iterator[None]:
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            watcher.at(counters.done())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

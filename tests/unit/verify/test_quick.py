@@ -1,0 +1,132 @@
+"""Quick tests say yes only where the codec does, and to all rows that Streams usually writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
+from kstate_cli.formats.kinds import KINDS, Kind
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.values import (
+    BufferValue,
+    Header,
+    HeadersSessionValue,
+    HeadersValue,
+    ListEntry,
+    SubscriptionWrapper,
+    TimestampedValue,
+    encode_list,
+)
+from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
+from kstate_cli.releases import KNOWN_FAMILIES
+from kstate_cli.verify.decode import rule_for
+
+RULES = {
+    (kind, family, segmented): rule
+    for kind in sorted(KINDS)
+    for family in sorted(KNOWN_FAMILIES - {"offsets"})
+    for segmented in (False, True)
+    if (rule := rule_for(Kind(kind, True, ""), family, segmented=segmented)) is not None
+}
+SINGLE = {"timestamped-key-value", "headers-key-value", "versioned", "list-value", "foreign-key-subscription"}
+HEADERS = (Header("h1", b"v1"), Header("h2", None), Header("", b"x" * 100))
+WINDOW = WindowKey(b"key", 1000, 1)
+SESSION = SessionKey(b"key", 1000, 2000)
+TIMESTAMPED = TimestampedValue(1000, b"v").to_bytes()
+WRAPPED = SubscriptionWrapper(1, 2, bytes(16), b"pk", 0).to_bytes()
+SEGMENT = SegmentValue(40, (Version(30, b"CC"), Version(20, None), Version(10, b""))).to_bytes()
+GOOD: list[tuple[str, str, bytes, bytes]] = [
+    ("timestamped-key-value", "keyValueWithTimestamp", b"", TIMESTAMPED),
+    ("headers-key-value", "keyValueWithTimestampAndHeaders", b"k", HeadersValue((), 1, b"").to_bytes()),
+    ("headers-key-value", "keyValueWithTimestampAndHeaders", b"k", HeadersValue(HEADERS, 1, b"v").to_bytes()),
+    ("versioned", "default", VersionedKey(-1, b"k").to_bytes(), LatestValue(5, b"v").to_bytes()),
+    ("versioned", "default", VersionedKey(3, b"k").to_bytes(), SEGMENT),
+    ("list-value", "default", JoinSideKey(5, True, b"k").to_bytes(), encode_list((ListEntry(True, b"v"), None))),
+    ("foreign-key-subscription", "default", CombinedKey(b"fk", b"pk").to_bytes(), WRAPPED),
+    ("foreign-key-subscription", "keyValueWithTimestamp", CombinedKey(b"fk", b"pk").to_bytes(), bytes(8) + WRAPPED),
+    (
+        "foreign-key-subscription",
+        "keyValueWithTimestampAndHeaders",
+        CombinedKey(b"", b"pk").to_bytes(),
+        HeadersValue((), 1, WRAPPED).to_bytes(),
+    ),
+    ("window", "default", WINDOW.to_bytes(), b""),
+    ("timestamped-window", "keyValueWithTimestamp", WINDOW.to_bytes(), TIMESTAMPED),
+    ("headers-window", "keyValueWithTimestampAndHeaders", WINDOW.to_bytes(), HeadersValue(HEADERS, 1, b"").to_bytes()),
+    ("session", "default", SESSION.to_bytes(), b""),
+    ("headers-session", "sessionKeyValueWithHeaders", SESSION.to_bytes(), HeadersSessionValue(HEADERS, b"").to_bytes()),
+    ("time-ordered-window", "default", WINDOW.to_time_first(), TIMESTAMPED),
+    ("time-ordered-window", "default", WINDOW.to_key_first(), b""),
+    ("headers-time-ordered-window", "windowKeyValueWithHeaders", WINDOW.to_time_first(), b"\0" + TIMESTAMPED),
+    ("headers-time-ordered-window", "windowKeyValueWithHeaders", WINDOW.to_key_first(), b"\0"),
+    ("time-ordered-session", "default", SESSION.to_time_first(), b"v"),
+    ("time-ordered-session", "default", SESSION.to_key_first(), b""),
+    ("headers-time-ordered-session", "sessionKeyValueWithHeaders", SESSION.to_time_first(), b"\0v"),
+    ("headers-time-ordered-session", "sessionKeyValueWithHeaders", SESSION.to_key_first(), b""),
+    (
+        "grace-buffer",
+        "default",
+        WINDOW.to_time_first(),
+        BufferValue(1, 2, "t", 0, HEADERS, None, None, b"v").to_bytes(),
+    ),
+]
+
+
+def _rule(kind: str, family: str) -> Any:
+    return RULES[kind, family, kind not in SINGLE]
+
+
+@pytest.mark.parametrize(("kind", "family", "key", "value"), GOOD)
+def test_what_streams_writes_fits(kind: str, family: str, key: bytes, value: bytes) -> None:
+    rule = _rule(kind, family)
+    rule.decode(key, value)
+    assert rule.fits([key], [value]) or kind == "grace-buffer"
+
+
+@pytest.mark.parametrize(("kind", "family", "key", "value"), GOOD)
+def test_of_a_row_cut_anywhere_the_quick_test_never_says_more_than_the_codec(
+    kind: str, family: str, key: bytes, value: bytes
+) -> None:
+    rule = _rule(kind, family)
+    cuts = [(key[:at], value) for at in range(len(key))] + [(key, value[:at]) for at in range(len(value))]
+    cuts += [(key, value + b"x"), (b"\x02" + key, value), (key, b"\xff" + value)]
+    for row in cuts:
+        _agree(rule, *row)
+
+
+_BYTES = st.one_of(st.binary(max_size=60), st.lists(st.sampled_from([0, 1, 2, 4, 8, 16, 127, 128, 255])).map(bytes))
+
+
+@given(st.sampled_from(sorted(RULES)), _BYTES, _BYTES)
+def test_any_bytes(name: tuple[str, str, bool], key: bytes, value: bytes) -> None:
+    _agree(RULES[name], key, value)
+
+
+@given(st.sampled_from(GOOD), st.integers(0, 200), st.integers(0, 255), st.booleans())
+def test_a_changed_byte(row: tuple[str, str, bytes, bytes], at: int, byte: int, in_key: bool) -> None:
+    kind, family, key, value = row
+    changed = bytearray(key if in_key else value)
+    if changed:
+        changed[at % len(changed)] = byte
+    _agree(_rule(kind, family), bytes(changed) if in_key else key, value if in_key else bytes(changed))
+
+
+def _agree(rule: Any, key: bytes, value: bytes) -> None:
+    if rule.fits([key], [value]):
+        rule.decode(key, value)
+        return
+    try:
+        rule.decode(key, value)
+    except MalformedBytesError:
+        pass
+
+
+def test_kinds_that_are_not_certain_are_held_to_their_families_only() -> None:
+    unsure = Kind("windowed", False, "")
+    assert rule_for(unsure, "default", segmented=True) is None
+    assert rule_for(unsure, "keyValueWithTimestamp", segmented=True) is not None
+    assert rule_for(Kind("versioned", False, ""), "default", segmented=False) is None
