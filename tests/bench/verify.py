@@ -1,0 +1,142 @@
+"""How fast ``kstate verify`` is beside a loop that only iterates: ``python -m tests.bench.verify``.
+
+Every side reads the same stores with as many processes, each side as a process of its own with its start, in turns in
+one run. ``RdictIter`` calls valid, key, value and next for each row, the only loop of rocksdict that can tell a damaged
+block from the end; ``items`` is its quickest one, which cannot. The median of each side is shown, with the ratio of
+speeds: 1 is as fast as the loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+
+from . import trees
+from .migrate import MIB, Bench, Side, Taken, shape, timed
+
+
+def loop(path: str, how: str) -> int:
+    """Rows of all column families of one database."""
+    from rocksdict import AccessType, Options, Rdict
+
+    names = Rdict.list_cf(path, Options(raw_mode=True))
+    database = Rdict(
+        path,
+        Options(raw_mode=True),
+        column_families={name: Options(raw_mode=True) for name in names},
+        access_type=AccessType.read_only(False),
+    )
+    rows = 0
+    for name in names:
+        family = database.get_column_family(name)
+        if how == "items":
+            for _key, _value in family.items():
+                rows += 1
+        else:
+            iterator = family.iter()
+            iterator.seek_to_first()
+            while iterator.valid():
+                iterator.key()
+                iterator.value()
+                rows += 1
+                iterator.next()
+            iterator.status()
+    return rows
+
+
+def loops(app: Path, how: str, workers: int) -> None:
+    paths = sorted(map(str, trees.databases(app)), key=lambda path: -_size(Path(path)))
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        print(sum(pool.map(loop, paths, [how] * len(paths), chunksize=1)))
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.glob("*.sst"))
+
+
+class VerifyBench(Bench):
+    """Sides that read one application."""
+
+    def sides(self, app: Path) -> dict[str, list[Taken]]:
+        def verify(*more: str) -> Side:
+            command = (sys.executable, "-m", "kstate_cli", "verify", app, "-o", "json", "-q", "--workers", self.workers)
+            return lambda: timed(*command, *more)
+
+        def bare(how: str) -> Side:
+            return lambda: timed(
+                sys.executable, "-m", "tests.bench.verify", "--loop", how, "--app", app, "--workers", self.workers
+            )
+
+        return self.in_turns(
+            {
+                "kstate verify": verify(),
+                "kstate verify --each-sst": verify("--each-sst"),
+                "loop, RdictIter": bare("RdictIter"),
+                "loop, items": bare("items"),
+            }
+        )
+
+
+def report(name: str, found: dict[str, list[Taken]]) -> dict[str, object]:
+    """Prints a table; speeds are compared with those of the loops."""
+    clock = {side: median(seconds for seconds, _ in taken) for side, taken in found.items()}
+    cpu = {side: median(spent for _, spent in taken) for side, taken in found.items()}
+    ratios = {
+        f"{side} / {bare}": round(clock[bare] / clock[side], 2)
+        for side in clock
+        for bare in clock
+        if side.startswith("kstate") and bare.startswith("loop")
+    }
+    print(f"{name}:")
+    for side, taken in found.items():
+        print(
+            f"  {side:<26} {clock[side]:7.2f} s  ({min(taken)[0]:.2f} to {max(taken)[0]:.2f})  {cpu[side]:7.2f} s of CPU"
+        )
+    for pair, ratio in ratios.items():
+        print(f"  {pair:<46} {ratio:.2f}")
+    return {
+        "bench": name,
+        "seconds": clock,
+        "cpu_seconds": cpu,
+        "speed_ratio": ratios,
+        "rounds": found,
+        "cores": os.cpu_count(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.verify")
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-verify"))
+    parser.add_argument("--stores", type=int, default=16)
+    parser.add_argument("--size", type=int, default=1024, metavar="MIB")
+    parser.add_argument("--values", type=int, nargs="+", default=[100, 1000], metavar="BYTES")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--loop", choices=("RdictIter", "items"), help=argparse.SUPPRESS)
+    parser.add_argument("--app", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.loop:
+        loops(given.app, given.loop, given.workers)
+        return
+    given.folder.mkdir(parents=True)
+    bench = VerifyBench(given.folder, given.workers, given.rounds, [])
+    try:
+        for size in given.values:
+            trees.VALUE_BYTES = size
+            app = bench.made(f"values-{size}", shape(given.stores, given.size * MIB))
+            found = bench.sides(app)
+            print(json.dumps(report(f"verify, values of {size} bytes, {given.size} MiB", found)), flush=True)
+            shutil.rmtree(app.parent)
+    finally:
+        shutil.rmtree(given.folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
