@@ -146,7 +146,8 @@ def restore(
     from kstate_cli.errors import UsageError
     from kstate_cli.releases import release
     from kstate_cli.restore.judge import Allowed
-    from kstate_cli.restore.run import Request, application_path
+    from kstate_cli.restore.restoration import Request
+    from kstate_cli.restore.run import application_path
     from kstate_cli.restore.run import restore as run_restore
     from kstate_cli.restore.spark import SparkSettings
     from kstate_cli.restore.work import RestoreOptions

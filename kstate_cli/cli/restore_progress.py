@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.output import _console, safe
-from kstate_cli.restore.run import Watcher
+from kstate_cli.restore.restoration import Watcher
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -76,6 +76,10 @@ class RestoreProgress(Watcher):
             self._on_state(before.value, after.value)
         if after.value == "RESTORING":
             self._began = self._said = time.monotonic()
+
+    def warning(self, text: str) -> None:
+        """Shown even when quiet."""
+        self._line({"type": "warning", "text": text}, f"warning: {text}")
 
     def resumed(self, predecessor: str, slices: int, total: int) -> None:
         """An interrupted run has left something."""

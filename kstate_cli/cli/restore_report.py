@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
-    from kstate_cli.restore.run import Outcome
+    from kstate_cli.restore.restoration import Outcome
 
 
 def finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:

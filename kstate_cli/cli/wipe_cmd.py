@@ -34,6 +34,7 @@ def wipe(
         bool, typer.Option("--purge", help="Keep nothing: frees the bytes at once, and cannot be undone.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --purge: yes, without a way back.")] = False,
+    workers: Annotated[int, typer.Option("--workers", help="Stores at once; 0 means one per core.", min=0)] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
     ] = False,
@@ -67,7 +68,7 @@ def wipe(
     request = Request(
         app=path,
         planner=lambda found: plan_wipe(found, options),
-        run=RunOptions(workers=os.cpu_count() or 1),
+        run=RunOptions(workers=workers or os.cpu_count() or 1),
         wait=wait,
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,

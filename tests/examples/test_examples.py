@@ -20,7 +20,7 @@ import pytest
 import typer.main
 
 from kstate_cli.cli.app import app
-from kstate_cli.cli.restore_cmd import _bytes, _share
+from kstate_cli.cli.restore_options import bytes_of, share_of
 from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.manifest import NAME, Manifest, parse
 from kstate_cli.dump.open import read_dump
@@ -75,9 +75,9 @@ def test_command_line(words: list[str]) -> None:
         if values.get(name) is not None:
             release(values[name])
     if words[0] == "restore":
-        _share(values["share"])
+        share_of(values["share"])
         if values["memory"] is not None:
-            assert _bytes(values["memory"]) > 1_000_000_000
+            assert bytes_of(values["memory"]) > 1_000_000_000
 
 
 def test_all_places_have_command_lines() -> None:

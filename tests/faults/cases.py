@@ -1,5 +1,5 @@
 """
-The cases: a migration and its undo in each direction, and the clean after it.
+The cases: a migration and its undo in each direction, the clean after it, and a wipe.
 
 A sweep costs its calls times the time of one run, and both grow with the stores. So there is a case for the directory with all
 kinds of stores, and one for each part of it; KSTATE_FAULTS=all sweeps the parts, whose calls are all that the whole one makes.
@@ -119,8 +119,20 @@ def cleaning(direction: Direction) -> Case:
     )
 
 
+def wiping(direction: Direction) -> Case:
+    """`kstate wipe` of two stores of a task that keeps others."""
+    command = ("wipe", "--store", "kv-timestamped", "--store", "window-count", "--quiet", "--workers", "1")
+    return Case(
+        f"wipe-{direction.name}",
+        lambda _, state: fresh(direction, state),
+        command,
+        {"old": direction.source, "new": direction.source},
+        (Repair(("undo",), "old"), Repair(command, "new"), Repair(("undo",), "old")),
+    )
+
+
 DIRECTIONS = (DOWN, UP)
-WHOLE = tuple(make(direction) for make in (migration, undoing, cleaning) for direction in DIRECTIONS)
+WHOLE = tuple(make(direction) for make in (migration, undoing, cleaning, wiping) for direction in DIRECTIONS)
 IN_PARTS = tuple(migration(direction) for direction in PARTS) + tuple(
     make(direction) for make in (undoing, cleaning) for direction in PARTS if direction.name.endswith("-kv")
 )

@@ -232,6 +232,11 @@ def test_after_an_error_somebody_must_look(dump: Path, tmp_path: Path) -> None:
     bad = ("--staging", str(no_room))
     failed = support.restore(app, dump, *bad)
     assert failed.status == 6, failed.stderr
+    assert [row["state"] for row in events(failed, "state")][-2:] == ["PENDING_ERROR", "ERROR"]
+    (row,) = support.status(app)
+    assert (row["state"], row["restoration"]) == ("failed", "ERROR")
+    assert str(no_room) in row["why"]
     again = support.restore(app, dump)
     assert (again.status, "--after-error" in again.stderr) == (4, True)
     support.good(support.restore(app, dump, "--after-error"))
+    assert [row["restoration"] for row in support.status(app)] == ["ERROR", "NOT_RUNNING"]

@@ -16,7 +16,7 @@ LEGAL = {
     ("PENDING_SHUTDOWN", "NOT_RUNNING"), ("PENDING_SHUTDOWN", "PENDING_ERROR"),
     ("PENDING_ERROR", "ERROR"),
 }  # fmt: skip
-"""Written out from the issue, so that the table in the code is held against something else than itself."""
+"""Written out once more, so that the table in the code is held against something else than itself."""
 NAMES = [state.value for state in RestoreState]
 
 

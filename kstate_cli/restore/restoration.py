@@ -1,0 +1,230 @@
+"""One run of a restoration, through the states of KIP-728 and KIP-696.
+
+The states go to the journal as events ``state``; the engine's own events say what became of the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kstate_cli.change.attempts import STATE_EVENT
+from kstate_cli.change.engine import Result, RunOptions, execute
+from kstate_cli.change.journal import RUNS, Run
+from kstate_cli.change.plan import Step
+from kstate_cli.dump.model import Dump, PartitionDump
+from kstate_cli.dump.place import absolute
+from kstate_cli.errors import Interrupted, KstateError, Refused
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.restore.overview import SLICES_EVENT, slices_of_stores
+from kstate_cli.restore.prepare import (
+    Slots,
+    StoreReport,
+    make_jobs,
+    refuse_distant_bases,
+    slot_memory,
+    to_steps,
+)
+from kstate_cli.restore.resume import TakenOver, identified, take_over
+from kstate_cli.restore.spark import SparkSettings, run_jobs, slots_of, spark_session
+from kstate_cli.restore.staging import DONE, Staging
+from kstate_cli.restore.states import TRANSITIONS, RestoreState, StateMachine
+from kstate_cli.restore.work import RestoreOptions, RestorePlan
+from kstate_cli.spec.draft import SpecDraft
+from kstate_cli.spec.topology import TopologyText
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for."""
+
+    app: Path
+    dump: str
+    options: RestoreOptions
+    run: RunOptions
+    spark: SparkSettings
+    spec: SpecDraft | None = None
+    spec_name: str = "kstate.toml"
+    topology: TopologyText | None = None
+    memory: int | None = None
+    """Bytes that everything together may use on this host; None for a usual amount."""
+    staging: str | None = None
+    complete: bool = False
+    """Without a manifest: no file and no record is missing."""
+    committed_only: bool = False
+    """Without a manifest: it was read with read_committed."""
+    wait: float = 0.0
+    lock_is_shared: bool = False
+    dry_run: bool = False
+    after_error: bool = False
+    """An earlier run ended in ERROR, and somebody has looked at it."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The plan, and what became of it."""
+
+    plan: RestorePlan
+    result: Result | None = None
+    reports: list[StoreReport] = field(default_factory=list)
+    recovered: tuple[str, ...] = ()
+
+
+class Watcher:
+    """What a run tells while it goes on; does nothing by itself."""
+
+    def phase(self, name: str, path: str, size: int) -> None:
+        """The engine's phases, and ``spark``."""
+
+    def state(self, before: RestoreState, after: RestoreState) -> None:
+        """A change of state."""
+
+    def warning(self, text: str) -> None:
+        """Something that does not change what becomes of the run."""
+
+    def resumed(self, predecessor: str, slices: int, total: int) -> None:
+        """So many of all slices were finished by an earlier run, and are taken over."""
+
+    def slices(self, done: int, total: int, records: int, all_records: int, size: int) -> None:
+        """Slices that are finished, and what is in them."""
+
+
+class Restoration:
+    """One run, from CREATED to a terminal state."""
+
+    def __init__(self, request: Request, dump: Dump, plan: RestorePlan, outcome: Outcome, watcher: Watcher) -> None:
+        self._request, self._dump, self._plan, self._outcome, self._watcher = request, dump, plan, outcome, watcher
+        self._machine = StateMachine()
+        self._journal: Run | None = None
+        self._staging: Staging | None = None
+        self._ordered: dict[TopicPartition, Dump] = {}
+        self._machine.listen(self._record)
+        self._machine.listen(watcher.state)
+
+    def run(self) -> None:
+        """Carries the plan out. Whatever fails ends in ERROR, a signal in NOT_RUNNING; both are in the journal."""
+        try:
+            self._outcome.result = execute(
+                self._plan.change, self._request.run, self._watcher.phase, prepare=self._prepare
+            )
+        except (Interrupted, KeyboardInterrupt):
+            if not self._machine.close():
+                # KIP-696: in PENDING_ERROR and ERROR there is nothing to close any more.
+                self._watcher.warning(f"the run is in {self._machine.state.value} already: closing it changes nothing")
+                self._fail()
+            raise
+        except BaseException as error:
+            self._fail()
+            if isinstance(error, KstateError) and not isinstance(error, Refused):
+                error.hint = f"{error.hint or 'mend the cause'} (with --after-error)"
+            raise
+        finally:
+            if self._staging is not None:
+                self._staging.remove()
+        self._machine.to(RestoreState.RUNNING)
+        self._machine.close()
+
+    def _fail(self) -> None:
+        if self._machine.state not in (RestoreState.PENDING_ERROR, RestoreState.ERROR):
+            self._machine.to(RestoreState.PENDING_ERROR)
+        if self._machine.state is RestoreState.PENDING_ERROR:
+            self._machine.to(RestoreState.ERROR)
+
+    def _record(self, before: RestoreState, after: RestoreState) -> None:
+        # What became of the directory the engine has recorded; the state must not turn a good run into a failed one.
+        with contextlib.suppress(OSError):
+            if self._journal is not None and self._journal.path.is_dir():
+                self._journal.write(STATE_EVENT, before=before.value, state=after.value)
+
+    def _prepare(self, run: Run) -> tuple[Step, ...]:
+        self._journal = run
+        self._machine.to(RestoreState.REBALANCING)
+        request, plan = self._request, self._plan
+        folder = run.path / RUNS
+        folder.mkdir()
+        name = f"{request.app.name}-{run.name}"
+        staging = Staging(f"{absolute(request.staging).rstrip('/')}/{name}" if request.staging else str(folder))
+        self._staging = staging if request.staging else None
+        try:
+            self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
+            with spark_session(request.spark) as session:
+                try:
+                    jobs, results = self._restore_slices(session, run, folder, staging)
+                except BaseException as error:
+                    # Leaving the session closes Spark: that belongs to the state that comes now.
+                    self._ending(error)
+                    raise
+            self._tell(staging, jobs)
+            steps, self._outcome.reports = to_steps(
+                plan.change.steps, plan.work, results, request.options.release, staging, folder, request.app
+            )
+        except BaseException as error:
+            self._ending(error)
+            if isinstance(error, (Interrupted, KeyboardInterrupt)) and self._staging is None:
+                staging.keep_finished()
+            else:
+                staging.remove()
+            raise
+        return steps
+
+    def _restore_slices(
+        self, session: SparkSession, run: Run, folder: Path, staging: Staging
+    ) -> tuple[list[SliceJob], list[SliceResult]]:
+        request, plan = self._request, self._plan
+        slots = slots_of(session)
+        refuse_distant_bases(plan.work, request.spark)
+        jobs = make_jobs(
+            plan.work,
+            self._dump,
+            request.options.release,
+            staging.target,
+            Slots(slots, slot_memory(request.memory, slots)),
+            request.app,
+            lambda dump: self._in_order(session, dump, staging),
+        )
+        jobs = identified(jobs)
+        run.write(SLICES_EVENT, stores=slices_of_stores(jobs), staging=staging.target)
+        taken = take_over(request.app, run, folder, jobs) if self._staging is None else TakenOver(None)
+        if taken.predecessor is not None:
+            self._watcher.resumed(taken.predecessor, len(taken.results), len(jobs))
+        self._machine.to(RestoreState.RESTORING)
+        finished = {(one.task, one.store, one.number) for one in taken.results}
+        left = [job for job in jobs if (job.task, job.store, job.number) not in finished]
+        results = run_jobs(session, left, lambda: self._tell(staging, jobs)) if left else []
+        results += taken.results
+        return jobs, results
+
+    def _ending(self, error: BaseException) -> None:
+        """The state in which everything is closed: after a signal, or after a failure."""
+        after = RestoreState.PENDING_ERROR
+        if isinstance(error, (Interrupted, KeyboardInterrupt)):
+            after = RestoreState.PENDING_SHUTDOWN
+        if after in TRANSITIONS[self._machine.state]:
+            self._machine.to(after)
+
+    def _in_order(self, session: SparkSession, dump: PartitionDump, staging: Staging) -> tuple[PartitionDump, str]:
+        from kstate_cli.dump.repartition import repartition
+
+        if dump.key not in self._ordered:
+            target = f"{staging.target}/sorted-{dump.topic}-{dump.partition}"
+            self._watcher.phase("sort", str(dump.key), 0)
+            self._ordered[dump.key] = repartition(session, self._dump, [dump.key], target)
+        ordered = self._ordered[dump.key]
+        return ordered.partitions[dump.key], ordered.uri
+
+    def _tell(self, staging: Staging, jobs: Sequence[SliceJob]) -> None:
+        done = {(note["task"], note["store"], note["number"]): note for note in staging.notes(DONE)}
+        self._watcher.slices(
+            len(done),
+            len(jobs),
+            sum(note["records"] for note in done.values()),
+            sum(job.slice.rows for job in jobs),
+            sum(note["data_bytes"] for note in done.values()),
+        )
