@@ -34,3 +34,19 @@ MetricsFile = Annotated[
     Path | None,
     typer.Option("--metrics-file", metavar="FILE", help="Write what was done to FILE, for Prometheus' node exporter."),
 ]
+LogOffsets = Annotated[
+    Path | None,
+    typer.Option(
+        "--offsets",
+        metavar="FILE",
+        help='Log starts and ends as the broker has them now: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
+    ),
+]
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Ask this broker for log starts and ends."),
+]
+KafkaSettings = Annotated[
+    Path | None,
+    typer.Option("--kafka-settings", metavar="FILE", help="name=value lines for librdkafka: security.protocol, …"),
+]

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import AfterError, LockIsShared, MetricsFile, Output, Quiet, Wait, WarningsOk
+from kstate_cli.cli.options import (
+    AfterError,
+    BootstrapServer,
+    KafkaSettings,
+    LockIsShared,
+    LogOffsets,
+    MetricsFile,
+    Output,
+    Quiet,
+    Wait,
+    WarningsOk,
+)
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -87,6 +98,9 @@ def restore(
         Path | None,
         typer.Option("--committed-offsets", metavar="FILE", help="JSON {topic: {partition: offset}} of the group."),
     ] = None,
+    offsets: LogOffsets = None,
+    bootstrap_server: BootstrapServer = None,
+    kafka_settings: KafkaSettings = None,
     guarantee: Annotated[
         str, typer.Option("--guarantee", help="at_least_once: the application never used transactions.")
     ] = "exactly_once_v2",
@@ -137,6 +151,7 @@ def restore(
     offset; healthy stores that are not named, or are past the dump, stay as they are. Undoable with `kstate undo`.
     """
     from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.asking import facts_source
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
     from kstate_cli.cli.restore_options import bytes_of, committed_of, pair_of, share_of
@@ -172,8 +187,9 @@ def restore(
             wipe_invalid=on_invalid_offset is OnInvalid.rebuild,
         ),
     )
+    path = application_path(app)
     request = Request(
-        app=application_path(app),
+        app=path,
         dump=dump,
         options=options,
         run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify == "full", copy_ssts=copy),
@@ -188,6 +204,7 @@ def restore(
         wait=wait,
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
+        ask=facts_source(offsets, bootstrap_server, kafka_settings, group=path.name),
         after_error=after_error,
     )
     heard = StateCommand(on_state_change, request.app) if on_state_change is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.model import PartitionDump
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -45,6 +46,8 @@ class Log:
     last: int | None
     until: int | None = None
     """Highest offset that may be read: a source topic is restored to the group's committed offset only."""
+    live: bool = False
+    """``start`` and ``end`` are those of now, not those of the time of the dump."""
     begin: int | None = None
     """Where reading began, None where nobody says: below it the log may have had more records."""
 
@@ -54,8 +57,11 @@ class Log:
         return self.first if self.begin is None else self.begin
 
 
-def log_of(dump: PartitionDump, committed: int | None) -> Log:
-    """The log of a partition; ``committed`` (the next offset to read) limits a source topic."""
+def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = None) -> Log:
+    """The log of a partition; ``committed`` (the next offset to read) limits a source topic.
+
+    ``facts`` are what the broker says of it, over the manifest's.
+    """
     last = dump.last
     if committed is not None and last is not None and last >= committed:
         last = committed - 1
@@ -63,7 +69,8 @@ def log_of(dump: PartitionDump, committed: int | None) -> Log:
     if first is not None and last is not None and last < first:
         first = last = None
     until = None if committed is None else committed - 1
-    return Log(dump.key, dump.log_start, dump.log_end, first, last, until, dump.start)
+    start, end = (dump.log_start, dump.log_end) if facts is None else (facts.start, facts.end)
+    return Log(dump.key, start, end, first, last, until, facts is not None, dump.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +100,10 @@ def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allo
     following = offset if is_global else offset + 1
     if log.start is not None and following < log.start:
         why = f"its next offset {following} lies below the log start {log.start}"
-        if not allowed.wipe_invalid:
-            return Verdict(Action.REFUSE, f"{why} (--on-invalid-offset rebuild wipes it and begins anew)", invalid=True)
-        return _rebuild(log, why, has_rows=has_rows, allowed=allowed, invalid=True)
+        return _invalid(log, why, has_rows=has_rows, allowed=allowed)
+    if log.end is not None and following > log.end and log.live:
+        why = f"its next offset {following} lies above the log end {log.end}: the topic was created anew"
+        return _invalid(log, why, has_rows=has_rows, allowed=allowed)
     if log.end is not None and following > log.end:
         # Either the application ran on after the dump was taken, or the topic was made anew. A healthy store is never
         # wiped on a guess.
@@ -114,6 +122,13 @@ def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allo
             f"missing{_way_out(log)}",
         )
     return Verdict(Action.CATCH_UP, f"from offset {following}", after=following - 1)
+
+
+def _invalid(log: Log, why: str, *, has_rows: bool, allowed: Allowed) -> Verdict:
+    """KIP-406: the store is wiped and rebuilt, unless that is not wanted."""
+    if not allowed.wipe_invalid:
+        return Verdict(Action.REFUSE, f"{why} (--on-invalid-offset rebuild wipes it and begins anew)", invalid=True)
+    return _rebuild(log, why, has_rows=has_rows, allowed=allowed, invalid=True)
 
 
 def _rebuild(log: Log, why: str, *, has_rows: bool, allowed: Allowed, invalid: bool = False) -> Verdict:

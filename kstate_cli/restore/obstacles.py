@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.kinds import KINDS
-from kstate_cli.formats.topic_partition import store_of_changelog
+from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
 from kstate_cli.releases import opens_in
 from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.work import Draft, listed
@@ -84,6 +84,27 @@ def refuse_unknown(draft: Draft, spec: Spec, app_id: str) -> None:
     draft.notes += [
         f"{topic} is in the dump, and no store is restored from it" for topic, name in names.items() if not name
     ]
+
+
+def judge_topics(draft: Draft, spec: Spec) -> None:
+    """What the broker says of topics: whether they are those of the dump, and whether a global one may forget keys."""
+    manifest = draft.dump.manifest
+    for one in manifest.partitions if manifest is not None else ():
+        facts = draft.options.facts.get(TopicPartition(one.topic, one.partition))
+        if facts is not None and None not in (facts.topic_id, one.topic_id) and facts.topic_id != one.topic_id:
+            draft.refused.append(
+                f"{one.topic}-{one.partition}: the topic was created anew since the dump was taken (id {one.topic_id}, "
+                f"now {facts.topic_id})"
+            )
+    for store in spec.stores:
+        if not store.is_global:
+            continue
+        policies = {f.policy for key, f in draft.options.facts.items() if key.topic == store.changelog}
+        for policy in sorted(policy for policy in policies if policy is not None and "compact" not in policy):
+            draft.warnings.append(
+                f"{store.changelog}, the topic of the global store {store.name}, is not compacted "
+                f"(cleanup.policy={policy}): what the broker deletes no rebuild brings back"
+            )
 
 
 def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:

@@ -16,6 +16,7 @@ from kstate_cli.restore.judge import Action, judge, log_of
 from kstate_cli.restore.obstacles import (
     broken,
     foreign,
+    judge_topics,
     older_layout,
     refuse_problems,
     refuse_uncommitted,
@@ -36,6 +37,7 @@ def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, o
     refuse_uncommitted(draft)
     draft.warnings += dump.warnings
     refuse_unknown(draft, spec, app.name)
+    judge_topics(draft, spec)
     wanted = _wanted(draft, spec)
     for task, stores in wanted.items():
         _plan_task(draft, task, stores)
@@ -217,7 +219,7 @@ def _judge_store(
                 "the table's (--committed-offsets FILE, or committed in the manifest)"
             )
             return None
-        log = log_of(dump, committed)
+        log = log_of(dump, committed, draft.options.facts.get(dump.key))
         offset = existing.offsets.get(dump.key) if existing else None
         parts.append(Part(dump, log, judge(log, offset, is_global=store.is_global, has_rows=has_rows, allowed=allowed)))
     found = tuple(parts)
@@ -314,4 +316,6 @@ def _partitions(draft: Draft, task: str, store: StoreSpec) -> list[PartitionDump
 def _committed(draft: Draft, store: StoreSpec, key: TopicPartition) -> int | None:
     if not store.source_topic:
         return None
-    return draft.options.committed.get(key, draft.dump.committed.get(key))
+    facts = draft.options.facts.get(key)
+    asked = facts.committed if facts is not None else None
+    return draft.options.committed.get(key, draft.dump.committed.get(key) if asked is None else asked)

@@ -6,11 +6,12 @@ The states go to the journal as events ``state``; the engine's own events say wh
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kstate_cli.broker.facts import Facts
 from kstate_cli.change.attempts import STATE_EVENT
 from kstate_cli.change.engine import Result, RunOptions, execute
 from kstate_cli.change.journal import RUNS, Run
@@ -63,6 +64,8 @@ class Request:
     wait: float = 0.0
     lock_is_shared: bool = False
     dry_run: bool = False
+    ask: Callable[[Iterable[str]], Facts] | None = None
+    """Asks a broker, or a file, for the logs of these topics. Raises RunFailed and UsageError."""
     after_error: bool = False
     """An earlier run ended in ERROR, and somebody has looked at it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from kstate_cli.change.attempts import refuse_after_error
@@ -41,6 +42,9 @@ def application_path(path: Path) -> Path:
 def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher: Watcher) -> Outcome:
     """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway."""
     dump = read_dump(request.dump, complete=request.complete, committed_only=request.committed_only)
+    if request.ask is not None:
+        facts = request.ask({key.topic for key in dump.partitions})
+        request = replace(request, options=replace(request.options, facts=facts))
     if request.dry_run:
         plan = _plan(request, dump, watcher)
         on_plan(plan)

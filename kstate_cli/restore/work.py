@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstate_cli.broker.facts import Facts
 from kstate_cli.change.plan import Plan, Step
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -30,6 +31,8 @@ class RestoreOptions:
     """Tasks that may hold uncommitted data are rebuilt whole; what has no changelog in them is left out."""
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The group's committed offsets of source topics, over those of the manifest."""
+    facts: Facts = field(default_factory=dict)
+    """What the broker says of the logs, over the manifest's."""
     allowed: Allowed = field(default_factory=Allowed)
     ignored: tuple[str, ...] = ()
     """Topics of the dump, as shell patterns, that are none of this application's."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -64,6 +66,15 @@ def test_an_offset_below_the_start_is_invalid_and_no_other(offset: int) -> None:
 def test_only_an_invalid_offset_is_refused_where_that_is_asked_for(offset: int | None) -> None:
     asked = decide(offset, wipe_invalid=False)
     assert asked is (Action.REFUSE if offset == START - 2 else decide(offset))
+
+
+def test_beyond_the_end_that_the_broker_has_now_the_topic_is_another() -> None:
+    now = replace(FULL, live=True)
+    assert decide(END - 1, now) is Action.LEAVE
+    assert decide(END, now) is Action.REBUILD
+    assert decide(END, now, wipe_invalid=False) is Action.REFUSE
+    assert decide(END, now, is_global=True) is Action.LEAVE
+    assert decide(END + 1, now, is_global=True) is Action.REBUILD
 
 
 def test_an_empty_log() -> None:

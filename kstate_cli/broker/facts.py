@@ -1,0 +1,68 @@
+"""The logs of topics as a broker has them, and the file in which somebody may have written them down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """One partition on the broker."""
+
+    start: int
+    """Log start offset."""
+    end: int
+    """Log end offset: that of the next record."""
+    topic_id: str | None = None
+    """KIP-516: another id is another topic, whatever its name."""
+    committed: int | None = None
+    """The next offset that the application's group reads of a source topic."""
+    policy: str | None = None
+    """``cleanup.policy`` of the topic."""
+
+    @property
+    def compacted(self) -> bool | None:
+        """None where nobody said it."""
+        return None if self.policy is None else "compact" in self.policy
+
+
+Facts = Mapping[TopicPartition, LogFacts]
+
+
+def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
+    """Reads ``{topic: {partition: {"start": n, "end": n}}}``, with ``id``, ``committed`` and ``policy`` where known.
+
+    Raises UsageError, saying what is wrong.
+    """
+    found: dict[TopicPartition, LogFacts] = {}
+    try:
+        for topic, partitions in json.loads(path.read_text(encoding="utf-8")).items():
+            for partition, facts in partitions.items():
+                if not legal_topic(topic):
+                    raise ValueError(f"{topic!r} is not the name of a topic")
+                key = TopicPartition(topic, int(partition))
+                found[key] = _facts(key, facts)
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise UsageError(
+            f"{path} cannot be read as log offsets: {error}",
+            hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, with "id", "committed" and "policy" where they are known',
+        ) from None
+    return found
+
+
+def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
+    start, end, committed = facts["start"], facts["end"], facts.get("committed")
+    for value in (start, end, 0 if committed is None else committed):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"{key}: {value!r} is not an offset")
+    if start > end:
+        raise ValueError(f"{key}: start {start} lies above end {end}")
+    texts = [None if facts.get(name) is None else str(facts[name]) for name in ("id", "policy")]
+    return LogFacts(start, end, texts[0], committed, texts[1])
