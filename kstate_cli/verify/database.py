@@ -16,8 +16,8 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, decode_rows
 from kstate_cli.releases import KNOWN_FAMILIES
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.verify import files
+from kstate_cli.verify.alone import Table
 from kstate_cli.verify.decode import Rule, rule_for
 from kstate_cli.verify.digest import FamilyDigest, database_digest
 from kstate_cli.verify.findings import (
@@ -32,7 +32,7 @@ from kstate_cli.verify.findings import (
     plain,
 )
 from kstate_cli.verify.progress import Counter, Progress
-from kstate_cli.verify.reader import Counts, KeyRange, WholeDatabase
+from kstate_cli.verify.reader import Counts, WholeDatabase
 
 _ATTEMPTS = 5
 _PAUSE = 0.2
@@ -159,60 +159,57 @@ class _Verification:
         bad = files.check_live(path, every, shown)
         self._findings += bad
         damaged = {one.file.rpartition("/")[2] for one in bad}
-        alone: list[LiveFile] = []
-        for family, of_family in live.items():
-            if damaged & {file.name for file in of_family}:
-                alone += [file for file in of_family if file.name not in damaged]
-            elif self._family(database, family, of_family) or self._job.each_sst:
-                alone += of_family
-        for file in alone:
-            self._scan(database, file.name)
+        for family in live:
+            tables = database.tables(family)
+            if damaged & {table.name for table in tables}:
+                self._alone(database, [table for table in tables if table.name not in damaged])
+            elif self._family(database, family, tables) or self._job.each_sst:
+                self._alone(database, tables)
 
-    def _family(self, database: WholeDatabase, family: str, live: tuple[LiveFile, ...]) -> bool:
+    def _family(self, database: WholeDatabase, family: str, tables: list[Table]) -> bool:
         """Reads a column family; true where its SSTs must be read one by one too.
 
         That is after an error, to name every SST that has one, and where a range deletion lets RocksDB pass over blocks
         that hold nothing but deleted rows.
         """
-        ranges = database.key_ranges(live)
         counts = database.counts(family)
         try:
             if family == OFFSETS_CF:
                 decode_rows(database.rows(family))
             else:
-                self._families[family] = self._rows(database, family, ranges)
+                self._families[family] = self._rows(database, family, tables)
         except MalformedBytesError as error:
             what = f"column family {family}: {error}"
-            self._findings.append(Finding(UNDECODABLE, self._holders(ranges, None), what))
+            self._findings.append(Finding(UNDECODABLE, self._holders(tables, None), what))
         except RocksError as error:
             self._rocks(error, "")
             return True
         if counts is None:
-            return bool(live)
+            return bool(tables)
         if family in self._families and not database.unflushed(family):
-            self._compare(family, self._families[family].rows, counts, ranges)
+            self._compare(family, self._families[family].rows, counts, tables)
         return bool(counts.range_deletions)
 
-    def _rows(self, database: WholeDatabase, family: str, ranges: list[KeyRange]) -> FamilyDigest:
+    def _rows(self, database: WholeDatabase, family: str, tables: list[Table]) -> FamilyDigest:
         digest = FamilyDigest()
         rule = rule_for(self._job.kind, family, segmented=self._job.segment is not None)
         last: bytes | None = None
         for flat, lengths in database.pieces(family):
             keys = flat[::2]
             if (last is not None and keys[0] <= last) or not all(map(operator.lt, keys, islice(keys, 1, None))):
-                self._out_of_order(family, last, keys, ranges)
+                self._out_of_order(family, last, keys, tables)
             last = keys[-1]
             if rule is not None:
                 values = flat[1::2]
                 if not rule.fits(keys, values):
-                    rule = self._decode(family, rule, keys, values, ranges)
+                    rule = self._decode(family, rule, keys, values, tables)
             before = digest.size
             digest.add(flat, lengths)
             self._progress.add(digest.size - before)
         return digest
 
     def _decode(
-        self, family: str, rule: Rule, keys: list[bytes], values: list[bytes], ranges: list[KeyRange]
+        self, family: str, rule: Rule, keys: list[bytes], values: list[bytes], tables: list[Table]
     ) -> Rule | None:
         """Asks the codec; after the first row that it refuses no more rows of the family are asked for."""
         for key, value in zip(keys, values, strict=True):
@@ -220,19 +217,19 @@ class _Verification:
                 rule.decode(key, value)
             except MalformedBytesError as error:
                 what = f"column family {family}, key {_hex(key)}: {error} ({self._job.kind.name} store)"
-                self._findings.append(Finding(UNDECODABLE, self._holders(ranges, key), what))
+                self._findings.append(Finding(UNDECODABLE, self._holders(tables, key), what))
                 return None
         return rule
 
-    def _out_of_order(self, family: str, last: bytes | None, keys: list[bytes], ranges: list[KeyRange]) -> None:
+    def _out_of_order(self, family: str, last: bytes | None, keys: list[bytes], tables: list[Table]) -> None:
         for key in keys:
             if last is not None and key <= last:
                 what = f"column family {family}: key {_hex(key)} comes after {_hex(last)}"
-                self._findings.append(Finding(CORRUPT, self._holders(ranges, key), what))
+                self._findings.append(Finding(CORRUPT, self._holders(tables, key), what))
                 return
             last = key
 
-    def _compare(self, family: str, rows: int, counts: Counts, ranges: list[KeyRange]) -> None:
+    def _compare(self, family: str, rows: int, counts: Counts, tables: list[Table]) -> None:
         """What table properties can be held to, knowing only the rows that are visible.
 
         An SST has an entry for each version of a key that it holds, deletions among them, and each visible row is at
@@ -241,33 +238,27 @@ class _Verification:
         passes over a key that is not greater than the one before.
         """
         most = counts.entries - counts.deletions
-        apart = all(one.last < other.first for one, other in pairwise(ranges))
+        apart = all(one.last < other.first for one, other in pairwise(tables))
         exact = apart and not counts.range_deletions and not counts.merges
         if rows > most or (exact and rows != most):
             what = f"column family {family} has {rows:,} rows, the properties of its SSTs count {most:,}"
-            self._findings.append(Finding(CORRUPT, self._holders(ranges, None), what))
+            self._findings.append(Finding(CORRUPT, self._holders(tables, None), what))
 
-    def _scan(self, database: WholeDatabase, file: str) -> None:
-        where = f"{self._job.shown}/{file}"
-        try:
-            one = database.scan(file, rows=self._job.each_sst)
-        except RocksError as error:
-            self._add(where, str(error))
-            return
-        if one.error is not None:
-            self._add(where, one.error)
-            return
-        if one.counts is None:
-            return
-        # Range deletions lie in a block of their own.
-        entries = one.counts.entries - one.counts.range_deletions
-        if one.entries != entries:
-            self._add(where, f"has {one.entries:,} entries, its properties count {entries:,}")
-        most = one.counts.entries - one.counts.deletions
-        exact = not one.counts.range_deletions and not one.counts.merges
-        if one.rows is not None and exact and one.rows != most:
-            # RocksDB passes over a key that is not greater than the one before.
-            self._add(where, f"gives {one.rows:,} of its {most:,} rows: its keys are not in order")
+    def _alone(self, database: WholeDatabase, tables: list[Table]) -> None:
+        for table in tables:
+            where = f"{self._job.shown}/{table.name}"
+            try:
+                found = database.alone(table)
+            except RocksError as error:
+                self._add(where, str(error))
+                continue
+            counts = found.counts
+            if counts is None or counts.range_deletions or counts.merges:
+                continue
+            most = counts.entries - counts.deletions
+            if found.rows != most:
+                what = f"gives {found.rows:,} rows, its properties count {most:,}: some are not there, or not in order"
+                self._add(where, what)
 
     def _orphans(self, manifest: str, alive: set[str]) -> None:
         path, shown = self._job.path, self._job.shown
@@ -293,9 +284,9 @@ class _Verification:
         if not any(one.file == where for one in self._findings):
             self._findings.append(Finding(code_of(message), where, plain(message)))
 
-    def _holders(self, ranges: Iterable[KeyRange], key: bytes | None) -> str:
+    def _holders(self, tables: Iterable[Table], key: bytes | None) -> str:
         """The SSTs that a key can be in: one, where they do not overlap."""
-        names = [one.file for one in ranges if key is None or one.first <= key <= one.last]
+        names = [one.name for one in tables if key is None or one.first <= key <= one.last]
         return f"{self._job.shown}/{','.join(sorted(names))}" if names else self._job.shown
 
 

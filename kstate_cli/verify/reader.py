@@ -6,22 +6,24 @@ import os
 import re
 import resource
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.private import private_copy, remove_copy
-from kstate_cli.rocks.shadow import LiveFile, Shadow
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.verify.alone import Table, make_folder, tables
 
 if TYPE_CHECKING:
-    from rocksdict import Options
+    from rocksdict import Options, Rdict, ReadOptions
 
 _MOST_ROWS = 512
 _FEWEST_ROWS = 8
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 17
+_READAHEAD = 1 << 18
 _SPARE_DESCRIPTORS = 128
 _OPEN_TABLES = 64
 _NEVER = 1 << 62
@@ -31,8 +33,6 @@ _COUNTS = {
     "merges": re.compile(r"# merge operands=(\d+)"),
     "range_deletions": re.compile(r"# range deletions=(\d+)"),
 }
-_SCANNED = re.compile(r"Table #\d+: (\d+) entries OK")
-_REFUSED = re.compile(r"Table #\d+: ignoring (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +46,11 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRange:
-    """The first and the last key of one SST."""
+class Alone:
+    """What one SST holds, read by itself; ``rows`` are its entries but for deletions."""
 
-    file: str
-    first: bytes
-    last: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Scanned:
-    """One SST, read by itself."""
-
-    file: str
-    entries: int
-    """Entries in its data blocks, deletions and overwritten ones among them; range deletions lie elsewhere."""
-    error: str | None
-    """What stopped RocksDB."""
-    counts: Counts | None = None
-    rows: int | None = None
-    """Rows of a database that consists of it alone."""
+    rows: int
+    counts: Counts | None
 
 
 class WholeDatabase(Shadow):
@@ -125,7 +110,7 @@ class WholeDatabase(Shadow):
         the end, too, with a good status. It cannot pass a block where the other one stopped: that block's keys follow
         the last key, and it goes on from there.
         """
-        items = self._families[family].items()
+        items = self._families[family].items(read_opt=_straight_on())
         last: bytes | None = None
         many = _FEWEST_ROWS
         while True:
@@ -140,23 +125,10 @@ class WholeDatabase(Shadow):
             yield flat, lengths
             # Values of a megabyte must not be taken 512 at a time.
             many = max(_FEWEST_ROWS, min(_MOST_ROWS, 2 * many, _PIECE_BYTES * many // (sum(lengths) + 1)))
-        self._prove_end(family, last)
-
-    def _prove_end(self, family: str, last: bytes | None) -> None:
-        iterator = self._families[family].iter()
         try:
-            if last is None:
-                iterator.seek_to_first()
-            else:
-                iterator.seek(last)
-                if iterator.valid() and iterator.key() == last:
-                    iterator.next()
-            at_end = not iterator.valid()
-            iterator.status()
+            _prove_end(self._families[family], last)
         except Exception as error:
             raise self._real(error) from None
-        if not at_end:
-            raise RocksError(f"{self.path}: reading stopped before the end of column family {family}")
 
     def counts(self, family: str) -> Counts | None:
         """The table properties of all SSTs of a family, added up; None where RocksDB cannot read them all."""
@@ -170,67 +142,50 @@ class WholeDatabase(Shadow):
             for place in ("active-mem-table", "imm-mem-tables")
         )
 
-    def key_ranges(self, files: Sequence[LiveFile]) -> list[KeyRange]:
-        """First and last keys as the MANIFEST has them, in key order."""
-        assert self._db is not None
-        wanted = {file.name for file in files}
-        found = [
-            KeyRange(name, live["start_key"] or b"", live["end_key"] or b"")
-            for live in self._db.live_files()
-            if (name := live["name"].lstrip("/")) in wanted
-        ]
+    def tables(self, family: str) -> list[Table]:
+        """The SSTs of a family as the MANIFEST has them, in the order of their first keys."""
+        found = tables(self._families[family].property_value("rocksdb.sstables") or "")
         return sorted(found, key=lambda one: one.first)
 
-    def scan(self, file: str, *, rows: bool) -> Scanned:
-        """Reads every data block of one SST, without a look at the others or at the MANIFEST; and counts its ``rows``.
-
-        rocksdict has no reader for an SST, but RocksDB's repair is one: in a folder with nothing but a link to the SST
-        it goes through all entries, and writes into its LOG how many there were and what stopped it.
-        """
-        from rocksdict import Options, Rdict
-
+    def alone(self, table: Table) -> Alone:
+        """Reads every data block of one SST. Raises RocksError at what cannot be read."""
         assert self._private is not None
-        folder = self._private / "scan"
-        folder.mkdir()
+        folder = self._private / "alone"
         try:
-            (folder / file).symlink_to(os.readlink(self._private / file))
-            Rdict.repair(str(folder), Options(raw_mode=True))
-            log = (folder / "LOG").read_text(encoding="utf-8", errors="replace").replace(str(folder), str(self.path))
-            refused, read = _REFUSED.search(log), _SCANNED.search(log)
-            if refused is not None:
-                return Scanned(file, 0, refused[1])
-            if read is None:
-                raise RocksError(f"{self.path}/{file}: RocksDB did not say what is in it")
-            return _alone(folder, Scanned(file, int(read[1]), None), rows=rows)
-        except RocksError:
-            raise
+            make_folder(folder, table, os.readlink(self._private / table.name))
+            return _read_alone(folder)
         except Exception as error:
-            raise self._real(error) from None
+            raise RocksError(str(error).replace(str(folder), str(self.path)).strip()) from None
         finally:
             remove_copy(folder)
 
 
-def _alone(folder: Path, scanned: Scanned, *, rows: bool) -> Scanned:
-    """What an SST has been made a database of says of itself."""
-    from rocksdict import AccessType, Options, Rdict
+def _read_alone(folder: Path) -> Alone:
+    from rocksdict import AccessType, Rdict
 
-    names = Rdict.list_cf(str(folder), Options(raw_mode=True))
-    database = Rdict(
-        str(folder),
-        _options(),
-        column_families={name: _options() for name in names},
-        access_type=AccessType.read_only(False),
-    )
-    found, counted = None, 0
-    for name in names:
-        family = database.get_column_family(name)
-        found = _counts(family.property_value("rocksdb.aggregated-table-properties") or "") or found
-        keys = family.keys() if rows else iter(())
-        while many := len(list(islice(keys, _MOST_ROWS))):
-            counted += many
-        del family, keys
-    database.close()
-    return replace(scanned, counts=found, rows=counted if rows else None)
+    database = Rdict(str(folder), _options(), access_type=AccessType.read_only(False))
+    keys = database.keys(read_opt=_straight_on())
+    rows = 0
+    last: Any = None
+    while piece := list(islice(keys, _MOST_ROWS)):
+        rows += len(piece)
+        last = piece[-1]
+    _prove_end(database, last)
+    return Alone(rows, _counts(database.property_value("rocksdb.aggregated-table-properties") or ""))
+
+
+def _prove_end(family: Rdict, last: bytes | None) -> None:
+    iterator = family.iter()
+    if last is None:
+        iterator.seek_to_first()
+    else:
+        iterator.seek(last)
+        if iterator.valid() and iterator.key() == last:
+            iterator.next()
+    at_end = not iterator.valid()
+    iterator.status()
+    if not at_end:
+        raise RocksError(f"{family.path()}: reading stopped before its end")
 
 
 def _counts(text: str) -> Counts | None:
@@ -250,9 +205,13 @@ def _descriptors() -> int:
 
 def _options() -> Options:
     """Options for reading everything once, damaged or not."""
-    from rocksdict import Options
+    from rocksdict import BlockBasedOptions, Options
 
     options = Options(raw_mode=True)
+    # No block is read twice.
+    table = BlockBasedOptions()
+    table.disable_cache()
+    options.set_block_based_table_factory(table)
     options.set_max_file_opening_threads(1)
     options.set_max_open_files(_OPEN_TABLES)
     options.set_skip_stats_update_on_db_open(True)
@@ -260,4 +219,13 @@ def _options() -> Options:
     options.set_paranoid_checks(False)
     # Past many versions of one key RocksDB would seek, and skip the blocks between.
     options.set_max_sequential_skip_in_iterations(_NEVER)
+    return options
+
+
+def _straight_on() -> ReadOptions:
+    """How to read what is read from its beginning to its end."""
+    from rocksdict import ReadOptions
+
+    options = ReadOptions()
+    options.set_readahead_size(_READAHEAD)
     return options

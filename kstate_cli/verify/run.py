@@ -7,7 +7,6 @@ import os
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,10 +15,11 @@ from pathlib import Path
 from kstate_cli.errors import UsageError
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.verify.database import DatabaseJob, DatabaseReport, verify_database
+from kstate_cli.verify.database import DatabaseJob, DatabaseReport
 from kstate_cli.verify.findings import Finding
 from kstate_cli.verify.progress import Counters
 from kstate_cli.verify.report import AppReport, Gathered, store_report, task_reports
+from kstate_cli.verify.worker import verify_in_worker
 
 NOT_COVERED = (
     "filter blocks, and other meta blocks of SSTs that reading rows does not need",
@@ -132,15 +132,7 @@ def _run(request: Request, jobs: Sequence[DatabaseJob], watcher: Watcher) -> Ite
             for number, job in enumerate(jobs)
         ]
         with _watched(counters, watcher), _Processes(max(1, min(request.workers, len(jobs)))) as workers:
-            yield from workers.map(_in_worker, told)
-
-
-def _in_worker(told: tuple[DatabaseJob, Path]) -> tuple[DatabaseReport, float]:
-    job, scratch = told
-    # Everything that this process leaves when it is killed goes with its parent's folder.
-    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
-    began = time.monotonic()
-    return verify_database(job), time.monotonic() - began
+            yield from workers.map(verify_in_worker, told)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rocksdict import Rdict
+from rocksdict import Rdict, SstFileWriter
 
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.verify.reader import WholeDatabase
@@ -246,3 +246,26 @@ def test_large_values_and_small_ones(tmp_path: Path) -> None:
     report = verify(database(tmp_path / "db", mixed))
     assert report.findings == ()
     assert report.rows == 4000
+
+
+def test_ssts_that_were_ingested_are_read_alone_too(tmp_path: Path) -> None:
+    # They name no column family, and have their sequence number from the MANIFEST.
+    path = database(tmp_path / "db", rows(50))
+    for number in range(2):
+        writer = SstFileWriter(options())
+        writer.open(str(tmp_path / "run.sst"))
+        for key, value in rows(2000, number, 2).items():
+            writer[key] = value
+        writer.finish()
+        db = Rdict(str(path), options(), column_families={"default": options(), "offsets": options()})
+        db.ingest_external_file([str(tmp_path / "run.sst")])
+        db.close()
+    assert verify(path, each=True).findings == ()
+    assert verify(path).rows == 2000
+    flip(ssts(path)[1], 5000)
+    assert _found(path) == [("corrupt", f"0_0/db/{ssts(path)[1].name}")]
+
+
+def test_a_long_key_fills_more_than_one_block_of_a_manifest(tmp_path: Path) -> None:
+    path = database(tmp_path / "db", {b"a" * 40_000: b"", b"b" * 90_000: b""}, {b"a": b""})
+    assert verify(path, each=True).findings == ()

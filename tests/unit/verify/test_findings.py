@@ -1,0 +1,33 @@
+"""RocksDB's messages, as 9.8.4 words them, and the codes that they stand for."""
+
+from __future__ import annotations
+
+import pytest
+
+from kstate_cli.verify.findings import code_of, file_in, plain
+
+_BLAME = "  The file /s/MANIFEST-000005 may be corrupted."
+MESSAGES = [
+    ("Corruption: block checksum mismatch: stored = 1, computed = 2, type = 4  in /s/000009.sst offset 0 size 4050", "corrupt", "000009.sst"),
+    ("Corruption: Bad table magic number: expected 9863518390377041911, found 8 in /s/000009.sst" + _BLAME, "corrupt", "000009.sst"),
+    ("Corruption: Sst file size mismatch: /s/000009.sst. Expected 108177, actual size 50000\n" + _BLAME, "truncated", "000009.sst"),
+    ("Corruption: Sst file size mismatch: /s/000009.sst. Size recorded in manifest 10, actual size 20\n", "corrupt", "000009.sst"),
+    ("Corruption: file is too short (7 bytes) to be an sstable: /s/000009.sst", "truncated", "000009.sst"),
+    ("Corruption: Corrupt or unsupported format_version: 9 in /s/000009.sst" + _BLAME, "too-new", "000009.sst"),
+    ("Corruption: Corrupt or unsupported format_version: 249 in /s/000009.sst", "corrupt", "000009.sst"),
+    ("Corruption: IO error: No such file or directory: While open a file for random read: /s/000009.sst: No such file", "missing", "000009.sst"),
+    ("IO error: While open a file for random read: /s/000009.sst: Permission denied", "unreadable", "000009.sst"),
+    ("IO error: While pread offset 0 len 4096: /s/000009.sst: Input/output error", "corrupt", "000009.sst"),
+    ("Corruption: checksum mismatch" + _BLAME, "corrupt", "MANIFEST-000005"),
+    ("Corruption: VersionEdit: unknown tag" + _BLAME, "too-new", "MANIFEST-000005"),
+    ("Not implemented: Compression type LZ4 is not linked with the binary", "too-new", "?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "code", "file"), MESSAGES)
+def test_messages(message: str, code: str, file: str) -> None:
+    assert code_of(message) == code
+    assert file_in(message, "?") == file
+    assert "Corruption: " not in plain(message)
+    assert "\n" not in plain(message)
+    assert "may be corrupted" not in plain(message)
