@@ -6,11 +6,12 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstate_cli.cli.options import App, Output, Quiet
+from kstate_cli.cli.options import App, MetricsFile, Output, Quiet
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, ConditionNotMet, InUse, Refused, UsageError
 
@@ -40,6 +41,7 @@ def verify(
     workers: Annotated[
         int, typer.Option("--workers", min=1, help="Databases to read at once; as many as processors by default.")
     ] = os.cpu_count() or 1,
+    metrics_file: MetricsFile = None,
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
@@ -49,10 +51,12 @@ def verify(
     and before and after a migration that keeps the rows. Exit codes: 3 something is damaged, 4 something cannot be
     judged (too new, unreadable, not understood), 5 it changed too fast to be read.
     """
-    from kstate_cli.cli.output import print_json, say
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import print_json
     from kstate_cli.cli.verify_progress import VerifyProgress
     from kstate_cli.statedir.find import find_application
-    from kstate_cli.verify.run import NOT_COVERED, Request, verify_application
+    from kstate_cli.verify.findings import DAMAGE
+    from kstate_cli.verify.run import Request, verify_application
 
     request = Request(
         app=find_application(app),
@@ -63,14 +67,27 @@ def verify(
         each_sst=each_sst,
     )
     began = time.monotonic()
-    with VerifyProgress(quiet=quiet) as progress:
-        found = verify_application(request, progress)
-    if output is Format.json:
-        for one in (*found.stores, *found.tasks):
-            print_json(_row(one, found))
-        print_json(_summary(found, subset, time.monotonic() - began))
-    else:
-        _show(found)
+    with Metrics(metrics_file, "verify", request.app) as metrics:
+        with VerifyProgress(quiet=quiet) as progress:
+            found = verify_application(request, progress)
+        codes = Counter(finding.code for finding in found.findings)
+        metrics.records = sum(one.rows for one in found.stores)
+        metrics.findings = {(code, "damage" if code in DAMAGE else "unknown"): codes[code] for code in codes}
+        if output is Format.json:
+            for one in (*found.stores, *found.tasks):
+                print_json(_row(one, found))
+            print_json(_summary(found, subset, time.monotonic() - began))
+        else:
+            _show(found)
+        sys.stdout.flush()
+        _remarks(found, subset, quiet=quiet)
+        return metrics.done(_verdict(codes))
+
+
+def _remarks(found: AppReport, subset: str, *, quiet: bool) -> None:
+    from kstate_cli.cli.output import say
+    from kstate_cli.verify.run import NOT_COVERED
+
     for one in found.stores:
         for remark in one.remarks:
             say(remark, quiet=quiet)
@@ -79,8 +96,6 @@ def verify(
     if found.left_out:
         say(f"subset {subset}: {found.left_out} stores are in other parts", quiet=quiet)
     say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
-    sys.stdout.flush()
-    return _verdict(found)
 
 
 def _subset(text: str) -> tuple[int, int]:
@@ -90,21 +105,20 @@ def _subset(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _verdict(found: AppReport) -> int:
+def _verdict(codes: Counter[str]) -> int:
     """0, or the error that tells the worst of what was found."""
     from kstate_cli.verify.findings import DAMAGE, IN_USE
 
-    codes = [finding.code for finding in found.findings]
     if not codes:
         return EXIT_OK
-    counted = ", ".join(f"{codes.count(code)} {code}" for code in sorted(set(codes)))
-    if set(codes) & DAMAGE:
+    counted = ", ".join(f"{count} {code}" for code, count in sorted(codes.items()))
+    if codes.keys() & DAMAGE:
         raise ConditionNotMet(
             f"damaged: {counted}", hint="kstate wipe takes a store out, kstate restore or Streams rebuilds it"
         )
-    if set(codes) == {IN_USE}:
+    if codes.keys() == {IN_USE}:
         raise InUse("some stores change faster than they can be read", hint="again, or stop the application")
-    raise Refused(f"not everything can be judged: {counted}", hint="kstate --version, or the user that may read it")
+    raise Refused(f"not everything can be judged: {counted}", hint="a newer kstate, or a user who may read the files")
 
 
 def _show(found: AppReport) -> None:
@@ -164,7 +178,7 @@ def _finding(finding: Finding) -> dict[str, str]:
 def _summary(found: AppReport, subset: str, seconds: float) -> dict[str, Any]:
     from kstate_cli.verify.run import NOT_COVERED
 
-    codes = [finding.code for finding in found.findings]
+    codes = Counter(finding.code for finding in found.findings)
     return {
         "schema_version": _SCHEMA,
         "type": "summary",
@@ -174,7 +188,7 @@ def _summary(found: AppReport, subset: str, seconds: float) -> dict[str, Any]:
         "databases": sum(one.databases for one in found.stores),
         "rows": sum(one.rows for one in found.stores),
         "bytes": sum(one.content_bytes for one in found.stores),
-        "findings": {code: codes.count(code) for code in sorted(set(codes))},
+        "findings": dict(sorted(codes.items())),
         "subset": subset,
         "left_out": found.left_out,
         "running": found.running,

@@ -65,7 +65,11 @@ class WholeDatabase(Shadow):
         self._held: list[int] = []
 
     def __enter__(self) -> WholeDatabase:
-        super().__enter__()
+        try:
+            super().__enter__()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def _open(self) -> None:

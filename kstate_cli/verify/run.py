@@ -7,12 +7,13 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kstate_cli.errors import UsageError
+from kstate_cli.errors import RunFailed, UsageError
+from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
@@ -73,13 +74,16 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
     ]
     # The largest first, so that none of them is left for the end.
     jobs.sort(key=lambda job: -job[1].size)
-    if jobs:
-        for number, (report, seconds) in enumerate(_run(request, [job for _, job in jobs], watcher)):
-            one, job = jobs[number]
-            one.reports[job.path] = report
-            one.seconds += seconds
-            for finding in report.findings:
-                watcher.found(finding)
+    try:
+        # Closed in any case: what it holds are processes and a folder.
+        with closing(_run(request, [job for _, job in jobs], watcher)) as answers:
+            for (one, job), (report, seconds) in zip(jobs, answers, strict=True):
+                one.reports[job.path] = report
+                one.seconds += seconds
+                for finding in report.findings:
+                    watcher.found(finding)
+    except RocksError as error:
+        raise RunFailed(str(error), hint="nothing has changed; with fewer --workers it takes less memory") from None
     stores = tuple(store_report(one) for one in gathered)
     return AppReport(
         app=app.path,
@@ -123,7 +127,11 @@ class _Processes(Workers):
         self._start()
 
 
-def _run(request: Request, jobs: Sequence[DatabaseJob], watcher: Watcher) -> Iterator[tuple[DatabaseReport, float]]:
+def _run(
+    request: Request, jobs: Sequence[DatabaseJob], watcher: Watcher
+) -> Generator[tuple[DatabaseReport, float], None, None]:
+    if not jobs:
+        return
     with _scratch(jobs) as scratch:
         counters = Counters(scratch / "counters", len(jobs))
         watcher.begin(sum(job.size for job in jobs))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from kstate_cli.verify.run import in_subset
 from tests.golden import names, unpack
@@ -191,6 +192,23 @@ def test_offset_files_that_do_not_decode(tmp_path: Path) -> None:
     assert [one["file"] for found in bad.values() for one in found] == ["0_1/count.position", "0_0/.checkpoint"]
     assert {one["code"] for found in bad.values() for one in found} == {"undecodable"}
     _verify(app, "--store", "kv-plain")
+
+
+def _samples(file: Path, name: str) -> list[Any]:
+    families = text_string_to_metric_families(file.read_text(encoding="utf-8"))
+    return [sample for family in families for sample in family.samples if sample.name == name]
+
+
+def test_metrics(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    file = tmp_path / "kstate.prom"
+    summary, _ = _verify(app, "--metrics-file", file)
+    assert [sample.value for sample in _samples(file, "kstate_records")] == [summary["rows"]]
+    _flipped(app)
+    _verify(app, "--metrics-file", file, status=3)
+    told = {sample.labels["code"]: sample.value for sample in _samples(file, "kstate_findings")}
+    assert told == {"corrupt": 1}
+    assert [sample.value for sample in _samples(file, "kstate_last_run_exit_code")] == [3]
 
 
 def test_a_store_of_which_nothing_is_left_but_ssts(tmp_path: Path) -> None:
