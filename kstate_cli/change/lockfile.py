@@ -1,7 +1,8 @@
 """The application lock: ``APP/.lock``, a POSIX record lock as the JVM takes it (``StateDirectory.lockStateDirectory``).
 
-``flock`` would not conflict with Java. The file is opened once and never again while the lock is held: closing any
-descriptor of it would drop the lock.
+``flock`` would not conflict with Java; on the same file it keeps commands of kstate apart, also those that may go on
+beside a running application. The file is opened once and never again while the lock is held: closing any descriptor of
+it would drop the lock.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kstate_cli.change.owner import own_like
 from kstate_cli.errors import InUse, Refused
 from kstate_cli.statedir.locks import read_lock_table
+from kstate_cli.statedir.mounts import mount_of, read_mounts
 
 LOCK_NAME = ".lock"
 _POLL_SECONDS = 0.2
@@ -27,6 +29,36 @@ def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
 
     Raises InUse (with the pid where the system tells) when somebody else holds it, Refused when it cannot be opened.
     """
+    with _opened(app) as descriptor:
+        _wait_for(lambda: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
+        if _tells_locks_apart(app):
+            _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
+        yield
+
+
+@contextlib.contextmanager
+def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
+    """Keeps other commands of kstate out, not the application: for what is beside its directory only.
+
+    Raises InUse and Refused as ``application_lock`` does, which it is where the file system knows one kind of lock.
+    """
+    if not _tells_locks_apart(app):
+        with application_lock(app, wait):
+            yield
+        return
+    with _opened(app) as descriptor:
+        _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
+        yield
+
+
+def _tells_locks_apart(app: Path) -> bool:
+    """NFS and the like make both kinds of locks into one."""
+    mount = mount_of(app, read_mounts())
+    return mount is not None and not mount.may_not_share_locks
+
+
+@contextlib.contextmanager
+def _opened(app: Path) -> Iterator[int]:
     path = app / LOCK_NAME
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise Refused(f"{path} is not a regular file", hint="Streams locks a regular file of that name")
@@ -40,18 +72,21 @@ def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
     try:
         if is_new:
             own_like(descriptor, app.stat())
-        deadline = time.monotonic() + wait
-        while True:
-            try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() >= deadline:
-                    raise in_use(app, read_lock_table().holder(path)) from None
-                time.sleep(_POLL_SECONDS)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _wait_for(lock: Callable[[], object], app: Path, wait: float) -> None:
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            lock()
+            return
+        except OSError:
+            if time.monotonic() >= deadline:
+                raise in_use(app, read_lock_table().holder(app / LOCK_NAME)) from None
+            time.sleep(_POLL_SECONDS)
 
 
 def in_use(app: Path, pid: int | None) -> InUse:

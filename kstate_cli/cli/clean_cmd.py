@@ -23,10 +23,13 @@ def clean(
     lock_is_shared: LockIsShared = False,
     quiet: Quiet = False,
 ) -> int:
-    """Delete the directories that runs have kept. Afterwards they cannot be undone."""
+    """Delete the directories that runs have kept. Afterwards they cannot be undone.
+
+    The application may be running: nothing of its directory is touched.
+    """
     from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.change.journal import read_runs, remove_empty_folders, runs_folder
-    from kstate_cli.change.lockfile import application_lock
+    from kstate_cli.change.lockfile import kstate_lock
     from kstate_cli.change.place import check_place
     from kstate_cli.change.recover import recover, remove_run
     from kstate_cli.cli.output import say
@@ -37,7 +40,7 @@ def clean(
     old = [r for r in read_runs(path) if not r.events or datetime.fromisoformat(r.events[-1]["at"]) <= limit]
     if not old:
         if runs_folder(path).parent.exists() and not dry_run:
-            with application_lock(path, wait):
+            with kstate_lock(path, wait):
                 remove_empty_folders(path)
         say("nothing to clean", quiet=quiet)
         return 0
@@ -46,7 +49,7 @@ def clean(
             say(f"run {run.name}: {pinned_bytes(run):,} bytes would be freed", quiet=quiet)
         return 0
     check_place(path, lock_is_shared=lock_is_shared)
-    with application_lock(path, wait):
+    with kstate_lock(path, wait):
         for line in recover(path):
             say(line, quiet=quiet)
         names = {run.name for run in old}
