@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from kstate_cli.check.findings import Finding, Level, finding
+from kstate_cli.check.grid import off_grid
 from kstate_cli.check.logs import LogSource
 from kstate_cli.check.outcome import Records
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -14,7 +15,7 @@ from kstate_cli.migrate.owners import changelog_prefix
 from kstate_cli.migrate.resolve import TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.judge import Log
-from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.model import Application, Database, Store, Task
 
 _CHECKPOINT = ".checkpoint"
 
@@ -63,11 +64,28 @@ class Context:
         return next((log for log in (source.log(key) for source in self.asked.logs) if log is not None), None)
 
     def records(self, key: TopicPartition, first: int) -> Records | None:
-        """How many records lie from ``first`` to the end; None where nobody knows the log."""
-        for source in self.asked.logs:
-            if source.log(key) is not None:
-                return source.records(key, first, transactional=self.asked.exactly_once)
-        return None
+        """How many records lie from ``first`` to the end; None where nobody knows the log.
+
+        A dump counts them, where it was taken of the very log that the first source knows.
+        """
+        known = [source for source in self.asked.logs if source.log(key) is not None]
+        best: Records | None = None
+        for source in known:
+            if self._same_log(source, known[0], key):
+                found = source.records(key, first, transactional=self.asked.exactly_once)
+                best = found if best is None or (found is not None and found.exact) else best
+        return best
+
+    @staticmethod
+    def _same_log(one: LogSource, other: LogSource, key: TopicPartition) -> bool:
+        a, b = one.log(key), other.log(key)
+        ids = {one.topic_id(key), other.topic_id(key)} - {None}
+        return a is not None and b is not None and (a.start, a.end) == (b.start, b.end) and len(ids) < 2
+
+    def off_grid(self, task: Task, store: Store) -> tuple[Database, ...]:
+        """Segments that Streams does not open, because it would give them other names."""
+        others = [other for one in self.siblings(task) for other in one.stores if other.name == store.name]
+        return off_grid(store, others)
 
     def siblings(self, task: Task) -> list[Task]:
         """The tasks of the same subtopology, other than ``task``."""

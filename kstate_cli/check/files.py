@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import reduce
-from math import gcd
 from pathlib import Path
 
 from kstate_cli.check.context import Context, subtopology
@@ -15,8 +13,6 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.segments import segment_start
 
-_SHORTEST_INTERVAL = 60_000
-"""The shortest segment interval that Streams chooses for windows and sessions."""
 _RAW = frozenset({"NumberFormatException", "IllegalArgumentException"})
 """Not IOExceptions: these also escape where the offsets of tasks are summed up for a rebalance."""
 
@@ -90,15 +86,7 @@ def segment_obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | None:
             return Obstacle("foreign-in-segments", f"{shown} is no segment", shown, (message,))
         if name[len(store.name)] != ".":
             ctx.found("old-segment-name", f"{shown} is renamed", task, store.name)
-    _off_grid(ctx, task, store)
     return None
-
-
-def _off_grid(ctx: Context, task: Task, store: Store) -> None:
-    starts = [d.segment_start for d in store.databases if d.segment_start]
-    if starts and reduce(gcd, starts) < _SHORTEST_INTERVAL:
-        text = f"the starts {', '.join(map(str, starts))} are multiples of no segment interval"
-        ctx.found("segment-off-grid", text, task, store.name)
 
 
 def foreign_entries(ctx: Context, task: Task) -> None:
@@ -114,8 +102,11 @@ def foreign_entries(ctx: Context, task: Task) -> None:
             ctx.found("foreign-in-task", f"{shown} is not a file of Streams", task)
 
 
-def copied_tasks(ctx: Context) -> None:
-    """Stores that are in two subtopologies: one of the directories is no task of this application."""
+def copied_tasks(ctx: Context) -> frozenset[str]:
+    """Stores that are in two subtopologies: one of the directories is no task of this application.
+
+    Returns the names of the tasks that it is more likely to be: those of the higher number.
+    """
     owners: dict[tuple[str | None, str], set[str]] = {}
     for task in ctx.app.tasks:
         if not task.is_global:
@@ -126,4 +117,13 @@ def copied_tasks(ctx: Context) -> None:
     for numbers in sorted({tuple(sorted(numbers, key=int)) for numbers in twice.values()}):
         names = sorted(name for (_, name), found in twice.items() if tuple(sorted(found, key=int)) == numbers)
         text = f"{', '.join(names)}: in the subtopologies {' and '.join(numbers)} at once"
-        ctx.found("store-in-two-subtopologies", text, level=Level.WARNING)
+        fatal = ctx.asked.into_family and has_global(ctx)
+        more = ": 4.3 opens the global stores in the wrong one too, and does not start" if fatal else ""
+        ctx.found("store-in-two-subtopologies", text + more, level=Level.ERROR if fatal else None)
+    higher = {(topology, sorted(numbers, key=int)[-1]) for (topology, _), numbers in twice.items()}
+    return frozenset(task.name for task in ctx.app.tasks if not task.is_global and subtopology(task) in higher)
+
+
+def has_global(ctx: Context) -> bool:
+    """True where the application has, or had, global stores on disk."""
+    return any(task.is_global and task.stores for task in ctx.app.tasks)

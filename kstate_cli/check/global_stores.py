@@ -68,11 +68,13 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
     for one in ranges:
         if ids := recreated(ctx, one.key):
             ctx.found("topic-recreated", f"{one.key.topic}: {ids}", task, store.name)
-        if one.where in (Where.BELOW, Where.ABOVE):
+        if one.outside:
             ctx.found("global-out-of-range", one.text, task, store.name)
             file = f"{task.name}/rocksdb/{store.name}"
             return Prediction(task.name, store.name, Outcome.FAILS, None, "global-out-of-range", file, _FAILED)
-        if near_start(one):
+        if one.where is Where.ABOVE:
+            ctx.found("past-the-dump", one.text, task, store.name)
+        elif near_start(one):
             ctx.found("near-log-start", one.text, task, store.name)
     if not ranges:
         code = ctx.found("offset-missing", "it has no offset: read from the beginning", task, store.name,

@@ -44,6 +44,8 @@ def is_logged(ctx: Context, task: Task, store: Store, read: TaskRead) -> bool:
 
 def _why(ctx: Context, task: Task, store: Store, read: TaskRead) -> str:
     found = read.stores[store.name]
+    if ctx.off_grid(task, store):
+        return "segment-off-grid"
     if found.dropped_unknown:
         return ctx.found("unknown-offset", "its offset is -4, which 4.3 does not take over", task, store.name)
     if ctx.asked.into_family and store.segmented and not store.databases:

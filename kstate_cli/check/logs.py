@@ -1,21 +1,19 @@
-"""The logs of changelogs as a check knows them: from a dump's manifest, or from a file. A broker would be another.
+"""The logs of changelogs as a check knows them: from a dump's manifest, from a broker, or from a file.
 
 What a log is (start, end, how far a source topic may be read) is :class:`kstate_cli.restore.judge.Log`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from kstate_cli.broker.facts import Facts
 from kstate_cli.check.outcome import Records
 from kstate_cli.dump.model import Dump, PartitionDump, Piece, Slice
-from kstate_cli.errors import UsageError
-from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.judge import Log, log_of
 
 _CHANGELOG = "-changelog"
@@ -49,23 +47,27 @@ def at_most(log: Log, first: int, *, marker: bool) -> Records | None:
 
 
 @dataclass(frozen=True, slots=True)
-class FileLogs:
-    """``--offsets FILE``: log starts and ends that somebody asked a broker for."""
+class FactLogs:
+    """``--offsets FILE`` or ``--bootstrap-server``: log starts and ends as a broker has, or had, them."""
 
-    logs: Mapping[TopicPartition, Log]
-    ids: Mapping[TopicPartition, str]
+    facts: Facts
 
     def log(self, key: TopicPartition) -> Log | None:
-        """The log of a partition; None where the file does not name it."""
-        return self.logs.get(key)
+        """The log of a partition; None where nobody said anything of it."""
+        facts = self.facts.get(key)
+        if facts is None:
+            return None
+        until = None if facts.committed is None else facts.committed - 1
+        return Log(key, facts.start, facts.end, None, None, until, live=True)
 
     def topic_id(self, key: TopicPartition) -> str | None:
-        """The id of the topic, where the file has it."""
-        return self.ids.get(key)
+        """The id of the topic, where it was said."""
+        facts = self.facts.get(key)
+        return None if facts is None else facts.topic_id
 
     def partitions(self) -> Iterable[TopicPartition]:
-        """Every partition that the file names."""
-        return self.logs.keys()
+        """Every partition that something was said of."""
+        return self.facts.keys()
 
     def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
         """At most so many."""
@@ -132,39 +134,3 @@ def _rows_of(uri: str, partition: PartitionDump, piece: Piece, first: int, last:
 
     part = Slice(partition.topic, partition.partition, 0, (piece,), first, last, piece.rows, piece.bytes, ordered=False)
     return int(read_slice(part, ["offset"], open_place(uri)[0]).num_rows)
-
-
-def read_offsets_file(path: Path) -> FileLogs:
-    """Reads ``{topic: {partition: {"start": n, "end": n, "id": optional, "committed": optional}}}``; UsageError."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        logs: dict[TopicPartition, Log] = {}
-        ids: dict[TopicPartition, str] = {}
-        for topic, partitions in content.items():
-            for partition, facts in partitions.items():
-                key = TopicPartition(_topic(topic), int(partition))
-                logs[key] = _log(key, facts)
-                if facts.get("id") is not None:
-                    ids[key] = str(facts["id"])
-    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise UsageError(
-            f"{path} cannot be read as log offsets: {error}",
-            hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, with "id" and "committed" where they are known',
-        ) from None
-    return FileLogs(logs, ids)
-
-
-def _topic(name: str) -> str:
-    if not legal_topic(name):
-        raise ValueError(f"{name!r} is not the name of a topic")
-    return name
-
-
-def _log(key: TopicPartition, facts: dict[str, Any]) -> Log:
-    start, end, committed = facts["start"], facts["end"], facts.get("committed")
-    for value in (start, end, 0 if committed is None else committed):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{key}: {value!r} is not an offset")
-    if start > end:
-        raise ValueError(f"{key}: start {start} lies above end {end}")
-    return Log(key, start, end, None, None, None if committed is None else committed - 1)

@@ -9,6 +9,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.releases import HEADERS_FAMILIES, KNOWN_FAMILIES, OFFSETS_FAMILY, TIMESTAMPED_FAMILY
 from kstate_cli.statedir.model import Database, Store, Task
 
+_NO_CURRENT = "CURRENT is missing"
 _PLAIN = frozenset({"default", TIMESTAMPED_FAMILY})
 
 
@@ -39,7 +40,7 @@ def judge_opening(ctx: Context, task: Task, store: Store) -> Opening:
     for database in store.databases:
         shown = _shown(task, store, database)
         obstacle = _families(ctx, store, database, shown) or _formats(ctx, database, shown) or _damage(database, shown)
-        recreated |= "CURRENT is missing" in {p.what for p in database.problems}
+        recreated |= _without_current(database) and obstacle is None
         if obstacle is None:
             continue
         swallowed = store.segmented and not ctx.asked.into_family
@@ -51,6 +52,10 @@ def judge_opening(ctx: Context, task: Task, store: Store) -> Opening:
         messages = obstacle.messages if by_streams else (location, *obstacle.messages)
         return Opening(Obstacle(code, obstacle.text, obstacle.file, messages), swallowed, recreated)
     return Opening(recreated=recreated)
+
+
+def _without_current(database: Database) -> bool:
+    return any(problem.what == _NO_CURRENT for problem in database.problems)
 
 
 def _shown(task: Task, store: Store, database: Database) -> str:
@@ -91,7 +96,10 @@ def _formats(ctx: Context, database: Database, shown: str) -> Obstacle | None:
 def _damage(database: Database, shown: str) -> Obstacle | None:
     """SSTs that the MANIFEST names and that are not there, or not in their size; a value that is no offset."""
     for problem in database.problems:
-        if not problem.fatal or problem.what == "CURRENT is missing":
+        if problem.what == _NO_CURRENT and (logs := sorted(p.name for p in database.path.glob("*.log"))):
+            message = "While creating a new Db, wal_dir contains existing log file"
+            return Obstacle("does-not-open", f"CURRENT is missing, and {logs[0]} is there", shown, (message,))
+        if not problem.fatal or problem.what == _NO_CURRENT:
             continue
         name = problem.where.rpartition("/")[2]
         if name.endswith(".sst"):

@@ -10,7 +10,9 @@ from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.global_stores import predict_global
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.surroundings import look_around
-from kstate_cli.check.tasks import predict_task
+from kstate_cli.check.tasks import predict_copy, predict_task
+from kstate_cli.formats.topic_partition import changelog_topic
+from kstate_cli.migrate.owners import changelog_prefix
 from kstate_cli.migrate.resolve import resolve
 from kstate_cli.statedir.model import Application
 
@@ -38,10 +40,26 @@ class Report:
 def check(app: Application, asked: Asked) -> Report:
     """What the next start of ``asked.release`` does with each store of ``app``, and why. Changes nothing."""
     ctx = Context(app, asked, {resolved.task.name: resolved for resolved in resolve(app)})
+    copies = copied_tasks(ctx)
     predictions: list[Prediction] = []
     for task in app.tasks:
-        predictions += predict_global(ctx, task) if task.is_global else predict_task(ctx, task)
-    copied_tasks(ctx)
+        if task.is_global:
+            predictions += predict_global(ctx, task)
+        else:
+            predictions += predict_copy(ctx, task) if task.name in copies else predict_task(ctx, task)
     look_around(ctx)
     findings = sorted(ctx.findings, key=lambda one: _ORDER[one.level])
     return Report(tuple(predictions), tuple(findings))
+
+
+def topics_of(app: Application) -> set[str]:
+    """Every topic that a store here may be restored from: those that offsets name, and the usual changelogs."""
+    found = set()
+    for resolved in resolve(app):
+        task = resolved.task
+        found |= {tp.topic for one in resolved.stores for tp in one.offsets}
+        found |= {tp.topic for lines in resolved.absent.values() for tp in lines}
+        if not task.is_global:
+            prefix = changelog_prefix(app.app_id, task, task.stores)
+            found |= {changelog_topic(prefix, store.name) for store in task.stores}
+    return found

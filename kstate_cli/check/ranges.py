@@ -34,6 +34,14 @@ class Range:
     records: Records | None = None
 
     @property
+    def outside(self) -> bool:
+        """True where the broker has no such offset.
+
+        Above the end of a dump that is not sure: the application may have run on since it was taken (design §11.2).
+        """
+        return self.where is Where.BELOW or (self.where is Where.ABOVE and self.log is not None and self.log.live)
+
+    @property
     def text(self) -> str:
         """For a finding."""
         if self.log is None:

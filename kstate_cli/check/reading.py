@@ -12,7 +12,7 @@ from kstate_cli.check.context import Context
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.owners import give_lines
-from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.model import Database, Store, Task
 
 
 @dataclass(slots=True)
@@ -45,11 +45,14 @@ def read_offsets(ctx: Context, task: Task) -> TaskRead:
     found = TaskRead(absent=dict(owners.absent), unknown=dict(owners.unknown))
     for store in task.stores:
         own = owners.stores.get(store.name, {})
-        found.stores[store.name] = _from_family(store, task, own) if ctx.asked.into_family else Read(dict(own))
+        skipped = ctx.off_grid(task, store)
+        opened = [d for d in store.databases if d not in skipped]
+        into_family = ctx.asked.into_family
+        found.stores[store.name] = _from_family(store, opened, task, own) if into_family else Read(dict(own))
     return found
 
 
-def _from_family(store: Store, task: Task, lines: dict[TopicPartition, int]) -> Read:
+def _from_family(store: Store, opened: list[Database], task: Task, lines: dict[TopicPartition, int]) -> Read:
     found = Read(dropped_unknown=OFFSET_UNKNOWN in lines.values())
     valid = {tp: offset for tp, offset in lines.items() if offset != OFFSET_UNKNOWN}
     if store.is_grace_buffer:
@@ -57,11 +60,11 @@ def _from_family(store: Store, task: Task, lines: dict[TopicPartition, int]) -> 
         kept = dict(store.store_file.entries) if store.store_file else {}
         found.offsets = {**kept, **valid}
         return found
-    if store.segmented and not store.databases:
+    if store.segmented and not opened:
         found.line_without_home = bool(valid)
         return found
     kept = {}
-    for database in store.databases:  # by start: the newest segment comes last, and 4.3.1 asks it first
+    for database in opened:  # by start: the newest segment comes last, and 4.3.1 asks it first
         if database.offsets is not None:
             kept |= database.offsets.offsets
     if task.partition is not None:

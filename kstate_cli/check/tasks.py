@@ -11,7 +11,13 @@ import time
 from dataclasses import dataclass, field
 
 from kstate_cli.check.context import Context
-from kstate_cli.check.files import checkpoint_obstacle, foreign_entries, segment_obstacle, store_file_obstacle
+from kstate_cli.check.files import (
+    checkpoint_obstacle,
+    foreign_entries,
+    has_global,
+    segment_obstacle,
+    store_file_obstacle,
+)
 from kstate_cli.check.findings import Level
 from kstate_cli.check.judge_offsets import after_start, compare_places, missing_offset, note_unclean
 from kstate_cli.check.opening import Obstacle, judge_opening
@@ -54,7 +60,7 @@ def predict_task(ctx: Context, task: Task) -> list[Prediction]:
     draft = _Draft(task, read_offsets(ctx, task), {})
     if _too_old(ctx, task):
         ctx.found("older-than-max-age", f"{task.name} is deleted before anything is opened", task)
-        return [_all(ctx, draft, store.name, "older-than-max-age", Outcome.RESTORES_ALL) for store in task.stores]
+        return [_all(ctx, draft, store.name, "older-than-max-age", Outcome.WIPED) for store in task.stores]
     _open_stores(ctx, draft)
     _find_gone(ctx, draft)
     unreadable = checkpoint_obstacle(ctx, task)
@@ -73,6 +79,21 @@ def predict_task(ctx: Context, task: Task) -> list[Prediction]:
     if code is None and not draft.fails:
         note_unclean(ctx, task)
     return found
+
+
+def predict_copy(ctx: Context, task: Task) -> list[Prediction]:
+    """A directory named like a task of a subtopology that the application has not.
+
+    Up to 4.2 it lies there until the cleaner comes. 4.3 builds the whole topology in it, global stores included, whose
+    second opening, under their own task, is one too many (``RocksDBMetricsRecorder.init``).
+    """
+    code = "store-in-two-subtopologies"
+    if not ctx.asked.into_family or not has_global(ctx):
+        return [Prediction(task.name, store.name, Outcome.IGNORED, code=code) for store in task.stores]
+    message = f"Metrics recorder is re-initialised with different task: previous task is {task.path.name}"
+    return [
+        Prediction(task.name, store.name, Outcome.FAILS, None, code, task.name, (message,)) for store in task.stores
+    ]
 
 
 def _not_reached(draft: _Draft) -> list[Prediction]:
@@ -112,9 +133,14 @@ def _open_stores(ctx: Context, draft: _Draft) -> None:
         elif opening.obstacle is not None:
             draft.empty.setdefault(store.name, opening.obstacle.code)
             draft.closed.add(store.name)
-        if not ctx.asked.into_family and store.segmented and not store.databases and _has_offset(draft, store.name):
-            text = "it has an offset and no segment: its rows are gone"
+        if not store.databases and _has_offset(draft, store.name):
+            text = "it has an offset and no database: its rows are gone"
             draft.empty.setdefault(store.name, ctx.found("offset-without-store", text, draft.task, store.name))
+        if skipped := ctx.off_grid(draft.task, store):
+            starts = ", ".join(str(d.segment_start) for d in skipped)
+            text = f"{starts}: multiples of no segment interval; Streams opens others instead, without these rows"
+            code = ctx.found("segment-off-grid", text, draft.task, store.name)
+            draft.empty.setdefault(store.name, code)
         if opening.recreated:
             text = "CURRENT is missing: RocksDB makes a new, empty database"
             draft.empty.setdefault(store.name, ctx.found("does-not-open", text, draft.task, store.name))
@@ -173,13 +199,17 @@ def _sentinels(ctx: Context, draft: _Draft) -> None:
 def _predictions(ctx: Context, draft: _Draft, code: str | None, *, checked: bool) -> list[Prediction]:
     names = sorted({*draft.stores, *draft.gone})
     ranges = {name: _range(ctx, draft, name) for name in names} if checked else {}
-    outside = [one for one in ranges.values() if one is not None and one.where in (Where.BELOW, Where.ABOVE)]
+    outside = [one for one in ranges.values() if one is not None and one.outside]
     beyond = None
     for name, one in ranges.items():
-        if one is not None and one in outside:
-            beyond = ctx.found(f"{'below-log-start' if one.where is Where.BELOW else 'beyond-log-end'}", one.text,
-                               draft.task, name)  # fmt: skip
-        if one is not None and near_start(one):
+        if one is None:
+            continue
+        if one.outside:
+            beyond = "below-log-start" if one.where is Where.BELOW else "beyond-log-end"
+            ctx.found(beyond, one.text, draft.task, name)
+        elif one.where is Where.ABOVE:
+            ctx.found("past-the-dump", one.text, draft.task, name)
+        elif near_start(one):
             ctx.found("near-log-start", one.text, draft.task, name)
     found = []
     for name in names:

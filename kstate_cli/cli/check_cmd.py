@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kstate_cli.cli.migrate_cmd import Guarantee
-from kstate_cli.cli.options import App, Output, Quiet
+from kstate_cli.cli.options import App, BootstrapServer, KafkaSettings, LogOffsets, Output, Quiet
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kstate_cli.broker.facts import Facts
     from kstate_cli.check.findings import Finding
     from kstate_cli.check.logs import LogSource
     from kstate_cli.check.outcome import Prediction, Records
@@ -35,14 +37,9 @@ def check(
         str | None,
         typer.Option("--dump", metavar="DUMP", help="Changelog dump: log starts and ends from its manifest, counts."),
     ] = None,
-    offsets: Annotated[
-        Path | None,
-        typer.Option(
-            "--offsets",
-            metavar="FILE",
-            help='Log starts and ends as JSON: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
-        ),
-    ] = None,
+    offsets: LogOffsets = None,
+    bootstrap_server: BootstrapServer = None,
+    kafka_settings: KafkaSettings = None,
     max_age: Annotated[
         str | None,
         typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, where it is set: 7d, 12h."),
@@ -55,24 +52,27 @@ def check(
 ) -> int:
     """Say what the next start of a release does to each task and store, and why. Changes nothing.
 
-    Exit 0 when all is as expected, 3 when something is found. Without --dump or --offsets nothing is said of how many
-    records are restored, nor of offsets that the log no longer has.
+    Exit 0 when all is as expected, 3 when something is found. Without --dump, --offsets or
+    --bootstrap-server nothing is said of how many records are restored, nor of offsets that the log no longer has.
     """
     from kstate_cli.check.context import Asked
     from kstate_cli.check.predict import check as predict
+    from kstate_cli.cli.asking import facts_source
     from kstate_cli.cli.clean_cmd import age
     from kstate_cli.releases import release as known_release
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
+    path = find_application(app)
+    ask = facts_source(offsets, bootstrap_server, kafka_settings, group=path.name)
+    found = read_application(path)
     asked = Asked(
         known_release(release),
         exactly_once=guarantee is Guarantee.exactly_once,
-        logs=_sources(offsets, dump),
+        logs=_sources(ask, found, dump),
         max_age=None if max_age is None else age("--max-age", max_age),
         delete_retention=age("--delete-retention", delete_retention),
     )
-    found = read_application(find_application(app))
     report = predict(found, asked)
     if output is Format.json:
         _print_json(found, asked.release.name, guarantee, report)
@@ -81,14 +81,15 @@ def check(
     return 0 if report.clean else 3
 
 
-def _sources(offsets: Path | None, dump: str | None) -> tuple[LogSource, ...]:
-    """The file first: it is the fresher one where both are given."""
-    from kstate_cli.check.logs import DumpLogs, read_offsets_file
+def _sources(ask: Callable[[Iterable[str]], Facts] | None, app: Application, dump: str | None) -> tuple[LogSource, ...]:
+    """The broker, or what was written down of it, before the dump: that is older."""
+    from kstate_cli.check.logs import DumpLogs, FactLogs
+    from kstate_cli.check.predict import topics_of
     from kstate_cli.errors import Refused
 
     found: list[LogSource] = []
-    if offsets is not None:
-        found.append(read_offsets_file(offsets))
+    if ask is not None:
+        found.append(FactLogs(ask(topics_of(app))))
     if dump is not None:
         from kstate_cli.dump.open import read_dump
 

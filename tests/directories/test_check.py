@@ -13,7 +13,14 @@ from typing import Any
 
 import pytest
 
+from kstate_cli.check.context import Asked
 from kstate_cli.check.findings import CODES
+from kstate_cli.check.outcome import Outcome, Records
+from kstate_cli.check.predict import check as predict
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.releases import release
+from kstate_cli.restore.judge import Log
+from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack
 
 from .support import Done, kstate, tree_hash
@@ -63,8 +70,8 @@ def own_offset(app: Path) -> int:
 def test_checking_changes_nothing(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
     before = tree_hash(tmp_path)
-    for release in ("3.9", "4.2", "4.3"):
-        kstate("check", app, "--for", release, status=None)
+    for target in ("3.9", "4.2", "4.3"):
+        kstate("check", app, "--for", target, status=None)
     assert tree_hash(tmp_path) == before
 
 
@@ -153,6 +160,34 @@ def test_records_of_a_dump_are_counted(demo: Path) -> None:
             assert (row["outcome"], row["records_exact"]) == ("task-wiped", True)
             assert row["records"] == rows[f"orders-{row['store']}-changelog", 0]
     assert "store-missing" in codes(done)
+
+
+def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
+    """Above the end that a dump recorded the application may simply have run on; above the end of now there is nothing."""
+
+    class Known:
+        def __init__(self, *, live: bool) -> None:
+            self.live = live
+
+        def log(self, key: TopicPartition) -> Log | None:
+            return Log(key, 0, 3, None, None, live=self.live) if key.topic == CHANGELOG else None
+
+        def topic_id(self, key: TopicPartition) -> str | None:
+            return None
+
+        def partitions(self) -> list[TopicPartition]:
+            return []
+
+        def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
+            return None
+
+    app = read_application(demo)
+    for live, outcome, code in ((False, Outcome.OPENS, "past-the-dump"), (True, Outcome.WIPED, "beyond-log-end")):
+        report = predict(app, Asked(release("4.3"), logs=(Known(live=live),)))
+        (one,) = [p for p in report.predictions if (p.task, p.store) == ("0_0", "latest-order")]
+        assert one.outcome is outcome
+        assert code in {finding.code for finding in report.findings}
+        assert report.clean is not live
 
 
 def test_what_was_kept_too_long(demo: Path) -> None:
