@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstate_cli.cli.migrate_cmd import Guarantee
-from kstate_cli.cli.options import App, BootstrapServer, KafkaSettings, LogOffsets, Output, Quiet
+from kstate_cli.cli.options import App, BootstrapServer, KafkaSettings, LogOffsets, MetricsFile, Output, Quiet
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def check(
     delete_retention: Annotated[
         str, typer.Option("--delete-retention", metavar="AGE", help="delete.retention.ms of the changelogs.")
     ] = "1d",
+    metrics_file: MetricsFile = None,
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
@@ -55,30 +56,40 @@ def check(
     Exit 0 when all is as expected, 3 when something is found. Without --dump, --offsets or
     --bootstrap-server nothing is said of how many records are restored, nor of offsets that the log no longer has.
     """
+    from collections import Counter
+
     from kstate_cli.check.context import Asked
     from kstate_cli.check.predict import check as predict
     from kstate_cli.cli.asking import facts_source
     from kstate_cli.cli.clean_cmd import age
+    from kstate_cli.cli.metrics import Metrics
     from kstate_cli.releases import release as known_release
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
     path = find_application(app)
     ask = facts_source(offsets, bootstrap_server, kafka_settings, group=path.name)
-    found = read_application(path)
-    asked = Asked(
-        known_release(release),
-        exactly_once=guarantee is Guarantee.exactly_once,
-        logs=_sources(ask, found, dump),
-        max_age=None if max_age is None else age("--max-age", max_age),
-        delete_retention=age("--delete-retention", delete_retention),
+    to = known_release(release)
+    kept, kept_by = (
+        (None if max_age is None else age("--max-age", max_age)),
+        age("--delete-retention", delete_retention),
     )
-    report = predict(found, asked)
-    if output is Format.json:
-        _print_json(found, asked.release.name, guarantee, report)
-    else:
-        _print_tables(found, asked.release.name, report, quiet=quiet)
-    return 0 if report.clean else 3
+    with Metrics(metrics_file, "check", path) as metrics:
+        found = read_application(path)
+        asked = Asked(
+            to,
+            exactly_once=guarantee is Guarantee.exactly_once,
+            logs=_sources(ask, found, dump),
+            max_age=purged_at,
+            delete_retention=retained,
+        )
+        report = predict(found, asked)
+        if output is Format.json:
+            _print_json(found, asked.release.name, guarantee, report)
+        else:
+            _print_tables(found, asked.release.name, report, quiet=quiet)
+        metrics.findings = Counter((one.code, one.level.value) for one in report.findings)
+        return metrics.done(0 if report.clean else 3)
 
 
 def _sources(ask: Callable[[Iterable[str]], Facts] | None, app: Application, dump: str | None) -> tuple[LogSource, ...]:
