@@ -70,10 +70,8 @@ def check(
     path = find_application(app)
     ask = facts_source(offsets, bootstrap_server, kafka_settings, group=path.name)
     to = known_release(release)
-    kept, kept_by = (
-        (None if max_age is None else age("--max-age", max_age)),
-        age("--delete-retention", delete_retention),
-    )
+    purged_at = None if max_age is None else age("--max-age", max_age)
+    retained = age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
         found = read_application(path)
         asked = Asked(
