@@ -5,14 +5,18 @@ source "$(dirname "$0")/env.sh"
 for tool in java mvn; do
     command -v "$tool" >/dev/null 2>&1 || { echo "$tool is needed to run real Kafka Streams (Java 17, Maven)" >&2; exit 2; }
 done
-if ! command -v strace >/dev/null 2>&1; then
+# The fault tests need strace, the examples' units systemd's own opinion.
+for need in strace:strace systemd-analyze:systemd; do
+    tool=${need%:*} package=${need#*:}
+    command -v "$tool" >/dev/null 2>&1 && continue
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        apt-get install -y -qq strace >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq strace; } >/dev/null
+        apt-get install -y -qq "$package" >/dev/null 2>&1 ||
+            { apt-get update -qq && apt-get install -y -qq "$package"; } >/dev/null
     else
-        echo "strace is needed for the fault tests (Debian: apt-get install strace)" >&2
+        echo "$tool is needed (Debian: apt-get install $package)" >&2
         exit 2
     fi
-fi
+done
 if [ "${1:-}" = all ]; then
     export KSTATE_INTEROP=all KSTATE_FAULTS=all
     shift
