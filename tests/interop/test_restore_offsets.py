@@ -8,6 +8,7 @@ deleted), that of partition 1 at its end (all are). `next` is what would be read
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from kstate_cli.broker.ask import ask_broker
+from kstate_cli.errors import RunFailed
 from kstate_cli.formats.offsets import OFFSETS_CF, decode_rows, encode_rows
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import Shadow
@@ -36,7 +39,7 @@ from .restoring import (
     run_restore,
     write_spec,
 )
-from .support import ALL, BATCH, REFUSED, application, good, restored, wiped
+from .support import ALL, BATCH, REFUSED, application, good, kstate, restored, wiped
 
 pytestmark = pytest.mark.interop
 
@@ -197,15 +200,15 @@ def test_an_offset_at_the_edge_of_the_log(harness: Harness, tmp_path: Path, made
     directory = made.copy(tmp_path / "state")
     set_offset(directory / task / "rocksdb" / edge.store, key, value)
 
-    kstate = decided(directory, made, task, edge.store)
+    decision = decided(directory, made, task, edge.store)
     run = Run(read=False, options={"timeout": _SOON} if edge.streams == FAILS else {})
     reply = harness.run(RELEASE, made.app, tmp_path / "state", run)
     streams, records = done_by_streams(reply, edge.store, edge.partition)
     print(
-        f"{made.app.guarantee} {edge}: v={value} in {log.start}..{log.end}: kstate: {kstate}, Streams: {streams}, {records} records"
+        f"{made.app.guarantee} {edge}: v={value} in {log.start}..{log.end}: kstate: {decision}, Streams: {streams}, {records} records"
     )
     assert (streams == FAILS) == (not list((directory / "global").glob("rocksdb/*")))
-    assert kstate == edge.kstate
+    assert decision == edge.kstate
     assert streams in edge.streams if edge.streams == EITHER else streams == edge.streams
 
 
@@ -215,6 +218,9 @@ def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_pat
     log = made.logs[key.topic, key.partition]
     for name in ("alone", "state"):
         set_offset(made.copy(tmp_path / name) / "global" / "rocksdb" / GLOBAL_STORE, key, log.start - 1)
+    foreseen = kstate("check", tmp_path / "alone" / made.app.name, "--for", "4.3", "--dump", made.dump, "-o", "json")
+    (failing,) = [row for row in foreseen.rows if row["type"] == "prediction" and row["outcome"] == "start-fails"]
+    assert (foreseen.status, failing["store"]) == (3, GLOBAL_STORE), foreseen.told
     alone = harness.run(RELEASE, made.app, tmp_path / "alone", Run(read=False, options={"timeout": _SOON}))
     assert done_by_streams(alone, GLOBAL_STORE, 0) == (FAILS, 0)
 
@@ -236,3 +242,55 @@ def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_pat
     rows = rows_by_store(directory, task="global")
     assert rows
     assert not different(rows, rows_by_store(tmp_path / "streams" / made.app.name, task="global"))
+
+
+def test_the_broker_says_what_its_logs_are(harness: Harness, made: Made) -> None:
+    events = f"{made.app.input}-events"
+    topics = {topic for topic, _ in made.logs} | {events}
+    facts = ask_broker(harness.bootstrap, {}, group=made.app.name, topics=[*topics, "no-topic-of-this-name"])
+    assert {
+        (key.topic, key.partition): Log(one.start, one.end) for key, one in facts.items() if key.topic != events
+    } == made.logs
+    assert {one.committed is not None for key, one in facts.items() if key.topic == events} == {True}
+    assert {one.compacted for key, one in facts.items() if key.topic == made.topic(TASK_STORE)} == {True}
+    assert {one.compacted for key, one in facts.items() if key.topic == events} == {False}
+    assert len({one.topic_id for one in facts.values()}) == len(topics)
+    with pytest.raises(RunFailed, match="does not answer"):
+        ask_broker("127.0.0.1:1", {"socket.timeout.ms": "1000"}, group="none", topics=topics)
+
+
+def test_an_offset_that_only_the_broker_knows_to_be_gone(harness: Harness, tmp_path: Path, made: Made) -> None:
+    """A dump that is older than the deletion says that the offset is valid."""
+    key = TopicPartition(made.topic(TASK_STORE), 0)
+    log = made.logs[key.topic, key.partition]
+    directory = made.copy(tmp_path / "state")
+    set_offset(directory / "0_0" / "rocksdb" / TASK_STORE, key, log.start - 2)
+    file = tmp_path / "logs.json"
+    facts = ask_broker(harness.bootstrap, {}, group=made.app.name, topics={topic for topic, _ in made.logs})
+    rows: dict[str, dict[str, dict[str, int]]] = {}
+    for place, one in facts.items():
+        rows.setdefault(place.topic, {})[str(place.partition)] = {"start": one.start, "end": one.end}
+    file.write_text(json.dumps(rows), encoding="utf-8")
+
+    def planned(*options: object) -> str:
+        done = run_restore(
+            directory, made.folder / "whole", RELEASE, made.spec, "--dry-run", "--warnings-ok", *map(str, options)
+        )
+        if done.status == REFUSED:
+            assert "--on-invalid-offset rebuild" in done.err, done.told
+            return NOT_DONE
+        assert done.status == 0, done.told
+        steps = {row["path"]: row["what"] for row in done.rows if row["type"] == "step"}
+        return {"catch": CAUGHT_UP, "rebuild": REBUILT}[steps[f"0_0/rocksdb/{TASK_STORE}"].split(" ")[0]]
+
+    assert planned() == CAUGHT_UP
+    for asked in (("--bootstrap-server", harness.bootstrap), ("--offsets", file)):
+        assert planned(*asked) == REBUILT
+        assert planned(*asked, "--on-invalid-offset", "fail") == NOT_DONE
+        check = kstate("check", directory, "--for", "4.3", *asked, "-o", "json")
+        assert check.status == 3
+        assert any(
+            row.get("store") == TASK_STORE and row.get("task") == "0_0"
+            for row in check.rows
+            if row["type"] == "finding"
+        )
