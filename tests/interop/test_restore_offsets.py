@@ -244,6 +244,26 @@ def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_pat
     assert not different(rows, rows_by_store(tmp_path / "streams" / made.app.name, task="global"))
 
 
+def test_a_task_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path: Path, made: Made) -> None:
+    """Real Streams wipes it (under exactly-once its whole task) and restores; after kstate it restores nothing."""
+    key = TopicPartition(made.topic(TASK_STORE), 0)
+    log = made.logs[key.topic, key.partition]
+    for name in ("alone", "state"):
+        set_offset(made.copy(tmp_path / name) / "0_0" / "rocksdb" / TASK_STORE, key, log.start - 2)
+    alone = harness.run(RELEASE, made.app, tmp_path / "alone", Run(read=False))
+    assert done_by_streams(alone, TASK_STORE, 0)[0] == WIPES
+    served, reference = tmp_path / "served.jsonl", tmp_path / "reference.jsonl"
+    good(harness.run(RELEASE, made.app, tmp_path / "alone", Run(dump=reference, expect_no_restore=True)))
+
+    done = restore(tmp_path / "state" / made.app.name, made.dump, RELEASE, made.spec)
+    assert done.steps.keys() == {f"0_0/rocksdb/{TASK_STORE}"}, done.done.told
+    reply = good(harness.run(RELEASE, made.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
+    assert restored(reply) == {}
+    assert not wiped(reply), reply.told()
+    others = {event["store"] for event in reply.of("store")} - {TASK_STORE}
+    assert not [str(one) for one in dumps.differences(reference, served, ignore=others)]
+
+
 def test_the_broker_says_what_its_logs_are(harness: Harness, made: Made) -> None:
     events = f"{made.app.input}-events"
     topics = {topic for topic, _ in made.logs} | {events}
