@@ -17,7 +17,7 @@ from pathlib import Path
 from kstate_cli.change.fingerprint import differences, fingerprint
 from kstate_cli.change.journal import RUNS, Run, RunState, create_run, read_runs, remove_empty_folders
 from kstate_cli.change.plan import Plan, Step
-from kstate_cli.change.recover import sweep
+from kstate_cli.change.recover import inode, sweep
 from kstate_cli.change.stage import Counts, stage
 from kstate_cli.change.system import exchange, signals_held, sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
@@ -159,7 +159,11 @@ def undo(app: Path, *, discard_newer: bool) -> tuple[Run | None, str]:
             f"run {run.name} has not kept the directory that it found",
             hint=f"look at {run.path}: something else has removed or replaced it",
         )
-    if app.stat().st_ino != details["new_inode"] and not discard_newer:
+    if inode(app) is None:
+        with signals_held():
+            _put_back(app, run)
+        return run, f"run {run.name} ({run.events[0].get('command')}) is undone: {app} was lost, and is there again"
+    if inode(app) != details["new_inode"] and not discard_newer:
         raise Refused(
             f"{app} is not the directory that run {run.name} made: it was replaced from elsewhere",
             hint="--discard-newer puts the kept directory in its place all the same",
@@ -197,6 +201,18 @@ def _switch_back(app: Path, run: Run) -> None:
         run.write("undone")
     except OSError as error:
         raise RunHalfway(f"{app} is the old directory again, but that could not be recorded: {error}") from error
+
+
+def _put_back(app: Path, run: Run) -> None:
+    """Where the application directory is lost, what was kept only has to be renamed."""
+    run.write("undoing")
+    try:
+        os.rename(run.tree, app)
+        sync_directory(app.parent)
+        sync_directory(run.path)
+        run.write("undone")
+    except OSError as error:
+        raise RunFailed(f"undo failed: {error.strerror}", where=str(app), hint="run kstate undo again") from error
 
 
 def _some(paths: list[str]) -> str:

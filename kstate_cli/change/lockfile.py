@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from kstate_cli.change.journal import runs_folder
 from kstate_cli.change.owner import own_like
 from kstate_cli.errors import InUse, Refused
 from kstate_cli.statedir.locks import read_lock_table
@@ -42,6 +43,12 @@ def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
 
     Raises InUse and Refused as ``application_lock`` does, which it is where the file system knows one kind of lock.
     """
+    if not app.exists():
+        # A lost application: there is nothing to lock but what kstate has kept of it.
+        with _opened_folder(runs_folder(app)) as descriptor:
+            _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
+            yield
+        return
     if not _tells_locks_apart(app):
         with application_lock(app, wait):
             yield
@@ -72,6 +79,15 @@ def _opened(app: Path) -> Iterator[int]:
     try:
         if is_new:
             own_like(descriptor, app.stat())
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _opened_folder(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
         yield descriptor
     finally:
         os.close(descriptor)

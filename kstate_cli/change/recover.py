@@ -44,7 +44,10 @@ def recover(app: Path) -> list[str]:
 def _settle(app: Path, run: Run) -> str:
     """An announced exchange: the inode of APP tells whether it happened."""
     details = run.last("switching")
-    here = app.stat().st_ino
+    here = inode(app)
+    if here is None and run.state is RunState.UNDOING:
+        run.write("undo-cancelled")
+        return f"the undo of run {run.name} was interrupted before its switch: nothing had changed"
     if here not in (details["old_inode"], details["new_inode"]):
         raise Refused(
             f"{app} is neither the directory that run {run.name} found nor the one it made",
@@ -66,6 +69,14 @@ def _settle(app: Path, run: Run) -> str:
     return f"the undo of run {run.name} was interrupted after its switch: finished"
 
 
+def inode(app: Path) -> int | None:
+    """Which directory has the application's name; None where it is lost."""
+    try:
+        return app.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
 def sweep(app: Path, run: Run, why: str, *, keep_runs: bool = False) -> None:
     """Removes what a run has staged (never switched in) and says so in its journal.
 
@@ -73,7 +84,8 @@ def sweep(app: Path, run: Run, why: str, *, keep_runs: bool = False) -> None:
 
     Whatever led here: once APP is the directory that the run has made, ``tree`` is the only copy of the old one.
     """
-    if app.stat().st_ino == run.last("switching").get("new_inode"):
+    made = run.last("switching").get("new_inode")
+    if made is not None and inode(app) == made:
         return
     for staged in (run.tree, run.path / RUNS):
         if staged.exists() and not (keep_runs and staged.name == RUNS):

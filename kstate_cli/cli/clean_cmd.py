@@ -28,15 +28,16 @@ def clean(
     The application may be running: nothing of its directory is touched.
     """
     from kstate_cli.change.engine import pinned_bytes
-    from kstate_cli.change.journal import read_runs, remove_empty_folders, runs_folder
+    from kstate_cli.change.journal import RunState, read_runs, remove_empty_folders, runs_folder
     from kstate_cli.change.lockfile import kstate_lock
     from kstate_cli.change.place import check_place
     from kstate_cli.change.recover import recover, remove_run
     from kstate_cli.cli.output import say
-    from kstate_cli.statedir.find import find_application
+    from kstate_cli.errors import Refused
+    from kstate_cli.statedir.find import find_runs_of
 
     limit = datetime.now(timezone.utc) - age("--older-than", older_than)
-    path = find_application(app)
+    path = find_runs_of(app)
     old = [r for r in read_runs(path) if not r.events or datetime.fromisoformat(r.events[-1]["at"]) <= limit]
     if not old:
         if runs_folder(path).parent.exists() and not dry_run:
@@ -44,6 +45,12 @@ def clean(
                 remove_empty_folders(path)
         say("nothing to clean", quiet=quiet)
         return 0
+    only_copy = [run.name for run in old if run.state is RunState.KEPT] if not path.exists() else []
+    if only_copy:
+        raise Refused(
+            f"{path} is lost, and run {only_copy[-1]} keeps the only copy of it",
+            hint=f"kstate undo {path} puts it back",
+        )
     if dry_run:
         for run in old:
             say(f"run {run.name}: {pinned_bytes(run):,} bytes would be freed", quiet=quiet)

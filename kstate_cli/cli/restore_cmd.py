@@ -94,6 +94,9 @@ def restore(
         bool,
         typer.Option("--dump-is-committed", help="No manifest: you vouch that it was read with read_committed."),
     ] = False,
+    skip_digests: Annotated[
+        bool, typer.Option("--skip-digests", help="Do not compare the dump's files with the manifest's SHA-256.")
+    ] = False,
     committed_offsets: Annotated[
         Path | None,
         typer.Option("--committed-offsets", metavar="FILE", help="JSON {topic: {partition: offset}} of the group."),
@@ -205,6 +208,7 @@ def restore(
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
         ask=facts_source(offsets, bootstrap_server, kafka_settings, group=path.name),
+        digests=not skip_digests,
         after_error=after_error,
     )
     heard = StateCommand(on_state_change, request.app) if on_state_change is not None else None

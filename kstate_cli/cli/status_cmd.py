@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.options import App, Output
@@ -17,9 +15,10 @@ def status(app: App, output: Output = Format.table) -> int:
     """Show the runs of kstate on an application: state, times, errors, and the bytes that are kept for undo."""
     from kstate_cli.change.journal import read_runs
     from kstate_cli.cli.output import print_json, say
+    from kstate_cli.statedir.find import find_runs_of
     from kstate_cli.statedir.locks import read_lock_table
 
-    path = _application(app)
+    path = find_runs_of(app)
     held = read_lock_table().held(path / ".lock")
     rows = [_row(run, held=held) for run in read_runs(path)]
     if output is Format.json:
@@ -30,17 +29,6 @@ def status(app: App, output: Output = Format.table) -> int:
     else:
         say("no runs")
     return 0
-
-
-def _application(path: Path) -> Path:
-    """The application directory; one that was lost is known by its runs, until a restoration makes it anew."""
-    from kstate_cli.change.journal import runs_folder
-    from kstate_cli.statedir.find import find_application
-
-    absolute = Path(os.path.realpath(path.parent)) / path.name
-    if not path.exists() and not path.is_symlink() and runs_folder(absolute).is_dir():
-        return absolute
-    return find_application(path)
 
 
 def _row(run: Run, *, held: bool | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from kstate_cli.change.attempts import STATE_EVENT
 from kstate_cli.change.engine import Result, RunOptions, execute
 from kstate_cli.change.journal import RUNS, Run
 from kstate_cli.change.plan import Step
+from kstate_cli.dump.digests import Digests
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.dump.place import absolute
 from kstate_cli.errors import Interrupted, KstateError, Refused
@@ -66,6 +67,8 @@ class Request:
     dry_run: bool = False
     ask: Callable[[Iterable[str]], Facts] | None = None
     """Asks a broker, or a file, for the logs of these topics. Raises RunFailed and UsageError."""
+    digests: bool = True
+    """Compare the files of the dump with the manifest's SHA-256."""
     after_error: bool = False
     """An earlier run ended in ERROR, and somebody has looked at it."""
 
@@ -157,14 +160,17 @@ class Restoration:
         self._staging = staging if request.staging else None
         try:
             self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
-            with spark_session(request.spark) as session:
-                try:
-                    jobs, results = self._restore_slices(session, run, folder, staging)
-                except BaseException as error:
-                    # Leaving the session closes Spark: that belongs to the state that comes now.
-                    self._ending(error)
-                    raise
-            self._tell(staging, jobs)
+            with self._digests() as digests:
+                # Files are compared while Spark starts; what was made of them counts only once they are.
+                with spark_session(request.spark) as session:
+                    try:
+                        jobs, results = self._restore_slices(session, run, folder, staging)
+                    except BaseException as error:
+                        # Leaving the session closes Spark: that belongs to the state that comes now.
+                        self._ending(error)
+                        raise
+                self._tell(staging, jobs)
+                digests.wait()
             steps, self._outcome.reports = to_steps(
                 plan.change.steps, plan.work, results, request.options.release, staging, folder, request.app
             )
@@ -203,6 +209,11 @@ class Restoration:
         results = run_jobs(session, left, lambda: self._tell(staging, jobs)) if left else []
         results += taken.results
         return jobs, results
+
+    def _digests(self) -> Digests:
+        parts = [part for one in self._plan.work for part in one.parts]
+        used = {piece.path for part in parts for piece in part.dump.pieces}
+        return Digests(self._dump, used if self._request.digests else ())
 
     def _ending(self, error: BaseException) -> None:
         """The state in which everything is closed: after a signal, or after a failure."""

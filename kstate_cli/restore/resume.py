@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
 from kstate_cli.restore.staging import DONE, Staging
 
 RESUMES_EVENT = "resumes"
+_ATTEMPT = re.compile("[0-9a-f]{12}")
 _GIVEN_UP = frozenset({"INTERRUPTED", "NOT_RUNNING"})
 
 
@@ -86,9 +88,15 @@ def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> Ta
 def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> SliceResult | None:
     """The result that a note tells of, its files moved; None where anything about it is not as it should be."""
     try:
-        files = [RunFile(one[0], str(one[1]), int(one[2]), int(one[3]), int(one[4])) for one in note["files"]]
+        files = [
+            RunFile(None if one[0] is None else int(one[0]), str(one[1]), int(one[2]), int(one[3]), int(one[4]))
+            for one in note["files"]
+        ]
         positions = tuple(
-            (segment, Position.from_map({t: {int(p): o for p, o in of.items()} for t, of in position.items()}))
+            (
+                None if segment is None else int(segment),
+                Position.from_map({t: {int(p): o for p, o in of.items()} for t, of in position.items()}),
+            )
             for segment, position in note["positions"]
         )
         names = [os.path.basename(file.path) for file in files]
@@ -102,13 +110,13 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
             number=job.number,
             task=job.task,
             store=job.store,
-            attempt=str(note["attempt"]),
+            attempt=_ATTEMPT.fullmatch(note["attempt"])[0],  # type: ignore[index]
             files=tuple(replace(f, path=str(folder / name)) for f, name in zip(files, names, strict=True)),
             records=int(note["records"]),
             data_bytes=int(note["data_bytes"]),
             null_keys=int(note["null_keys"]),
             expired=int(note["expired"]),
-            max_time=note["max_time"],
+            max_time=None if note["max_time"] is None else int(note["max_time"]),
             positions=positions,
             seconds=float(note["seconds"]),
         )

@@ -12,13 +12,18 @@ import shutil
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlparse
 
 if TYPE_CHECKING:
     from kstate_cli.restore.jobs import SliceResult
 
 STARTED, DONE = ".started", ".done"
+_NOTED: Final[dict[str, dict[str, type]]] = {
+    STARTED: {"slice": str, "pid": int},
+    DONE: {"task": str, "store": str, "number": int, "records": int, "data_bytes": int, "files": list},
+}
+"""What every note holds, by kind."""
 
 
 def is_local(target: str) -> bool:
@@ -105,14 +110,19 @@ class Staging:
         os.replace(path + ".tmp", path)
 
     def notes(self, suffix: str) -> list[dict[str, Any]]:
-        """Driver: the notes of one kind, each with its ``name``."""
+        """Driver: the notes of one kind, each with its ``name``; what is no such note is passed over."""
         if not is_local(self.target) or not os.path.isdir(local(self.target)):
             return []
         found = []
         for name in sorted(os.listdir(local(self.target))):
             if name.endswith(suffix):
                 with contextlib.suppress(OSError, ValueError), open(os.path.join(local(self.target), name), "rb") as f:
-                    found.append({"name": name, **json.load(f)})
+                    note = json.load(f)
+                    if (
+                        isinstance(note, dict)
+                        and _NOTED[suffix].items() <= {k: type(v) for k, v in note.items()}.items()
+                    ):
+                        found.append({**note, "name": name})
         return found
 
     def keep_finished(self) -> None:
@@ -122,7 +132,8 @@ class Staging:
             return
         kept = set()
         for note in self.notes(DONE):
-            kept |= {note["name"], *(os.path.basename(str(file[1])) for file in note.get("files", ()))}
+            files = [file for file in note["files"] if isinstance(file, list) and len(file) > 1]
+            kept |= {note["name"], *(os.path.basename(str(file[1])) for file in files)}
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
             if name not in kept:

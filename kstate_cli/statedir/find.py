@@ -60,6 +60,14 @@ def find_application(path: Path) -> Path:
     )
 
 
+def find_runs_of(path: Path) -> Path:
+    """As :func:`find_application`; an application directory that is lost is known by what kstate has kept of it."""
+    absolute = Path(os.path.realpath(path.parent)) / path.name
+    if not path.exists() and not path.is_symlink() and (absolute.parent / OWN_FOLDER / absolute.name).is_dir():
+        return absolute
+    return find_application(path)
+
+
 def looks_like_application(path: Path) -> bool:
     """True for a directory with a lock file, a process file, ``global`` or a task directory."""
     try:

@@ -16,6 +16,7 @@ from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate.owners import changelog_prefix
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.rocks.create import data_family
@@ -41,6 +42,7 @@ class WipeOptions:
 @dataclass(slots=True)
 class _Draft:
     app: Application
+    tasks: list[TaskOffsets]
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -55,8 +57,8 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
     """
     chosen = [task for task in app.tasks if _chosen(task, options)]
     _check_names(app, chosen, options)
-    draft = _Draft(app)
-    for task in resolve(app):
+    draft = _Draft(app, resolve(app))
+    for task in draft.tasks:
         if task.task not in chosen:
             continue
         draft.warnings += task.warnings
@@ -123,6 +125,8 @@ def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets]) -
     lines = dict(task.task.checkpoint.entries) if task.task.checkpoint else {}
     before = dict(lines)
     for one in stores:
+        if _unreadable(one.store):
+            _guess_offset(draft, task, one)
         draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app.path)), f"wiped: {_offsets(one)}"))
         _warn_unlogged(draft, task, one, "; where it is logged, exactly-once Streams restores its whole task")
         if one.store.position_file is not None:
@@ -153,7 +157,8 @@ def _left_behind(
             yield WriteFile(path, render(unknown), "offset unknown: read from the beginning")
         else:
             yield RemoveFile(path, "its store is wiped")
-    if not store.has_offsets_family or store.is_grace_buffer or not unknown:
+    here = store.has_offsets_family or (_unreadable(store) and _keeps_offsets_inside(draft.app))
+    if not here or store.is_grace_buffer or not unknown:
         return
     path = str(store.path.relative_to(draft.app.path))
     # A carrier: Streams adds the column families of the store itself when it opens it.
@@ -168,6 +173,28 @@ def _left_behind(
         deletes=0,
         offsets=OffsetsRecord(unknown, None, STATUS_CLOSED),
     )
+
+
+def _unreadable(store: Store) -> bool:
+    return not any(database.column_families for database in store.databases)
+
+
+def _guess_offset(draft: _Draft, task: TaskOffsets, one: StoreOffsets) -> None:
+    """A database that cannot be read tells no offset. Which changelog it has other tasks tell, else its usual name."""
+    if one.offsets or task.task.partition is None or not _keeps_offsets_inside(draft.app):
+        return
+    same = [s for other in draft.tasks for s in other.stores if s.store.name == one.store.name and s is not one]
+    topics = {tp.topic for s in same for tp in s.offsets}
+    if not topics and any(not _unreadable(s.store) for s in same):
+        return  # the others have none: it is not logged
+    if not topics:
+        prefix = changelog_prefix(draft.app.app_id, task.task, task.task.stores)
+        topics = {f"{prefix}-{one.store.name}-changelog"}
+        draft.warnings.append(
+            f"{task.task.name}/{one.store.name} cannot be read: its changelog is taken to be {min(topics)}; if it has "
+            "another, exactly-once Streams wipes the whole task at the next start"
+        )
+    one.offsets = {TopicPartition(topic, task.task.partition): OFFSET_UNKNOWN for topic in topics}
 
 
 def _refuse_shared(task: TaskOffsets, stores: list[StoreOffsets]) -> None:
@@ -199,5 +226,9 @@ def _offsets(found: StoreOffsets) -> str:
 
 def _release(app: Application) -> Release:
     """The newest release that keeps offsets where they are in this directory."""
-    home = OffsetsHome.COLUMN_FAMILY if any(task.has_offsets_family for task in app.tasks) else OffsetsHome.FILES
+    home = OffsetsHome.COLUMN_FAMILY if _keeps_offsets_inside(app) else OffsetsHome.FILES
     return next(release for release in reversed(RELEASES) if release.offsets_home is home)
+
+
+def _keeps_offsets_inside(app: Application) -> bool:
+    return any(task.has_offsets_family for task in app.tasks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,3 +119,32 @@ def test_after_an_error_somebody_must_look(golden: Golden) -> None:
     assert "no room" in refused.err
     assert meaning(app) == before
     kstate("wipe", app, "--store", "count", "--after-error")
+
+
+@pytest.mark.parametrize("store", ["count", "versioned"])
+def test_a_store_that_cannot_be_read_leaves_alone_too(golden: Golden, store: str) -> None:
+    """Under exactly-once the rest of its task must stay, and nobody can read any more what its changelog was."""
+    app = golden(FAMILY)
+    (database,) = app.glob(f"*_1/rocksdb/{store}")
+    offset = stores(app)[f"{database.parts[-3]}/{store}"]["changelog"]
+    (database / "CURRENT").unlink()
+    done = kstate("wipe", app, "--store", store, "--task", database.parts[-3])
+    told = kstate("check", app, "--for", "4.3", "-o", "json", status=None).rows
+    outcomes = {row["outcome"] for row in told if row["type"] == "prediction" and row["task"] == database.parts[-3]}
+    assert "task-wiped" not in outcomes
+    left = stores(app)[f"{database.parts[-3]}/{store}"]["changelog"]
+    assert isinstance(offset, dict) and left == {topic: dict.fromkeys(where, -4) for topic, where in offset.items()}
+    assert "warning" not in done.err
+
+
+def test_a_lost_directory_comes_back(golden: Golden) -> None:
+    app = golden(FAMILY)
+    before = meaning(app)
+    kstate("wipe", app, "--store", "count")
+    shutil.rmtree(app)
+    assert "only copy" in kstate("clean", app, status=4).err
+    assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["kept"]
+    assert "is there again" in kstate("undo", app).err
+    assert meaning(app) == before
+    kstate("clean", app)
+    assert not (app.parent / ".kstate").exists()

@@ -115,3 +115,8 @@ def status(app: Path) -> list[dict[str, Any]]:
         check=True,
     )
     return [json.loads(line) for line in shown.stdout.splitlines()]
+
+
+def clean(app: Path) -> None:
+    """`kstate clean`, also of an application whose directory was never made."""
+    subprocess.run([sys.executable, "-m", "kstate_cli", "clean", str(app)], env=environment(), check=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from . import support
@@ -175,6 +176,55 @@ def test_a_command_hears_of_every_state(dump: Path, tmp_path: Path) -> None:
     ]
     assert {line.split()[2] for line in heard.read_text().splitlines()} == {str(app)}
     assert "exit status 3" in result.stderr
+
+
+def test_a_command_that_hangs_does_not_hold_the_run_up(dump: Path, tmp_path: Path) -> None:
+    app = tmp_path / support.APP
+    process = support.start(app, dump, "--on-state-change", "sh -c 'case $1 in PENDING*) sleep 300;; esac' hear")
+    wait_for(process, lambda: support.notes(app, ".started"))
+    began = time.monotonic()
+    process.terminate()
+    result = support.ended(process)
+    assert time.monotonic() - began < 60
+    assert "killed" in result.stderr
+    assert [row["state"] for row in events(result, "state")][-1] == "NOT_RUNNING"
+    assert support.left_behind(app) == [] or support.status(app)[-1]["bytes_pinned"] > 0
+    support.clean(app)
+    assert not (app.parent / ".kstate").exists()
+
+
+@pytest.mark.parametrize("garbage", ["[1]", "{}", "not JSON", '{"max_time": "x", "files": [1], "positions": 3}'])
+def test_notes_that_nobody_can_read_are_passed_over(
+    dump: Path, expected: dict[str, str], tmp_path: Path, garbage: str
+) -> None:
+    app = tmp_path / support.APP
+    process = support.start(app, dump, *ONE_BY_ONE)
+    end(process, signal.SIGKILL, one_of_two_finished(process, app))
+    (runs,) = (app.parent / ".kstate" / app.name).glob("*/runs")
+    (runs / "zz.done").write_text(garbage)
+    for note in runs.glob("0_*.done"):
+        whole = json.loads(note.read_text())
+        note.write_text(json.dumps({**whole, "attempt": "../../x"}))
+    support.status(app)
+    resumed = support.good(support.restore(app, dump, *ONE_BY_ONE))
+    assert [event["slices"] for event in events(resumed, "resumed")] == [0]
+    assert support.digest(app) == expected
+    assert support.left_behind(app) == []
+
+
+def test_a_damaged_file_of_the_same_size(dump: Path, tmp_path: Path) -> None:
+    """Bytes within values are still Parquet: only the manifest's digest tells."""
+    app, mine = tmp_path / support.APP, tmp_path / "dump"
+    shutil.copytree(dump, mine)
+    file = sorted(mine.rglob("*.parquet"))[0]
+    content = bytearray(file.read_bytes())
+    value = pq.read_table(file, columns=["value"]).column("value")[1_000].as_py()
+    content[content.index(value) + 50] ^= 0x5A
+    file.write_bytes(content)
+    refused = support.restore(app, mine)
+    assert (refused.status, "SHA-256" in refused.stderr, file.name in refused.stderr) == (4, True, True), refused.stderr
+    assert not app.exists()
+    assert support.left_behind(app) == []
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,72 @@
+"""The SHA-256 of a dump's files against its manifest: rot within a value is still Parquet.
+
+Reading goes on in threads beside other work; nothing is decided before :meth:`Digests.wait`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from .errors import DumpError, printable
+from .model import Dump
+from .place import open_place
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_CHUNK: Final = 1 << 20
+
+
+class Digests:
+    """Compares files in the background, those that the manifest has a digest of. Leaving the block ends the reading."""
+
+    def __init__(self, dump: Dump, paths: Iterable[str]) -> None:
+        filesystem, root = open_place(dump.uri)
+        files = dump.manifest.files if dump.manifest is not None else ()
+        known = {f"{root.rstrip('/')}/{file.path}": file.sha256 for file in files}
+        self._pool = ThreadPoolExecutor(max(1, os.cpu_count() or 1), thread_name_prefix="digest")
+        self._ended = False
+        self._waiting: list[Future[None]] = [
+            self._pool.submit(self._check, filesystem, path, digest)
+            for path in sorted(set(paths))
+            if (digest := known.get(path)) is not None
+        ]
+
+    def __enter__(self) -> Digests:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended = True
+        self._pool.shutdown(cancel_futures=True)
+
+    @property
+    def files(self) -> int:
+        """So many files are compared."""
+        return len(self._waiting)
+
+    def wait(self) -> None:
+        """Raises DumpError, naming the file, for the first one that is not the manifest's."""
+        for one in self._waiting:
+            one.result()
+
+    def _check(self, filesystem: FileSystem, path: str, known: str) -> None:
+        digest = hashlib.sha256()
+        try:
+            with filesystem.open_input_stream(path) as stream:
+                while not self._ended and (chunk := stream.read(_CHUNK)):
+                    digest.update(chunk)
+        except OSError as error:
+            raise DumpError(f"the file cannot be read: {error}", where=printable(path)) from None
+        if not self._ended and digest.hexdigest() != known:
+            raise DumpError(
+                "the file is not the one of the manifest: its SHA-256 differs",
+                where=printable(path),
+                hint="copy or dump it anew; nothing has changed",
+            )
