@@ -22,6 +22,8 @@ _NOT_VALID = (
     "Invalid state during store open. Expected state to be either empty or closed",
 )
 _UNKNOWN_TOPIC = "Encountered a topic-partition not associated with any global state store"
+_HANGS_UP_TO = (3, 9)
+"""There the global thread dies of a second close, before ``GlobalStreamThread#start`` hears of the first failure."""
 _FAILED = ("global state failed",)
 """``Bootstrapping global state failed`` at the start, ``Updating global state failed`` a moment later."""
 
@@ -69,7 +71,9 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
         if ids := recreated(ctx, one.key):
             ctx.found("topic-recreated", f"{one.key.topic}: {ids}", task, store.name)
         if one.outside:
-            ctx.found("global-out-of-range", one.text, task, store.name)
+            hangs = one.where is Where.BELOW and ctx.asked.release.number <= _HANGS_UP_TO
+            more = "; KafkaStreams#start never returns" if hangs else ""
+            ctx.found("global-out-of-range", one.text + more, task, store.name)
             file = f"{task.name}/rocksdb/{store.name}"
             return Prediction(task.name, store.name, Outcome.FAILS, None, "global-out-of-range", file, _FAILED)
         if one.where is Where.ABOVE:

@@ -26,6 +26,7 @@ CHUNKS = 60 if ALL else 6
 SweepOf = Callable[[Case], Sweep]
 
 
+@pytest.mark.timeout(3600)  # an interrupted chunk would leave an answer of the zygote to the next one
 @pytest.mark.parametrize("number", range(CHUNKS))
 def test_whole_or_not_at_all(sweep_of: SweepOf, number: int) -> None:
     sweeps = [(sweep_of(case), False) for case in WHOLE] + [(sweep_of(case), True) for case in IN_PARTS if ALL]

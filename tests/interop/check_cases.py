@@ -1,0 +1,326 @@
+"""The directories that ``kstate check`` and real releases are asked about: a real one each, and the smallest edit."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from kstate_cli.formats.topic_partition import TopicPartition
+
+from .checking import GLOBAL, SESSIONS, TABLE, WINDOWS, Directory, Edit
+from .harness import Guarantee
+
+THREE = ("3.9.2", "4.2.1", "4.3.1")
+OLD, NEW = ("3.9.2", "4.2.1"), ("4.3.1",)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One directory, and the releases that are started on it."""
+
+    name: str
+    what: str
+    """For the table in the docs."""
+    edit: Edit
+    code: str | None = None
+    """The finding that it must have; None for none."""
+    guarantee: Guarantee = "eos"
+    releases: tuple[str, ...] = THREE
+    made_by: str | None = None
+    """None: by the release that is started."""
+    topology: str = "demo"
+    started: str | None = None
+    """The topology that is started, where it is another one."""
+    killed: bool = False
+    cut: bool = False
+    quick: bool = False
+    """Part of every run of the tests."""
+
+
+def untouched(_: Directory) -> None:
+    """Nothing."""
+
+
+def no_offsets(it: Directory) -> None:
+    if it.in_files:
+        (it.task() / ".checkpoint").unlink()
+    else:
+        for store in (TABLE, WINDOWS, SESSIONS):
+            it.offset(store, lambda _: None)
+
+
+def one_missing(it: Directory) -> None:
+    it.offset(SESSIONS, lambda _: None)
+
+
+def unknown(it: Directory) -> None:
+    it.offset(SESSIONS, lambda _: -4)
+
+
+def behind(it: Directory) -> None:
+    it.offset(TABLE, lambda offset: offset - 10)
+
+
+def beyond(it: Directory) -> None:
+    it.offset(TABLE, lambda offset: offset + 50)
+
+
+def below(it: Directory) -> None:
+    it.offset(TABLE, lambda _: 5)
+
+
+def just_inside(it: Directory) -> None:
+    it.offset(TABLE, lambda _: 30)
+
+
+def global_below(it: Directory) -> None:
+    it.offset(GLOBAL, lambda _: 5, "global")
+
+
+def global_beyond(it: Directory) -> None:
+    it.offset(GLOBAL, lambda offset: offset + 50, "global")
+
+
+def global_unknown(it: Directory) -> None:
+    it.offset(GLOBAL, lambda _: -4, "global")
+
+
+def global_foreign_topic(it: Directory) -> None:
+    if it.in_files:
+        it.write_lines({**it.lines("global"), TopicPartition("gone", 0): 5}, "global")
+    else:
+        it.write_lines({TopicPartition("gone", 0): 5}, "global")
+
+
+def sentinel(it: Directory) -> None:
+    it.offset(TABLE, lambda _: -7)
+
+
+def checkpoint(text: str) -> Edit:
+    def edit(it: Directory) -> None:
+        (it.task() / ".checkpoint").write_text(text, encoding="utf-8")
+
+    return edit
+
+
+def global_checkpoint(it: Directory) -> None:
+    (it.task("global") / ".checkpoint").write_text("x\n", encoding="utf-8")
+
+
+def position(text: str) -> Edit:
+    def edit(it: Directory) -> None:
+        (it.task() / f"{TABLE}.position").write_text(text, encoding="utf-8")
+
+    return edit
+
+
+def foreign_in_task(it: Directory) -> None:
+    (it.task() / "README").write_text("kept here", encoding="utf-8")
+
+
+def only_foreign(it: Directory) -> None:
+    shutil.rmtree(it.task())
+    it.task().mkdir()
+    foreign_in_task(it)
+
+
+def foreign_in_segments(it: Directory) -> None:
+    (it.task() / WINDOWS / f"{WINDOWS}.backup").mkdir()
+
+
+def short_in_segments(it: Directory) -> None:
+    (it.task() / WINDOWS / "old").mkdir()
+
+
+def copied_task(it: Directory) -> None:
+    shutil.copytree(it.task(), it.task("7_0"))
+
+
+def status_open(it: Directory) -> None:
+    it.record(TABLE, "0_0", lambda found: dataclasses.replace(found, status=1))
+
+
+def global_status_open(it: Directory) -> None:
+    it.record(GLOBAL, "global", lambda found: dataclasses.replace(found, status=1))
+
+
+def stale_checkpoint(by: int) -> Edit:
+    def edit(it: Directory) -> None:
+        offsets: list[int] = []
+        it.offset(TABLE, lambda offset: offsets.append(offset) or offset)  # type: ignore[func-returns-value]
+        it.write_lines({it.key(TABLE): offsets[0] + by})
+
+    return edit
+
+
+def stale_position(it: Directory) -> None:
+    text = f"0\n1\n{it.base.app.input}-events 0 100000\n"
+    (it.task() / f"{TABLE}.position").write_text(text, encoding="utf-8")
+
+
+def no_segments(it: Directory) -> None:
+    for segment in it.databases(WINDOWS):
+        shutil.rmtree(segment)
+
+
+def no_directory(it: Directory) -> None:
+    shutil.rmtree(it.task() / "rocksdb" / TABLE)
+
+
+def no_task_contents(it: Directory) -> None:
+    for entry in it.task().iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != ".checkpoint":
+            entry.unlink()
+
+
+def _a_table(database: Path) -> Path:
+    return max(database.glob("*.sst"), key=lambda path: path.stat().st_size)
+
+
+def no_sst(it: Directory) -> None:
+    _a_table(it.databases(TABLE)[0]).unlink()
+
+
+def cut_sst(it: Directory) -> None:
+    path = _a_table(it.databases(TABLE)[0])
+    os.truncate(path, path.stat().st_size - 100)
+
+
+def no_sst_in_segment(it: Directory) -> None:
+    _a_table(it.databases(WINDOWS)[0]).unlink()
+
+
+def no_current(it: Directory) -> None:
+    (it.databases(TABLE)[0] / "CURRENT").unlink()
+
+
+def no_current_no_log(it: Directory) -> None:
+    no_current(it)
+    for path in it.databases(TABLE)[0].glob("*.log"):
+        path.unlink()
+
+
+def lock_file(it: Directory) -> None:
+    (it.task() / "old.lock").touch()
+
+
+def left_over(it: Directory) -> None:
+    (it.task() / ".checkpoint.tmp").write_text("0\n", encoding="utf-8")
+
+
+def off_grid(it: Directory) -> None:
+    for segment in it.databases(WINDOWS):
+        segment.rename(segment.with_name(f"{segment.name[:-1]}7"))
+
+
+def one_off_grid(it: Directory) -> None:
+    segment = it.databases(WINDOWS)[0]
+    segment.rename(segment.with_name(f"{segment.name[:-1]}7"))
+
+
+def old_names(it: Directory) -> None:
+    for segment in it.databases(WINDOWS):
+        segment.rename(segment.with_name(segment.name.replace(f"{WINDOWS}.", f"{WINDOWS}:")))
+
+
+def old_task(it: Directory) -> None:
+    os.utime(it.task(), (1_700_000_000, 1_700_000_000))
+    it.options += ["--max-age", "1h"]
+    it.conf["state.cleanup.dir.max.age.ms"] = "3600000"
+
+
+CASES = [
+    Case("untouched", "nothing", untouched, quick=True),
+    Case("untouched-alos", "nothing", untouched, guarantee="alos"),
+    Case("upgraded-from-3.9", "nothing", untouched, releases=("4.2.1", "4.3.1"), made_by="3.9.2"),
+    Case("upgraded-from-4.2", "nothing", untouched, releases=NEW, made_by="4.2.1", guarantee="alos"),
+    Case("back-from-4.3", "nothing", untouched, "offsets-in-column-family", releases=OLD, made_by="4.3.1", quick=True),
+    Case("back-from-4.2", "nothing", untouched, "sst-too-new", releases=("3.9.2",), made_by="4.2.1", quick=True),
+    Case("headers", "stores with record headers", untouched, "headers-store", releases=OLD, made_by="4.3.1",
+         topology="headers", started="headers-old"),
+    Case("in-memory", "one store is in memory", untouched, guarantee="alos", topology="kinds"),
+    Case("never-written", "two stores were never written", untouched, topology="sparse"),
+    Case("never-written-4.2", "two stores were never written", untouched, "unknown-offset", topology="sparse",
+         releases=NEW, made_by="4.2.1"),
+    Case("killed", "killed in its first run", untouched, killed=True),
+    Case("killed-alos", "killed in its first run", untouched, killed=True, guarantee="alos"),
+    Case("no-offsets", "no offset in 0_0", no_offsets, "no-offsets", quick=True),
+    Case("no-offsets-alos", "no offset in 0_0", no_offsets, "offset-missing", guarantee="alos"),
+    Case("one-missing", f"no offset of {SESSIONS}", one_missing, "offset-missing"),
+    Case("one-missing-alos", f"no offset of {SESSIONS}", one_missing, "offset-missing", guarantee="alos"),
+    Case("unknown", f"offset -4 of {SESSIONS}", unknown, "unknown-offset"),
+    Case("unknown-upgrade", f"offset -4 of {SESSIONS}", unknown, "unknown-offset", releases=NEW, made_by="4.2.1"),
+    Case("unknown-upgrade-alos", f"offset -4 of {SESSIONS}", unknown, "unknown-offset", releases=NEW, made_by="4.2.1",
+         guarantee="alos"),
+    Case("behind", f"offset of {TABLE} 10 lower", behind),
+    Case("behind-alos", f"offset of {TABLE} 10 lower", behind, guarantee="alos"),
+    Case("beyond", f"offset of {TABLE} 50 higher", beyond, "beyond-log-end"),
+    Case("beyond-alos", f"offset of {TABLE} 50 higher", beyond, "beyond-log-end", guarantee="alos"),
+    Case("below", f"offset of {TABLE} below the log start", below, "below-log-start", cut=True),
+    Case("below-alos", f"offset of {TABLE} below the log start", below, "below-log-start", cut=True, guarantee="alos"),
+    Case("near-start", f"offset of {TABLE} just above the log start", just_inside, "near-log-start", cut=True,
+         guarantee="alos"),
+    Case("global-below", "offset of the global store below the log start", global_below, "global-out-of-range", cut=True,
+         guarantee="alos"),
+    Case("global-beyond", "offset of the global store 50 higher", global_beyond, "global-out-of-range"),
+    Case("global-unknown", "offset -4 of the global store", global_unknown, "global-unknown-offset"),
+    Case("global-topic", "an unknown topic in global/.checkpoint", global_foreign_topic, "global-unknown-topic",
+         releases=OLD),
+    Case("global-topic-4.3", "an unknown topic in global/.checkpoint", global_foreign_topic, releases=NEW),
+    Case("global-checkpoint", "global/.checkpoint is malformed", global_checkpoint, "malformed-checkpoint"),
+    Case("sentinel", f"offset -7 of {TABLE}", sentinel, "dropped-line", releases=OLD),
+    Case("sentinel-4.3", f"offset -7 of {TABLE}", sentinel, "sentinel-offset", releases=NEW),
+    Case("checkpoint-empty", ".checkpoint is empty", checkpoint(""), "malformed-checkpoint"),
+    Case("checkpoint-version", ".checkpoint of version 1", checkpoint("1\n0\n"), "malformed-checkpoint"),
+    Case("checkpoint-line", "a line of .checkpoint has two fields", checkpoint("0\n1\nx 0\n"), "malformed-checkpoint"),
+    Case("checkpoint-count", "a wrong count in .checkpoint", checkpoint("0\n2\nx 0 5\n"), "malformed-checkpoint"),
+    Case("checkpoint-number", "no number in .checkpoint", checkpoint("0\nx\n"), "malformed-checkpoint", quick=True),
+    Case("position-line", "a line of .position has two fields", position("0\n1\nx 0\n"), "malformed-position"),
+    Case("position-number", "no number in .position", position("0\n1\nx 0 y\n"), "malformed-position"),
+    Case("foreign-file", "a file README in 0_0", foreign_in_task, "foreign-in-task"),
+    Case("only-foreign", "0_0 holds nothing but a file README", only_foreign, "foreign-in-task"),
+    Case("foreign-segment", f"a directory {WINDOWS}.backup among the segments", foreign_in_segments, "foreign-in-segments",
+         quick=True),
+    Case("short-segment", "a directory old among the segments", short_in_segments, "foreign-in-segments"),
+    Case("copied-task", "a copy of 0_0 called 7_0", copied_task, "store-in-two-subtopologies"),
+    Case("copied-task-no-global", "a copy of 0_0 called 7_0, no global store", copied_task, "store-in-two-subtopologies",
+         topology="sparse", guarantee="alos"),
+    Case("status-open", f"status of {TABLE} open", status_open, "status-open", releases=NEW),
+    Case("status-open-alos", f"status of {TABLE} open", status_open, releases=NEW, guarantee="alos"),
+    Case("global-status-open", "status of the global store open", global_status_open, "global-status-open", releases=NEW,
+         quick=True),
+    Case("stale-lower", ".checkpoint beside the column family, 10 lower", stale_checkpoint(-10), "stale-checkpoint",
+         releases=NEW),
+    Case("stale-higher", ".checkpoint beside the column family, 50 higher", stale_checkpoint(50), "stale-checkpoint",
+         releases=NEW),
+    Case("stale-position", ".position ahead of the column family", stale_position, "stale-position", releases=NEW),
+    Case("no-segments", f"{WINDOWS} has lost its segments", no_segments, "offset-without-store", releases=OLD),
+    Case("no-segments-4.3", f"{WINDOWS} has lost its segments", no_segments, "no-segments-yet", releases=NEW),
+    Case("no-segments-upgrade", f"{WINDOWS} has lost its segments", no_segments, "no-segments", releases=NEW,
+         made_by="4.2.1"),
+    Case("no-directory", f"{TABLE} has lost its directory", no_directory, "offset-without-store", releases=OLD),
+    Case("no-directory-4.3", f"{TABLE} has lost its directory", no_directory, "store-missing", releases=NEW),
+    Case("no-directory-4.3-alos", f"{TABLE} has lost its directory", no_directory, "store-missing", releases=NEW,
+         guarantee="alos"),
+    Case("only-checkpoint", "0_0 has lost everything but .checkpoint", no_task_contents, "offset-without-store",
+         releases=OLD),
+    Case("no-sst", f"{TABLE} has lost an SST", no_sst, "does-not-open"),
+    Case("cut-sst", f"an SST of {TABLE} is cut off", cut_sst, "does-not-open"),
+    Case("no-sst-segment", f"the first segment of {WINDOWS} has lost its SST", no_sst_in_segment, "segment-does-not-open",
+         releases=OLD),
+    Case("no-sst-segment-4.3", f"the first segment of {WINDOWS} has lost its SST", no_sst_in_segment, "does-not-open",
+         releases=NEW),
+    Case("no-current", f"{TABLE} has lost CURRENT", no_current, "does-not-open"),
+    Case("no-current-no-log", f"{TABLE} has lost CURRENT and its log", no_current_no_log, "does-not-open"),
+    Case("lock-file", "a file old.lock in 0_0", lock_file, "lock-file-in-task"),
+    Case("left-over", ".checkpoint.tmp in 0_0", left_over),
+    Case("off-grid", f"the segments of {WINDOWS} begin 7 ms later", off_grid, "segment-off-grid"),
+    Case("one-off-grid", f"the first segment of {WINDOWS} begins 7 ms later", one_off_grid, "segment-off-grid"),
+    Case("old-names", f"the segments of {WINDOWS} have names with a colon", old_names),
+    Case("max-age", "0_0 is older than state.cleanup.dir.max.age.ms", old_task, "older-than-max-age", releases=NEW),
+]  # fmt: skip

@@ -1,0 +1,120 @@
+"""docs/check.md: the findings, and the table of predictions beside what real releases did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from kstate_cli.check.findings import CODES
+
+from .check_cases import CASES, THREE, Case
+from .checking import Fates, Predicted, Real
+from .support import ROOT
+
+DOCS = ROOT / "docs" / "check.md"
+
+_HEAD = """# What `kstate check` says, and what Kafka Streams does
+
+    kstate check APP --for 4.3 --dump DUMP            # and --offsets FILE or --bootstrap-server HOST:PORT, or none of them
+    kstate check APP --for 4.2 --guarantee at_least_once -o json
+
+For each store of each task: opens as it is; restores N records; restores everything; its task is wiped; the start fails, with
+the file and the text that Streams prints. How many records are restored, and whether an offset is still in the log, is said
+only where the log is known: from the manifest of a dump (records are counted), or from a file
+`{"TOPIC": {"0": {"start": 0, "end": 42, "id": "…", "committed": 40}}}` (at most so many; `id` and `committed` may be missing).
+`--bootstrap-server` asks a broker for the same. Where a dump is given too, what the broker says goes first, records are counted
+in the dump as long as it is of the same log, and topic ids that differ are a finding.
+
+Exit code 0: nothing but what is expected. 3: findings.
+"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One case with one release: both sides agree."""
+
+    case: Case
+    release: str
+    predicted: Predicted
+    real: Real
+
+
+Cells = dict[tuple[str, str], str]
+"""Case and release -> what both sides say."""
+
+
+def cells(found: Sequence[Found]) -> Cells:
+    """The cells of what was run."""
+    return {(one.case.name, one.release): _cell(one) for one in found}
+
+
+def known() -> Cells:
+    """The cells that docs/check.md has."""
+    rows = re.findall(
+        r"^\| `([a-z0-9.-]+)` \|(.*)\|$", DOCS.read_text(encoding="utf-8").partition(_MARK)[2], re.MULTILINE
+    )
+    split = {name: [cell.strip() for cell in row.split(" | ")][2:] for name, row in rows}
+    return {
+        (name, release): cell for name, row in split.items() for release, cell in zip(THREE, row, strict=True) if cell
+    }
+
+
+def render(of: Cells) -> str:
+    """The document."""
+    rows = []
+    for case in CASES:
+        made = f"; made by {case.made_by}" if case.made_by else ""
+        guarantee = "at least once" if case.guarantee == "alos" else "exactly once"
+        row = [f"`{case.name}`", f"{case.what}{made}", guarantee, *(of.get((case.name, one), "") for one in THREE)]
+        rows.append(f"| {' | '.join(row)} |")
+    table = ["| case | edit of the directory | guarantee | 3.9.2 | 4.2.1 | 4.3.1 |", "|---|---|---|---|---|---|", *rows]
+    return f"{_HEAD}\n{_codes()}\n{_TABLE}\n" + "\n".join(table) + "\n"
+
+
+_MARK = "## Beside real releases"
+_TABLE = f"""{_MARK}
+
+Made by the test run (`KSTATE_INTEROP=all`). Each directory was left by a real release (the one that is started, unless it says
+otherwise), edited as it says, checked, and then started: what stands here was predicted, and is what the release did, record by
+record. Stores: `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, `customers` global. A number is how many
+records were restored; stores that are not named opened as they are.
+"""
+
+
+def _codes() -> str:
+    rows = [f"| `{one.name}` | {one.level.value} | {one.rule} | {one.mend} |" for one in CODES.values()]
+    head = ["## Findings", "", "| code | level | rule | what to do |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
+
+
+def _cell(one: Found) -> str:
+    if one.real.failed:
+        parts = next(messages for messages in one.predicted.failures if all(part in one.real.text for part in messages))
+        text = " ← ".join(re.sub(r" at location .*", "", part) for part in parts)
+        how = "start never returns" if one.real.hangs else "start fails"
+        return f"{how}: `{_neutral(text)}`"
+    if one.case.killed:
+        return "as predicted (a kill leaves something else each time)"
+    fates = one.real.fates
+    either = any(len(fates) > 1 for fates in one.predicted.fates.values())
+    return "wiped and restored, or opens: chance decides" if either else _fates(fates)
+
+
+def _neutral(text: str) -> str:
+    return re.sub(r"\d{6}\.sst", "NNNNNN.sst", re.sub(r"app-\d+", "app", text))
+
+
+def _fates(fates: Fates) -> str:
+    parts = []
+    for task, group in groupby(sorted(fates.items()), key=lambda item: item[0][0]):
+        of_task = [(store, fate) for (_, store), fate in group if fate != "opens"]
+        if not of_task:
+            continue
+        if all(fate.startswith("wiped") for _, fate in of_task):
+            named = ", ".join(f"{store} {fate.partition(', ')[2]}" for store, fate in of_task)
+            parts.append(f"{task} wiped: {named}")
+        else:
+            parts.append(f"{task}: " + ", ".join(f"{store} {fate}" for store, fate in of_task))
+    return "; ".join(parts) or "opens"

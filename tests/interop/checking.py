@@ -1,0 +1,320 @@
+"""What the comparison of ``kstate check`` with real Streams shares: directories to edit, edits, and what a start really did."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows, encode_rows
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.writable import WritableStore
+from kstate_cli.statedir.database import is_database
+
+from .harness import App, Batch, Guarantee, Harness, Run
+from .jvm import Reply
+from .releases import InteropError
+from .restoring import changelog, delete_before, dump_changelogs, log_bounds
+from .support import BATCH, Done, application, good, kstate
+
+TABLE, WINDOWS, SESSIONS, GLOBAL = "latest-order", "orders-per-minute", "visits", "customers"
+"""The stores of the topology "demo"."""
+SMALL = {"rocksdb.config.setter": "interop.SmallBuffers"}
+ANY = "any number"
+"""Restored is the whole of a log that nobody knows."""
+_NEVER = 100
+"""Seconds after which a start is not waited for any more."""
+_SOON = 25
+"""Seconds after which an application that has lost its global thread is given up: 4.3.1 stays REBALANCING for ever."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a directory is made."""
+
+    release: str
+    guarantee: Guarantee
+    topology: str = "demo"
+    killed: bool = False
+    cut: bool = False
+    """The first half of the log of 0_0's table and of the global topic is gone."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A directory that a real release has left, and the dump of its changelogs."""
+
+    kind: Kind
+    app: App
+    folder: Path
+
+    @property
+    def dump(self) -> Path:
+        """The changelogs."""
+        return self.folder / "dump"
+
+    def copy(self, state: Path) -> Directory:
+        """A copy to edit, in the state.dir ``state``."""
+        shutil.copytree(self.folder / "left" / self.app.name, state / self.app.name)
+        return Directory(self, state / self.app.name)
+
+
+def make(harness: Harness, kind: Kind, folder: Path) -> Base:
+    """Let the release run the application; close or kill it; dump its changelogs."""
+    app = application(kind.topology, kind.guarantee)
+    batch = Batch(records=600, keys=10, value_bytes=220) if kind.killed else BATCH
+    harness.produce(kind.release, app, batch)
+    state = folder / "left"
+    run = Run(read=False, kill=kind.killed, conf=SMALL if kind.killed else {})
+    first = good(harness.run(kind.release, app, state, run))
+    topics = sorted({event["topic"] for event in first.of("restore-start")})
+    if kind.cut:
+        cut = {(changelog(app, TABLE), 0): 30, (f"{app.input}-global", 0): 30}
+        delete_before(harness, kind.release, cut)
+    dump_changelogs(harness, kind.release, topics, folder / "dump")
+    return Base(kind, app, folder)
+
+
+@dataclass
+class Directory:
+    """A copy of a directory, with the edits that cases make."""
+
+    base: Base
+    path: Path
+    options: list[str] = field(default_factory=list)
+    """More options of ``kstate check``."""
+    conf: dict[str, str] = field(default_factory=dict)
+    """More settings of the application."""
+
+    @property
+    def in_files(self) -> bool:
+        """True where the release keeps offsets in ``.checkpoint``."""
+        return not self.base.kind.release.startswith("4.3")
+
+    def task(self, name: str = "0_0") -> Path:
+        """A task's directory."""
+        return self.path / name
+
+    def databases(self, store: str, task: str = "0_0") -> list[Path]:
+        """Every RocksDB of a store, by segment."""
+        single = self.task(task) / "rocksdb" / store
+        return [single] if single.is_dir() else sorted((self.task(task) / store).iterdir())
+
+    def key(self, store: str, task: str = "0_0") -> TopicPartition:
+        """The changelog partition of a store."""
+        if task == "global":
+            return TopicPartition(f"{self.base.app.input}-global", 0)
+        return TopicPartition(changelog(self.base.app, store), int(task.rpartition("_")[2]))
+
+    def record(self, store: str, task: str, change: Callable[[OffsetsRecord], OffsetsRecord]) -> None:
+        """Edit the column family ``offsets`` of every database of a store."""
+        for database in self.databases(store, task):
+            with Shadow(database) as shadow:
+                found = decode_rows(shadow.rows(OFFSETS_CF))
+            with WritableStore(database) as writable:
+                writable.set_offsets(encode_rows(change(found)))
+
+    def offset(self, store: str, change: Callable[[int], int | None], task: str = "0_0") -> None:
+        """Edit a store's offset where its release keeps it; None removes it."""
+        key = self.key(store, task)
+        if self.in_files:
+            lines = self.lines(task)
+            new = change(lines.pop(key))
+            if new is not None:
+                lines[key] = new
+            self.write_lines(lines, task)
+            return
+
+        def edit(found: OffsetsRecord) -> OffsetsRecord:
+            offsets = dict(found.offsets)
+            new = change(offsets.pop(key))
+            return dataclasses.replace(found, offsets=offsets if new is None else {**offsets, key: new})
+
+        self.record(store, task, edit)
+
+    def lines(self, task: str = "0_0") -> dict[TopicPartition, int]:
+        """The lines of ``.checkpoint``."""
+        text = (self.task(task) / ".checkpoint").read_text(encoding="utf-8").splitlines()[2:]
+        return {TopicPartition(topic, int(partition)): int(at) for topic, partition, at in map(str.split, text)}
+
+    def write_lines(self, lines: dict[TopicPartition, int], task: str = "0_0") -> None:
+        """Write ``.checkpoint``, whatever it says."""
+        rows = [f"{key.topic} {key.partition} {offset}" for key, offset in lines.items()]
+        (self.task(task) / ".checkpoint").write_text("\n".join(["0", str(len(rows)), *rows, ""]), encoding="utf-8")
+
+
+Edit = Callable[[Directory], None]
+Fates = dict[tuple[str, str], str]
+"""Task and store -> what becomes of it."""
+
+
+@dataclass(frozen=True)
+class Real:
+    """What a start did."""
+
+    failed: bool
+    text: str
+    fates: Fates
+    hangs: bool = False
+    """``KafkaStreams#start`` never returned."""
+
+
+def identities(directory: Path) -> dict[str, dict[str, bytes]]:
+    """Task -> what a wipe takes with it: its databases, by identities that new ones do not have, and a foreign file."""
+    found: dict[str, dict[str, bytes]] = {}
+    for path in sorted(directory.rglob("IDENTITY")):
+        if is_database(path.parent):
+            inside = path.relative_to(directory)
+            found.setdefault(inside.parts[0], {})[str(inside)] = path.read_bytes()
+    for path in directory.glob("*_*/README"):
+        found.setdefault(path.parent.name, {})["README"] = b""
+    return found
+
+
+def start(harness: Harness, release: str, directory: Directory, folder: Path, *, topology: str | None = None) -> Real:
+    """Start the application on the directory, and see what becomes of each store."""
+    base = directory.base
+    app = dataclasses.replace(base.app, topology=topology or base.app.topology)
+    before, rows_before = identities(directory.path), _rows_of_base(harness, release, base, topology)
+    folder.mkdir(parents=True, exist_ok=True)
+    run = Run(dump=folder / "rows.jsonl", conf=directory.conf, options={"timeout": _SOON})
+    log = harness.folder / "logs" / f"{release}.log"
+    begin = log.stat().st_size if log.exists() else 0
+    try:
+        reply = harness.jvm(release).call(harness.run_command(app, directory.path.parent, run), timeout=_NEVER)
+    except InteropError:
+        # KafkaStreams#start has not returned: its global thread died without saying so to it.
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            lines.seek(begin)
+            return Real(True, lines.read(), {}, hangs=True)
+    text = "\n".join(_said(reply))
+    if reply.rc:
+        assert reply.rc == 3 or "global state failed" in text, reply.told()
+        return Real(True, text, {})
+    restored: dict[tuple[str, str], int] = {}
+    for event in reply.of("restore-end"):
+        task = _task(event["store"], event["partition"], before)
+        restored[task, event["store"]] = restored.get((task, event["store"]), 0) + int(event["restored"])
+    after, rows = identities(directory.path), _rows(folder / "rows.jsonl")
+    fates: Fates = {}
+    for (task, store), count in restored.items():
+        known = before.get(task, {})
+        wiped = bool(known) and not any(after.get(task, {}).get(name) == value for name, value in known.items())
+        if wiped and task != "global":
+            fates[task, store] = f"wiped, {count}"
+        elif count:
+            fates[task, store] = str(count)
+        elif rows.get((task, store), 0) < rows_before.get((task, store), 0):
+            fates[task, store] = "without rows"
+        else:
+            fates[task, store] = "opens"
+    return Real(False, text, fates)
+
+
+def _task(store: str, partition: int, known: dict[str, dict[str, bytes]]) -> str:
+    return "global" if store in (GLOBAL, "global-table") else f"0_{partition}"
+
+
+_healthy: dict[tuple[str, str | None], dict[tuple[str, str], int]] = {}
+
+
+def _rows_of_base(harness: Harness, release: str, base: Base, topology: str | None) -> dict[tuple[str, str], int]:
+    """The rows that the unedited stores serve: counted once, by the release that made them."""
+    key = (base.app.name, topology)
+    if key not in _healthy:
+        _healthy[key] = {}
+        if base.kind.topology == "demo" and not base.kind.killed and not base.kind.cut:
+            path = base.folder / "healthy"
+            base.copy(path / "state")
+            good(harness.run(base.kind.release, base.app, path / "state", Run(dump=path / "rows.jsonl")))
+            _healthy[key] = _rows(path / "rows.jsonl")
+    return _healthy[key]
+
+
+def _rows(dump: Path) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for line in dump.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        task = "global" if row["partition"] < 0 else f"0_{row['partition']}"
+        found[task, row["store"]] = found.get((task, row["store"]), 0) + 1
+    return found
+
+
+def _said(reply: Reply) -> list[str]:
+    found = [str(event["text"]) for event in reply.of("log")]
+    for event in reply.of("exception"):
+        found += [f"{event['class']}: {event['message']}", *map(str, event["causes"])]
+    return found
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What ``kstate check`` says."""
+
+    done: Done
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The lines of one type."""
+        return [row for row in self.done.rows if row["type"] == kind]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the start fails."""
+        return bool(self.of("summary")[0]["start_fails"])
+
+    @property
+    def failures(self) -> list[list[str]]:
+        """What Streams prints, for each store that fails: the first that is opened decides."""
+        return [row["messages"] for row in self.of("prediction") if row["outcome"] == "start-fails"]
+
+    @property
+    def codes(self) -> set[str]:
+        """The codes of the findings that are not merely expected."""
+        return {row["code"] for row in self.of("finding") if row["level"] != "expected"}
+
+    @property
+    def fates(self) -> dict[tuple[str, str], set[str]]:
+        """Task and store -> what may become of it."""
+        found = {}
+        for row in self.of("prediction"):
+            known = {_fate(row, row["outcome"])}
+            found[row["task"], row["store"]] = known | ({_fate(row, row["or_else"])} if row["or_else"] else set())
+        return found
+
+
+def _log_bounds(base: Base) -> Path:
+    """Log starts and ends, as somebody who asks the broker writes them down: those of the dump, which is of now."""
+    path = base.folder / "offsets.json"
+    if not path.exists():
+        found: dict[str, dict[str, dict[str, int]]] = {}
+        for (topic, partition), (start, end, _) in log_bounds(base.dump).items():
+            found.setdefault(topic, {})[str(partition)] = {"start": start, "end": end}
+        path.write_text(json.dumps(found), encoding="utf-8")
+    return path
+
+
+def _fate(row: dict[str, Any], outcome: str) -> str:
+    if outcome == "task-wiped":
+        return f"wiped, {row['records']}"
+    if outcome in ("restores", "restores-all"):
+        if row["records"] is None:
+            return ANY if outcome == "restores-all" else "opens"
+        return str(row["records"]) if row["records"] else "opens"
+    return {"opens": "opens", "opens-without-rows": "without rows"}.get(outcome, outcome)
+
+
+def predict(release: str, directory: Directory, guarantee: Guarantee | None = None) -> Predicted:
+    """What ``kstate check`` says of the directory, with a dump of its changelogs."""
+    eos = (guarantee or directory.base.kind.guarantee) == "eos"
+    options = ["--guarantee", "exactly_once_v2" if eos else "at_least_once"]
+    options += ["--dump", str(directory.base.dump)]
+    if "--offsets" not in directory.options:
+        options += ["--offsets", str(_log_bounds(directory.base))]
+    done = kstate("check", directory.path, "--for", release, "-o", "json", *options, *directory.options)
+    assert done.status in (0, 3), done.told
+    return Predicted(done)
