@@ -79,12 +79,12 @@ def test_undo_after_a_start_is_refused(kstate: Kstate, sweep: Sweep, direction: 
 
 
 @BOTH
-@pytest.mark.parametrize("command", ["migrate", "undo", "clean"])
+@pytest.mark.parametrize("command", ["migrate", "undo", "wipe"])
 def test_the_lock_is_respected(
     kstate: Kstate, sweep: Sweep, direction: Direction, tmp_path: Path, command: str
 ) -> None:
     app = migrated(direction, kstate, tmp_path / "state")
-    options = ("--to", direction.source.rpartition(".")[0]) if command == "migrate" else ()
+    options = {"migrate": ("--to", direction.source.rpartition(".")[0]), "wipe": ("--all",)}.get(command, ())
     with held(app) as process:
         refused = kstate(app, (command, *options))
         assert refused.status == 5, refused.output
