@@ -56,14 +56,15 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
     Raises UsageError where nothing, or nothing that is there, was named; Refused where a store cannot leave alone.
     """
     chosen = [task for task in app.tasks if _chosen(task, options)]
-    _check_names(app, chosen, options)
     draft = _Draft(app, resolve(app))
+    _check_names(app, [task for task in draft.tasks if task.task in chosen], options)
     for task in draft.tasks:
         if task.task not in chosen:
             continue
         draft.warnings += task.warnings
         if options.stores:
-            _some_stores(draft, task, [one for one in task.stores if one.store.name in options.stores])
+            gone = [tp for name, lines in task.absent.items() if name in options.stores for tp in lines]
+            _some_stores(draft, task, [one for one in task.stores if one.store.name in options.stores], gone)
         else:
             _whole_task(draft, task)
     if options.own_files:
@@ -95,7 +96,7 @@ def _chosen(task: Task, options: WipeOptions) -> bool:
     return bool(options.stores) and not options.tasks and not options.global_stores
 
 
-def _check_names(app: Application, chosen: list[Task], options: WipeOptions) -> None:
+def _check_names(app: Application, chosen: list[TaskOffsets], options: WipeOptions) -> None:
     if not (options.tasks or options.stores or options.global_stores or options.every_task):
         raise UsageError("nothing was named", hint="--task, --store, --global or --all")
     if options.every_task and (options.tasks or options.stores or options.global_stores):
@@ -105,7 +106,8 @@ def _check_names(app: Application, chosen: list[Task], options: WipeOptions) -> 
     tasks = {task.name for task in app.tasks}
     if unknown := sorted(options.tasks - tasks):
         raise UsageError(f"no task of this name here: {', '.join(unknown)}", hint=f"tasks: {', '.join(sorted(tasks))}")
-    stores = {store.name for task in chosen for store in task.stores}
+    # What was wiped already leaves its line in .checkpoint, up to 4.2: nothing to do is no error.
+    stores = {name for task in chosen for name in (*task.absent, *(one.store.name for one in task.stores))}
     if missing := sorted(options.stores - stores):
         raise UsageError(f"no store of this name there: {', '.join(missing)}", hint="kstate ls shows their names")
 
@@ -118,12 +120,12 @@ def _whole_task(draft: _Draft, task: TaskOffsets) -> None:
         _warn_unlogged(draft, task, one, "")
 
 
-def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets]) -> None:
-    if not stores:
-        return
+def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], gone: list[TopicPartition]) -> None:
+    """``gone``: offsets that have outlived the directories of their stores."""
     _refuse_shared(task, stores)
     lines = dict(task.task.checkpoint.entries) if task.task.checkpoint else {}
     before = dict(lines)
+    lines |= {tp: OFFSET_UNKNOWN for tp in gone if tp in lines}
     for one in stores:
         if _unreadable(one.store):
             _guess_offset(draft, task, one)

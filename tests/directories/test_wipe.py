@@ -49,6 +49,8 @@ def test_one_store_leaves_with_its_offset_and_position(golden: Golden, name: str
                 assert (left[key]["changelog"], left[key]["position"]) == (unknown, {})
         else:
             assert left[key] == {**row, "bytes": left[key]["bytes"]}
+    if name == LEGACY:
+        assert "nothing to do" in kstate("wipe", app, "--store", store).err
     kstate("undo", app)
     assert meaning(app) == before
 
