@@ -9,12 +9,14 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.private import private_copy, remove_copy
+from kstate_cli.rocks.scanning import Row, pieces
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
@@ -104,6 +106,29 @@ class Shadow:
                 yield iterator.key(), iterator.value()
                 iterator.next()
             iterator.status()
+        except Exception as error:
+            raise self._real(error) from None
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        """The value of a key, None without one. Raises RocksError where it cannot be read."""
+        try:
+            value: bytes | None = self._families[family].get(key)
+        except Exception as error:
+            raise self._real(error) from None
+        return value
+
+    def scan(
+        self, family: str, lower: bytes | None = None, below: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[Row]:
+        """Rows with ``lower <= key < below`` in the order of their keys, or against it; None leaves an end open.
+
+        Raises RocksError at a block that cannot be read. Several times as fast as :meth:`rows`.
+        """
+        return chain.from_iterable(self._told(pieces(self._families[family], lower, below, reverse=reverse)))
+
+    def _told(self, found: Iterator[list[Row]]) -> Iterator[list[Row]]:
+        try:
+            yield from found
         except Exception as error:
             raise self._real(error) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,12 +49,22 @@ class _Place:
 
 
 def read_application(
-    path: Path, *, workers: Workers | int | None = None, on_store: Callable[[str], None] | None = None
+    path: Path,
+    *,
+    workers: Workers | int | None = None,
+    on_store: Callable[[str], None] | None = None,
+    stores: Collection[str] | None = None,
 ) -> Application:
-    """Reads the application directory ``path`` (absolute). So many ``workers`` read databases at once."""
+    """Reads the application directory ``path`` (absolute). So many ``workers`` read databases at once.
+
+    ``stores`` names the only ones that are read; None: all of them.
+    """
     table = read_lock_table()
     problems = _foreign_in_application(path)
     found = [(name, task, _sort_entries(name, task)) for name, task in task_directories(path)]
+    if stores is not None:
+        for _, _, entries in found:
+            entries.stores = [one for one in entries.stores if one[0] in stores]
     places = {name: _places(name, entries) for name, _, entries in found}
     jobs = [place for stores in places.values() for of_store in stores.values() for place in of_store]
     own = contextlib.nullcontext(workers) if isinstance(workers, Workers) else Workers(workers or os.cpu_count() or 1)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.private import private_copy, remove_copy
+from kstate_cli.rocks.scanning import prove_end
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.verify.alone import Table, make_folder, tables
 
 if TYPE_CHECKING:
-    from rocksdict import Options, Rdict, ReadOptions
+    from rocksdict import Options, ReadOptions
 
 _MOST_ROWS = 512
 _FEWEST_ROWS = 8
@@ -130,7 +131,7 @@ class WholeDatabase(Shadow):
             # Values of a megabyte must not be taken 512 at a time.
             many = max(_FEWEST_ROWS, min(_MOST_ROWS, 2 * many, _PIECE_BYTES * many // (sum(lengths) + 1)))
         try:
-            _prove_end(self._families[family], last)
+            prove_end(self._families[family], last)
         except Exception as error:
             raise self._real(error) from None
 
@@ -174,22 +175,8 @@ def _read_alone(folder: Path) -> Alone:
     while piece := list(islice(keys, _MOST_ROWS)):
         rows += len(piece)
         last = piece[-1]
-    _prove_end(database, last)
+    prove_end(database, last)
     return Alone(rows, _counts(database.property_value("rocksdb.aggregated-table-properties") or ""))
-
-
-def _prove_end(family: Rdict, last: bytes | None) -> None:
-    iterator = family.iter()
-    if last is None:
-        iterator.seek_to_first()
-    else:
-        iterator.seek(last)
-        if iterator.valid() and iterator.key() == last:
-            iterator.next()
-    at_end = not iterator.valid()
-    iterator.status()
-    if not at_end:
-        raise RocksError(f"{family.path()}: reading stopped before its end")
 
 
 def _counts(text: str) -> Counts | None:

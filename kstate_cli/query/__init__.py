@@ -1,0 +1,75 @@
+"""Interactive queries without the application: KIP-796's questions and answers, from a state directory.
+
+::
+
+    from kstate_cli.query import KeyQuery, OfflineStreams, in_store
+
+    with OfflineStreams("/var/lib/kafka-streams/orders") as streams:
+        answer = streams.query(in_store("count").with_query(KeyQuery.with_key(b"alice")))
+        print(answer.only_partition_result)
+"""
+
+from __future__ import annotations
+
+from kstate_cli.formats.position import Position, PositionBound
+from kstate_cli.query.errors import QueryFailedError, SerdeError, StoreUnreadable, UnknownStateStoreError
+from kstate_cli.query.handlers import Handlers, default_handlers
+from kstate_cli.query.queries import (
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    Query,
+    RangeQuery,
+    RawKeyQuery,
+    RawScanQuery,
+    ResultOrder,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from kstate_cli.query.request import StateQueryRequest, in_store
+from kstate_cli.query.result import FailureReason, QueryResult, StateQueryResult
+from kstate_cli.query.rows import RowIterator, collate
+from kstate_cli.query.serdes import BYTES, Serde, StoreSerdes
+from kstate_cli.query.store import StoreReader
+from kstate_cli.query.streams import OfflineStreams
+from kstate_cli.query.values import ValueAndTimestamp, VersionedRecord, Windowed
+
+__all__ = [
+    "BYTES",
+    "FailureReason",
+    "Handlers",
+    "KeyQuery",
+    "MultiVersionedKeyQuery",
+    "OfflineStreams",
+    "Position",
+    "PositionBound",
+    "Query",
+    "QueryFailedError",
+    "QueryResult",
+    "RangeQuery",
+    "RawKeyQuery",
+    "RawScanQuery",
+    "ResultOrder",
+    "RowIterator",
+    "Serde",
+    "SerdeError",
+    "StateQueryRequest",
+    "StateQueryResult",
+    "StoreReader",
+    "StoreSerdes",
+    "StoreUnreadable",
+    "TimestampedKeyQuery",
+    "TimestampedRangeQuery",
+    "UnknownStateStoreError",
+    "ValueAndTimestamp",
+    "VersionedKeyQuery",
+    "VersionedRecord",
+    "WindowKeyQuery",
+    "WindowRangeQuery",
+    "Windowed",
+    "collate",
+    "default_handlers",
+    "in_store",
+]

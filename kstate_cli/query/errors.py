@@ -1,0 +1,28 @@
+"""What goes wrong with a query beyond the failures that a QueryResult carries."""
+
+from __future__ import annotations
+
+from kstate_cli.errors import ConditionNotMet, KstateError, UsageError
+
+
+class UnknownStateStoreError(UsageError):
+    """No task here has a store of that name (``UnknownStateStoreException``)."""
+
+
+class StoreUnreadable(KstateError):
+    """A store cannot be read: damaged, open in another process, of a kind that its bytes leave open. Names the file.
+
+    Before the first row it is a failure STORE_EXCEPTION; after it, the iterator raises it.
+    """
+
+    exit_code = 6
+
+
+class SerdeError(KstateError):
+    """A key cannot be written, or a key or value cannot be read, by the serde that was named for it."""
+
+    exit_code = 4
+
+
+class QueryFailedError(ConditionNotMet):
+    """Some partition did not answer, and the caller wants an answer of each."""

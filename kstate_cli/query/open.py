@@ -1,0 +1,76 @@
+"""From a store as it lies on disk to one that can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kstate_cli.query.databases import Databases
+from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.query.layout import Layout, layout_of
+from kstate_cli.query.segment import Segment
+from kstate_cli.query.serdes import StoreSerdes
+from kstate_cli.query.store import StoreReader
+from kstate_cli.spec.model import IN_MEMORY
+from kstate_cli.statedir.model import Store, Task
+
+
+def open_store(
+    task: Task,
+    store: Store,
+    others: Sequence[Store],
+    databases: Databases,
+    *,
+    kind: str | None,
+    serdes: StoreSerdes,
+    retention_ms: int | None,
+) -> StoreReader:
+    """The reader of a store; ``others`` are those of its name in all tasks, ``kind`` is what the specification says.
+
+    Raises StoreUnreadable where it is damaged, or where it is not certain how its rows are to be read.
+    """
+    for database in store.databases:
+        for problem in database.problems:
+            if problem.fatal:
+                raise StoreUnreadable(f"{problem.where}: {problem.what}", hint="kstate verify names every damaged file")
+    layout = _layout(task, store, others, kind)
+    segments = tuple(
+        Segment(
+            database.path,
+            f"{task.name}/{database.path.relative_to(task.path)}",
+            database.segment_start,
+            layout,
+            databases,
+        )
+        for database in sorted(store.databases, key=lambda one: one.segment_start or 0)
+    )
+    return StoreReader(
+        store.name,
+        task.name,
+        task.partition,
+        layout,
+        segments,
+        store.position,
+        serdes=serdes,
+        retention_ms=retention_ms,
+    )
+
+
+def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None) -> Layout:
+    name = store.kind.name
+    if not store.kind.certain:
+        # A store without rows looks like several kinds; with rows in another task it does not.
+        known = {other.kind.name for other in others if other.kind.certain}
+        if kind not in (None, IN_MEMORY):
+            name = str(kind)
+        elif len(known) == 1:
+            name = known.pop()
+        elif not store.empty:
+            raise StoreUnreadable(
+                f"{task.name}/{store.name} could be of several kinds ({store.kind.inferred_from})",
+                hint="say its kind in kstate.toml (--spec); kstate ls --spec writes one",
+            )
+    layout = layout_of(name, store.families)
+    if layout is None:
+        # Only an empty store comes here: whatever it is asked, it has no rows.
+        return Layout(name, ())
+    return layout

@@ -1,0 +1,185 @@
+"""Answers: of one partition (:class:`QueryResult`), and of all that were asked (:class:`StateQueryResult`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from kstate_cli.formats.position import Position, PositionBound
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class FailureReason(Enum):
+    """Why a query has no answer (``org.apache.kafka.streams.query.FailureReason``)."""
+
+    UNKNOWN_QUERY_TYPE = "UNKNOWN_QUERY_TYPE"
+    """No handler for this query at this kind of store."""
+    NOT_ACTIVE = "NOT_ACTIVE"
+    """A running active task was required."""
+    NOT_UP_TO_BOUND = "NOT_UP_TO_BOUND"
+    """The store has not come as far as the bound demands."""
+    NOT_PRESENT = "NOT_PRESENT"
+    """The partition is not in this directory."""
+    DOES_NOT_EXIST = "DOES_NOT_EXIST"
+    """The store has no such partition anywhere."""
+    STORE_EXCEPTION = "STORE_EXCEPTION"
+    """The store could not be read."""
+
+
+class QueryResult(Generic[R]):
+    """The answer of one partition: a result or a failure, with the Position of the store and execution info.
+
+    Built by :meth:`for_result`, :meth:`for_failure`, :meth:`for_unknown_query_type` and :meth:`not_up_to_bound`.
+    """
+
+    __slots__ = ("_info", "_message", "_position", "_reason", "_result")
+
+    def __init__(self, result: R | None, reason: FailureReason | None, message: str | None) -> None:
+        self._result = result
+        self._reason = reason
+        self._message = message
+        self._position: Position | None = None
+        self._info: list[str] = []
+
+    @classmethod
+    def for_result(cls, result: R) -> QueryResult[R]:
+        """A success. The result may be None: a key query for a key that is not there."""
+        return cls(result, None, None)
+
+    @classmethod
+    def for_failure(cls, reason: FailureReason, message: str) -> QueryResult[R]:
+        """A failure."""
+        return cls(None, reason, message)
+
+    @classmethod
+    def for_unknown_query_type(cls, query: object, store: object) -> QueryResult[R]:
+        """The store's kind has no handler for the query."""
+        return cls.for_failure(
+            FailureReason.UNKNOWN_QUERY_TYPE,
+            f"This store ({store}) doesn't know how to execute the given query ({query}).",
+        )
+
+    @classmethod
+    def not_up_to_bound(cls, position: Position, bound: PositionBound, partition: int | None) -> QueryResult[R]:
+        """The store is behind the bound."""
+        return cls.for_failure(
+            FailureReason.NOT_UP_TO_BOUND,
+            f"For store partition {partition}, the current position {position.as_map()} "
+            f"is not yet up to the bound {bound.position.as_map()}",
+        )
+
+    def swap_result(self, result: S) -> QueryResult[S]:
+        """The same answer with another result: Position and execution info are kept. ValueError for a failure."""
+        if self.is_failure:
+            raise ValueError("a failed query has no result to swap")
+        swapped: QueryResult[S] = QueryResult(result, None, None)
+        swapped._position = self._position
+        swapped._info = list(self._info)
+        return swapped
+
+    def add_execution_info(self, message: str) -> None:
+        """Appends to the execution info."""
+        self._info.append(message)
+
+    def set_position(self, position: Position) -> None:
+        """The Position of the store when it was asked."""
+        self._position = position
+
+    @property
+    def is_success(self) -> bool:
+        """Whether there is a result."""
+        return self._reason is None
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether there is a failure reason."""
+        return self._reason is not None
+
+    @property
+    def result(self) -> R:
+        """The result. ValueError for a failure, with its reason."""
+        if self._reason is not None:
+            raise ValueError(f"the query failed, there is no result: {self._reason.value}: {self._message}")
+        return self._result  # type: ignore[return-value] # None is an R then
+
+    @property
+    def failure_reason(self) -> FailureReason:
+        """Why it failed. ValueError for a success."""
+        if self._reason is None:
+            raise ValueError("the query succeeded, there is no failure reason")
+        return self._reason
+
+    @property
+    def failure_message(self) -> str:
+        """What went wrong, for a reader. ValueError for a success."""
+        if self._reason is None:
+            raise ValueError("the query succeeded, there is no failure message")
+        return self._message or ""
+
+    @property
+    def position(self) -> Position | None:
+        """The Position of the store; None where there is no store."""
+        return self._position
+
+    @property
+    def execution_info(self) -> tuple[str, ...]:
+        """How it was executed, where the request asked for it."""
+        return tuple(self._info)
+
+    def __repr__(self) -> str:
+        what = f"result={self._result!r}" if self._reason is None else f"{self._reason.value}: {self._message}"
+        return f"QueryResult({what}, position={self._position and self._position.as_map()})"
+
+
+class StateQueryResult(Generic[R]):
+    """The answers of all partitions that were asked, or the one of a global store."""
+
+    __slots__ = ("_global", "_partitions")
+
+    def __init__(
+        self, partitions: Mapping[int, QueryResult[R]] | None = None, global_result: QueryResult[R] | None = None
+    ) -> None:
+        self._partitions = dict(sorted((partitions or {}).items()))
+        self._global = global_result
+
+    @property
+    def partition_results(self) -> dict[int, QueryResult[R]]:
+        """Partition -> its answer, sorted; empty for a global store."""
+        return dict(self._partitions)
+
+    @property
+    def global_result(self) -> QueryResult[R] | None:
+        """The answer of a global store."""
+        return self._global
+
+    @property
+    def only_partition_result(self) -> QueryResult[R] | None:
+        """The one answer with a result other than None.
+
+        None where all partitions succeeded and none has a result. Unlike in Streams a failure is never passed over in
+        silence: where no partition has a result and some have failed, the first failure is the answer. ValueError
+        where more than one partition has a result.
+        """
+        found = [one for one in self._partitions.values() if one.is_success and one.result is not None]
+        if len(found) > 1:
+            with_result = [p for p, one in self._partitions.items() if one in found]
+            raise ValueError(f"more than one partition has a result: {', '.join(map(str, with_result))}")
+        if found:
+            return found[0]
+        return next((one for one in self._partitions.values() if one.is_failure), None)
+
+    @property
+    def position(self) -> Position:
+        """The Positions of all answers, merged."""
+        merged = Position.empty()
+        answers: list[QueryResult[Any]] = [*self._partitions.values(), *([self._global] if self._global else [])]
+        for one in answers:
+            if one.position is not None:
+                merged = merged.merge(one.position)
+        return merged
+
+    def __repr__(self) -> str:
+        return f"StateQueryResult({self._global or self._partitions!r})"

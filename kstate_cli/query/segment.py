@@ -1,0 +1,133 @@
+"""One database of a store, its column families read as the newest layout."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kstate_cli.errors import InUse
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.offsets import OFFSETS_CF
+from kstate_cli.query.databases import Databases
+from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.query.layout import Family, Layout
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.scanning import Row
+from kstate_cli.rocks.shadow import Shadow
+
+UNREADABLE = (RocksError, OSError, MalformedBytesError, InUse)
+"""What reading a database may raise."""
+
+
+class Segment:
+    """The rows of one database: a whole store, or one segment of it (``start`` in ms)."""
+
+    def __init__(self, path: Path, shown: str, start: int | None, layout: Layout, databases: Databases) -> None:
+        self.path = path
+        self.shown = shown
+        self.start = start
+        self._layout = layout
+        self._databases = databases
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a row in the newest layout. Raises StoreUnreadable."""
+        with self._reading() as shadow:
+            for family, prefix in self._present(shadow):
+                value = shadow.get(family, key)
+                if value is not None:
+                    return prefix + value
+        return None
+
+    def scan(self, lower: bytes | None = None, below: bytes | None = None, *, reverse: bool = False) -> Iterator[Row]:
+        """Rows with ``lower <= key < below``, values in the newest layout. Raises StoreUnreadable, now or later."""
+        shadow = self._take()
+        try:
+            families = [one for one in self._present(shadow) if _has_rows(shadow, one[0])]
+        except BaseException:
+            self._databases.give_back(self.path)
+            raise
+        return self._rows(shadow, families, lower, below, reverse)
+
+    def ids(self, prefix_bytes: int) -> list[bytes]:
+        """The first ``prefix_bytes`` of its keys, each once, ascending: one seek each. Raises StoreUnreadable."""
+        found: list[bytes] = []
+        lower: bytes | None = b""
+        while lower is not None:
+            row = next(self.scan(lower), None)
+            if row is None:
+                break
+            found.append(row[0][:prefix_bytes])
+            lower = next_prefix(found[-1])
+        return found
+
+    def _rows(
+        self, shadow: Shadow, families: list[Family], lower: bytes | None, below: bytes | None, reverse: bool
+    ) -> Iterator[Row]:
+        try:
+            found = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
+            if len(found) == 1:
+                yield from found[0]
+            elif found:
+                yield from _newest(found, reverse)
+        except UNREADABLE as error:
+            raise self.blame(error) from None
+        finally:
+            self._databases.give_back(self.path)
+
+    def _present(self, shadow: Shadow) -> list[Family]:
+        foreign = set(shadow.column_families) - {name for name, _ in self._layout.families} - {OFFSETS_CF}
+        if foreign:
+            # Its rows would be missing from every answer.
+            names = ", ".join(sorted(foreign))
+            raise StoreUnreadable(f"{self.shown}: column family {names} is not one of a {self._layout.kind} store")
+        return [one for one in self._layout.families if one[0] in shadow.column_families]
+
+    def blame(self, error: Exception) -> StoreUnreadable:
+        """The error, with the file that it is about where the error names it, else with the database."""
+        text = str(error)
+        where = "" if self.shown in text else f"{self.shown}: "
+        return StoreUnreadable(
+            f"{where}{text}", hint="kstate verify names every damaged file; kstate restore rebuilds the store"
+        )
+
+    def _take(self) -> Shadow:
+        try:
+            return self._databases.take(self.path)
+        except UNREADABLE as error:
+            raise self.blame(error) from None
+
+    @contextmanager
+    def _reading(self) -> Iterator[Shadow]:
+        shadow = self._take()
+        try:
+            yield shadow
+        except UNREADABLE as error:
+            raise self.blame(error) from None
+        finally:
+            self._databases.give_back(self.path)
+
+
+def next_prefix(prefix: bytes) -> bytes | None:
+    """The least bytes that are greater than everything with this prefix; None where there are none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None
+
+
+def _has_rows(shadow: Shadow, family: str) -> bool:
+    return next(shadow.scan(family), None) is not None
+
+
+def _converted(rows: Iterator[Row], prefix: bytes) -> Iterator[Row]:
+    return ((key, prefix + value) for key, value in rows) if prefix else rows
+
+
+def _newest(found: list[Iterator[Row]], reverse: bool) -> Iterator[Row]:
+    """Merged by key; of equal keys the row of the family that comes first in the layout."""
+    last: bytes | None = None
+    # heapq.merge is stable: of equal keys the first iterator's comes first, in both directions.
+    for key, value in heapq.merge(*found, key=lambda row: row[0], reverse=reverse):
+        if key != last:
+            yield key, value
+            last = key

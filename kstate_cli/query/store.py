@@ -1,0 +1,115 @@
+"""One store of one task, as handlers see it: its databases, its layout, its serdes, what has expired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kstate_cli.formats.position import Position
+from kstate_cli.query.errors import SerdeError, StoreUnreadable
+from kstate_cli.query.layout import Layout
+from kstate_cli.query.segment import Segment
+from kstate_cli.query.serdes import BYTES, StoreSerdes
+from kstate_cli.query.values import ValueAndTimestamp
+from kstate_cli.spec.model import SEGMENTED_KINDS
+
+FOREVER = (1 << 63) - 1
+"""The last millisecond."""
+
+
+class StoreReader:
+    """A store that can be asked. Nothing of it is open before it is read, and nothing is ever written."""
+
+    def __init__(
+        self,
+        name: str,
+        task: str,
+        partition: int | None,
+        layout: Layout,
+        segments: tuple[Segment, ...],
+        position: Position,
+        *,
+        serdes: StoreSerdes,
+        retention_ms: int | None = None,
+    ) -> None:
+        self.name = name
+        self.task = task
+        self.partition = partition
+        self.layout = layout
+        self.segments = segments
+        """In the order of their starts; one without a start for a store that is not segmented."""
+        self.position = position
+        self.serdes = serdes
+        self.retention_ms = retention_ms
+        """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
+        self._earliest: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """One of ``formats.kinds.KINDS``."""
+        return self.layout.kind
+
+    def __str__(self) -> str:
+        return f"{self.kind} store {self.name} of task {self.task}"
+
+    @property
+    def database(self) -> Segment | None:
+        """The only database of a store that is not segmented; None where it was never opened."""
+        if self.kind in SEGMENTED_KINDS:
+            raise StoreUnreadable(f"{self} has a database per segment")
+        return self.segments[0] if self.segments else None
+
+    def between(self, time_from: int, time_to: int) -> tuple[Segment, ...]:
+        """The segments that may have rows from ``time_from`` to ``time_to``, in the order of time."""
+        starts = [segment.start or 0 for segment in self.segments]
+        ends = [*starts[1:], FOREVER + 1]
+        return tuple(
+            segment
+            for segment, start, end in zip(self.segments, starts, ends, strict=True)
+            if start <= time_to and end > time_from
+        )
+
+    def earliest(self, stream_time: Callable[[StoreReader], int | None]) -> int:
+        """The first time that is not expired: that of the newest row, less the retention. 0 without a retention."""
+        if self.retention_ms is None:
+            return 0
+        if self._earliest is None:
+            newest = stream_time(self)
+            self._earliest = 0 if newest is None else max(0, newest - self.retention_ms + 1)
+        return self._earliest
+
+    # --- keys and values -----------------------------------------------------------------------------------------
+
+    @property
+    def plain_bytes(self) -> bool:
+        """Whether keys and values need no decoding at all."""
+        return self.layout.decode is None and self.serdes.key is BYTES and self.serdes.value is BYTES
+
+    def key_bytes(self, key: Any) -> bytes:
+        """A key as the store has it. Raises SerdeError."""
+        data: bytes = self._apply(self.serdes.key.serialize, key, self.serdes.key.name, "key cannot be written")
+        return data
+
+    def key(self, data: bytes) -> Any:
+        """A key as the caller knows it. Raises SerdeError."""
+        return self._apply(self.serdes.key.deserialize, data, self.serdes.key.name, "key cannot be read")
+
+    def value(self, data: bytes) -> Any:
+        """The value of a row, without timestamp and headers. Raises SerdeError, and MalformedBytesError."""
+        if self.layout.decode is not None:
+            data = self.layout.decode(data).value
+        return self._apply(self.serdes.value.deserialize, data, self.serdes.value.name, "value cannot be read")
+
+    def stamped(self, data: bytes) -> ValueAndTimestamp[Any]:
+        """The value of a row with its timestamp; -1 in a store without. Raises as :meth:`value`."""
+        found = ValueAndTimestamp(data, -1) if self.layout.decode is None else self.layout.decode(data)
+        value = self._apply(self.serdes.value.deserialize, found.value, self.serdes.value.name, "value cannot be read")
+        return ValueAndTimestamp(value, found.timestamp, found.headers)
+
+    def _apply(self, function: Callable[[Any], Any], data: Any, serde: str, what: str) -> Any:
+        try:
+            return function(data)
+        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+            raise SerdeError(
+                f"{self.name}: {what} as {serde}: {error}", hint="name the serde that the application uses, or hex"
+            ) from None

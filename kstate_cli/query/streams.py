@@ -1,0 +1,194 @@
+"""``OfflineStreams``: the directory of an application that is asked as the application would be.
+
+What the answers mean without a running application:
+
+===================  ==================================================================================================
+NOT_ACTIVE           an active task is required, and no task is running here; unless ``assume_active``
+NOT_PRESENT          the partition has no task with this store in this directory
+DOES_NOT_EXIST       the store has fewer partitions, by the specification or by ``partitions``
+NOT_UP_TO_BOUND      the Position on disk is behind
+STORE_EXCEPTION      the store is damaged, its kind is not certain, or it is open in a process (``last_flush`` reads on)
+===================  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from kstate_cli.errors import Refused
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.position import is_permitted
+from kstate_cli.query.databases import Databases
+from kstate_cli.query.errors import StoreUnreadable, UnknownStateStoreError
+from kstate_cli.query.handlers import Handlers, default_handlers
+from kstate_cli.query.open import open_store
+from kstate_cli.query.request import StateQueryRequest
+from kstate_cli.query.result import FailureReason, QueryResult, StateQueryResult
+from kstate_cli.query.rows import RowIterator
+from kstate_cli.query.serdes import StoreSerdes
+from kstate_cli.query.store import StoreReader
+from kstate_cli.spec.model import Spec, StoreSpec
+from kstate_cli.statedir.find import find_application
+from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.scan import read_application
+
+R = TypeVar("R")
+
+
+class OfflineStreams:
+    """The stores of an application directory. A context manager; iterators must be read before it is left.
+
+    ``serdes`` are by store; without, keys and values are bytes. ``partitions`` is the number of partitions by store,
+    ``spec`` says it too, and the retention by which rows expire; ``include_expired`` shows them all. ``topology`` is
+    the named topology where a store name occurs in several. Nothing is written, no lock is taken.
+    """
+
+    def __init__(
+        self,
+        app: Path | str,
+        *,
+        serdes: Mapping[str, StoreSerdes] | None = None,
+        spec: Spec | None = None,
+        partitions: Mapping[str, int] | None = None,
+        topology: str | None = None,
+        handlers: Handlers | None = None,
+        assume_active: bool = False,
+        include_expired: bool = False,
+        last_flush: bool = False,
+    ) -> None:
+        self.path = find_application(Path(app))
+        self.handlers = handlers or default_handlers()
+        self._serdes = dict(serdes or {})
+        self._spec = spec
+        self._partitions = dict(partitions or {})
+        self._topology = topology
+        self._assume_active = assume_active
+        self._include_expired = include_expired
+        self._last_flush = last_flush
+        self._databases = Databases()
+        self._read: dict[str, Application] = {}
+
+    def __enter__(self) -> OfflineStreams:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all databases, and ends what iterators are left."""
+        self._databases.close()
+
+    def query(self, request: StateQueryRequest[R]) -> StateQueryResult[R]:
+        """Asks each partition (``KafkaStreams.query``).
+
+        Raises UnknownStateStoreError where no task here has the store, SerdeError for a key that its serde does not
+        take, UsageError and Refused for a directory that cannot be asked.
+        """
+        found = {task.name: (task, store) for task, store in self.stores(request.store)}
+        if "global" in found:
+            return StateQueryResult(global_result=self._answer(request, *found["global"]))
+        by_partition = {task.partition: (task, store) for task, store in found.values()}
+        wanted = request.partitions if request.partitions is not None else {p for p in by_partition if p is not None}
+        answers: dict[int, QueryResult[R]] = {}
+        for partition in sorted(wanted):
+            here = by_partition.get(partition)
+            answers[partition] = self._answer(request, *here) if here else self._absent(request.store, partition)
+        return StateQueryResult(answers)
+
+    def stores(self, name: str) -> list[tuple[Task, Store]]:
+        """The tasks that have the store. Raises UnknownStateStoreError, Refused where topologies share the name."""
+        app = self._application(name)
+        found = [(task, store) for task in app.tasks for store in task.stores if store.name == name]
+        if self._topology is not None:
+            found = [(task, store) for task, store in found if task.topology == self._topology]
+        if not found:
+            raise UnknownStateStoreError(
+                f"no task of {self.path} has a store {name}", hint=f"kstate ls {self.path} shows the stores"
+            )
+        topologies = sorted({task.topology or "" for task, _ in found})
+        if len(topologies) > 1:
+            raise Refused(f"store {name} is in several topologies: {', '.join(topologies)}", hint="name one of them")
+        return found
+
+    def reader(self, task: Task, store: Store) -> StoreReader:
+        """The store as handlers see it. Raises StoreUnreadable where it cannot be judged, or is open elsewhere."""
+        app = self._application(store.name)
+        if app.running and not self._last_flush:
+            holder = f"process {app.pid}" if app.pid else "another process"
+            raise StoreUnreadable(
+                f"{task.name}/{store.name} is open in {holder}: its newest rows are not on disk",
+                hint="ask the application, stop it, or ask for what was flushed last (--last-flush)",
+            )
+        spec = self._store_spec(store.name)
+        others = [other for _, other in self.stores(store.name)]
+        return open_store(
+            task,
+            store,
+            others,
+            self._databases,
+            kind=spec.kind if spec else None,
+            serdes=self._serdes.get(store.name, StoreSerdes()),
+            retention_ms=spec.retention_ms if spec and not self._include_expired else None,
+        )
+
+    def _application(self, store: str) -> Application:
+        if store not in self._read:
+            self._read[store] = read_application(self.path, stores={store}, workers=1)
+        return self._read[store]
+
+    def _store_spec(self, name: str) -> StoreSpec | None:
+        return self._spec.store(name) if self._spec is not None else None
+
+    def _absent(self, store: str, partition: int) -> QueryResult[Any]:
+        spec = self._store_spec(store)
+        count = self._partitions.get(store, spec.partitions if spec else None)
+        if count is not None and not 0 <= partition < count:
+            return QueryResult.for_failure(
+                FailureReason.DOES_NOT_EXIST,
+                f"Store {store} has {count} partitions; there is no partition {partition}.",
+            )
+        return QueryResult.for_failure(
+            FailureReason.NOT_PRESENT, "The requested partition was not present at the time of the query."
+        )
+
+    def _answer(self, request: StateQueryRequest[R], task: Task, store: Store) -> QueryResult[R]:
+        began = time.perf_counter_ns()
+        result = self._ask(request, task, store)
+        result.set_position(store.position)
+        if request.execution_info_enabled:
+            spent = time.perf_counter_ns() - began
+            result.add_execution_info(
+                f"Handled in {store.kind.name} store {store.name} of task {task.name} in {spent}ns"
+            )
+        return result
+
+    def _ask(self, request: StateQueryRequest[R], task: Task, store: Store) -> QueryResult[R]:
+        if request.is_require_active and not self._assume_active:
+            return QueryResult.for_failure(
+                FailureReason.NOT_ACTIVE,
+                "Query requires a running active task, but no task is running in a directory that is read offline.",
+            )
+        try:
+            reader = self.reader(task, store)
+            handler = self.handlers.find(request.query, reader.kind)
+            if handler is None:
+                return QueryResult.for_unknown_query_type(request.query, reader)
+            bound = request.position_bound
+            # As in Streams, a bound does not matter where an active task is required. A global store has no partition.
+            bounded = not request.is_require_active and task.partition is not None
+            if bounded and not is_permitted(store.position, bound, task.partition or 0):
+                return QueryResult.not_up_to_bound(store.position, bound, task.partition)
+            found = handler(reader, request.query)
+            if isinstance(found, RowIterator):
+                # What cannot be read at all is a failure of the query, not of its first row.
+                found.prime(f"{task.name}/{store.name}")
+        except (StoreUnreadable, MalformedBytesError) as error:
+            message = f"{task.name}/{store.name} failed to handle query {request.query}:\n{error}"
+            return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, message)
+        return found if isinstance(found, QueryResult) else QueryResult.for_result(found)

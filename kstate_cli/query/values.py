@@ -1,0 +1,37 @@
+"""What queries answer with: values with a timestamp, versions, windowed keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from kstate_cli.formats.values import Header
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueAndTimestamp(Generic[V]):
+    """A value, its timestamp (ms; -1 where the row was written without one) and, in stores with them, its headers."""
+
+    value: V
+    timestamp: int
+    headers: tuple[Header, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedRecord(Generic[V]):
+    """One version: valid from ``timestamp`` until before ``valid_to``; None while it is the latest."""
+
+    value: V
+    timestamp: int
+    valid_to: int | None = None
+
+
+class Windowed(NamedTuple, Generic[K]):
+    """A key and its window, ms. The end of a session is inclusive; that of a window is not stored: None."""
+
+    key: K
+    start: int
+    end: int | None

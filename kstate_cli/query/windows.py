@@ -1,0 +1,192 @@
+"""Handlers of window and session stores, sorted by key or by time.
+
+Both find a key's rows by the key: a time-ordered store through its index rows (``01 ‖ key …``), where it has them.
+Rows come segment by segment, as in Streams, and that is the order of time for one key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any
+
+from kstate_cli.formats.keys import BASE_PREFIX, INDEX_PREFIX, SessionKey, WindowKey
+from kstate_cli.query.queries import WindowKeyQuery, WindowRangeQuery
+from kstate_cli.query.result import FailureReason, QueryResult
+from kstate_cli.query.rows import RowIterator
+from kstate_cli.query.segment import Segment
+from kstate_cli.query.store import FOREVER, StoreReader
+from kstate_cli.query.values import Windowed
+from kstate_cli.rocks.scanning import Row
+from kstate_cli.spec.model import TIME_ORDERED_KINDS
+
+_WINDOW_TAIL = 12
+_SESSION_TAIL = 16
+_LAST = b"\xff" * 8
+"""Behind every sequence number and every start of a session."""
+
+_Found = tuple[int | None, bytes, bytes]
+"""Start of the segment, key of the row, value of the row."""
+
+
+def window_key_query(store: StoreReader, query: WindowKeyQuery[Any, Any]) -> RowIterator[Any]:
+    """Starts and values of a key's windows."""
+    key = store.key_bytes(query.key)
+    first = max(0, query.time_from, store.earliest(newest_window))
+    value = _values(store)
+    return RowIterator(
+        _windows_of(store, key, first, query.time_to),
+        order=itemgetter(0),
+        decode=None if value is None else lambda row: (row[0], value(row[1])),
+    )
+
+
+def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> Any:
+    """Windows and values of all keys in a time."""
+    if query.time_from is None or query.time_to is None:
+        return _only(store, query, "WindowStores only supports WindowRangeQuery.withWindowStartRange")
+    first = max(0, query.time_from, store.earliest(newest_window))
+    read = WindowKey.from_time_first if store.kind in TIME_ORDERED_KINDS else WindowKey.from_bytes
+    value = _values(store) or bytes
+
+    def decode(row: _Found) -> tuple[Windowed[Any], Any]:
+        found = read(row[1])
+        return Windowed(store.key(found.key), found.start, None), value(row[2])
+
+    return RowIterator(_windows(store, first, query.time_to), order=itemgetter(0, 1), decode=decode)
+
+
+def session_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> Any:
+    """The sessions of a key, and their values."""
+    if query.key is None:
+        return _only(store, query, "SessionStores only support WindowRangeQuery.withKey")
+    key = store.key_bytes(query.key)
+    value = _values(store) or bytes
+
+    def decode(row: tuple[SessionKey, bytes]) -> tuple[Windowed[Any], Any]:
+        return Windowed(query.key, row[0].start, row[0].end), value(row[1])
+
+    first = store.earliest(newest_session)
+    return RowIterator(_sessions_of(store, key, first), order=lambda row: (row[0].end, row[0].start), decode=decode)
+
+
+def _only(store: StoreReader, query: object, why: str) -> QueryResult[Any]:
+    return QueryResult.for_failure(
+        FailureReason.UNKNOWN_QUERY_TYPE,
+        f"This store ({store}) doesn't know how to execute the given query ({query}) because {why}.",
+    )
+
+
+def _values(store: StoreReader) -> Any:
+    """What makes a value of a row's bytes: with its timestamp in a store that has them. None: the bytes are it."""
+    if store.kind == "headers-session":
+        return store.value
+    if store.layout.decode is not None:
+        return store.stamped
+    return None if store.plain_bytes else store.value
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+    for segment in store.between(first, last):
+        if store.kind not in TIME_ORDERED_KINDS:
+            size = len(key) + _WINDOW_TAIL
+            for row, value in segment.scan(key + _time(first), key + _time(last) + _LAST):
+                if len(row) == size and row.startswith(key):
+                    yield WindowKey.from_bytes(row).start, value
+        elif _has_index(segment):
+            prefixed = INDEX_PREFIX + key
+            size = len(prefixed) + _WINDOW_TAIL
+            for row, _ in segment.scan(prefixed + _time(first), prefixed + _time(last) + _LAST):
+                if len(row) == size:
+                    found = WindowKey.from_key_first(row)
+                    base = segment.get(found.to_time_first())
+                    # An index row may outlive its base row when the application dies between two writes.
+                    if base is not None:
+                        yield found.start, base
+        else:
+            for row, value in segment.scan(BASE_PREFIX + _time(first), BASE_PREFIX + _time(last) + b"\xff"):
+                found = WindowKey.from_time_first(row)
+                if found.key == key:
+                    yield found.start, value
+
+
+def _windows(store: StoreReader, first: int, last: int) -> Iterator[_Found]:
+    for segment in store.between(first, last):
+        if store.kind in TIME_ORDERED_KINDS:
+            for row, value in _base_rows(segment, first):
+                if WindowKey.from_time_first(row).start > last:
+                    break
+                yield segment.start, row, value
+        else:
+            for row, value in segment.scan():
+                if first <= WindowKey.from_bytes(row).start <= last:
+                    yield segment.start, row, value
+
+
+def _sessions_of(store: StoreReader, key: bytes, first: int) -> Iterator[tuple[SessionKey, bytes]]:
+    for segment in store.between(first, FOREVER):
+        if store.kind not in TIME_ORDERED_KINDS:
+            size = len(key) + _SESSION_TAIL
+            for row, value in segment.scan(key + _time(first), key + _time(FOREVER) + _LAST + b"\0"):
+                if len(row) == size and row.startswith(key):
+                    yield SessionKey.from_bytes(row), value
+        elif _has_index(segment):
+            prefixed = INDEX_PREFIX + key
+            size = len(prefixed) + _SESSION_TAIL
+            for row, _ in segment.scan(prefixed + _time(first), prefixed + _time(FOREVER) + _LAST + b"\0"):
+                if len(row) == size:
+                    found = SessionKey.from_key_first(row)
+                    base = segment.get(found.to_time_first())
+                    if base is not None:
+                        yield found, base
+        else:
+            for row, value in _base_rows(segment, first):
+                found = SessionKey.from_time_first(row)
+                if found.key == key:
+                    yield found, value
+
+
+def _base_rows(segment: Segment, first: int) -> Iterator[Row]:
+    return segment.scan(BASE_PREFIX + _time(first), INDEX_PREFIX)
+
+
+def _has_index(segment: Segment) -> bool:
+    return next(segment.scan(INDEX_PREFIX), None) is not None
+
+
+def _time(time: int) -> bytes:
+    return min(max(time, 0), FOREVER).to_bytes(8, "big")
+
+
+# --- expiry -----------------------------------------------------------------------------------------------------------
+
+
+def newest_window(store: StoreReader) -> int | None:
+    """The start of the newest window: the stream time that Streams has seen. Reads the keys of the last segment."""
+    if store.kind in TIME_ORDERED_KINDS:
+        return _newest(store, lambda row: WindowKey.from_time_first(row).start)
+    return _newest(store, lambda row: WindowKey.from_bytes(row).start)
+
+
+def newest_session(store: StoreReader) -> int | None:
+    """The end of the newest session. Reads the keys of the last segment."""
+    if store.kind in TIME_ORDERED_KINDS:
+        return _newest(store, lambda row: SessionKey.from_time_first(row).end)
+    return _newest(store, lambda row: SessionKey.from_bytes(row).end)
+
+
+def _newest(store: StoreReader, time: Any) -> int | None:
+    ordered = store.kind in TIME_ORDERED_KINDS
+    for segment in reversed(store.segments):
+        if ordered:
+            rows: Iterator[Row] = segment.scan(BASE_PREFIX, INDEX_PREFIX, reverse=True)
+            last = next(rows, None)
+            found = None if last is None else int(time(last[0]))
+        else:
+            found = max((time(row) for row, _ in segment.scan()), default=None)
+        if found is not None:
+            return found
+    return None

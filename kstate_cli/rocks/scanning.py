@@ -1,0 +1,73 @@
+"""Rows of one column family in key order, quickly, and never a short answer.
+
+``RdictItems`` hands over a whole row in one call, ``RdictIter`` needs three; but the former ends silently at a block
+that cannot be read. So rows are taken from it in pieces, and where it ends, an ``RdictIter`` must come to the same end
+with a good status. It cannot pass a block where the other one stopped: the keys of that block come after the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, cast
+
+from kstate_cli.rocks.errors import RocksError
+
+if TYPE_CHECKING:
+    from rocksdict import Rdict, ReadOptions
+
+Row = tuple[bytes, bytes]
+
+_FIRST_ROWS = 2
+_MOST_ROWS = 512
+_PIECE_BYTES = 1 << 20
+_READAHEAD = 1 << 18
+
+
+def pieces(family: Rdict, lower: bytes | None, below: bytes | None, *, reverse: bool = False) -> Iterator[list[Row]]:
+    """Key and value of each row with ``lower <= key < below``, a few at a time; None leaves an end open.
+
+    Raises whatever rocksdict raises at a block that cannot be read, and RocksError where rows end too early.
+    """
+    if lower is not None and below is not None and lower >= below:
+        return
+    options = _options(lower, below)
+    items = family.items(backwards=reverse, read_opt=options)
+    last: bytes | None = None
+    many = _FIRST_ROWS
+    while rows := list(islice(items, many)):
+        piece = cast(list[Row], rows)
+        last = piece[-1][0]
+        yield piece
+        # Few rows come soon; values of a megabyte must not be taken 512 at a time.
+        row_bytes = sum(len(value) for _, value in piece) // len(piece) + 1
+        many = max(1, min(_MOST_ROWS, 2 * many, _PIECE_BYTES // row_bytes))
+    prove_end(family, last, options, reverse=reverse)
+
+
+def prove_end(family: Rdict, last: bytes | None, options: ReadOptions | None = None, *, reverse: bool = False) -> None:
+    """Raises RocksError unless no row follows the key ``last`` (None: unless there is no row at all)."""
+    iterator = family.iter(options)
+    if last is None:
+        iterator.seek_to_last() if reverse else iterator.seek_to_first()
+    else:
+        iterator.seek_for_prev(last) if reverse else iterator.seek(last)
+        if iterator.valid() and iterator.key() == last:
+            iterator.prev() if reverse else iterator.next()
+    at_end = not iterator.valid()
+    iterator.status()
+    if not at_end:
+        raise RocksError(f"{family.path()}: reading stopped before its end")
+
+
+def _options(lower: bytes | None, below: bytes | None) -> ReadOptions:
+    from rocksdict import ReadOptions
+
+    options = ReadOptions()
+    if lower is not None:
+        options.set_iterate_lower_bound(lower)
+    if below is not None:
+        options.set_iterate_upper_bound(below)
+    if lower is None and below is None:
+        options.set_readahead_size(_READAHEAD)
+    return options
