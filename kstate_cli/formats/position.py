@@ -37,6 +37,11 @@ class Position:
         return cls()
 
     @classmethod
+    def empty_position(cls) -> Position:
+        """As :meth:`empty`, by the name that KIP-796 gives it."""
+        return cls()
+
+    @classmethod
     def from_map(cls, offsets: Mapping[str, Mapping[int, int]]) -> Position:
         """From ``{topic: {partition: offset}}``; :class:`ValueError` for numbers that do not fit i32 and i64."""
         for topic, partitions in offsets.items():
@@ -78,6 +83,10 @@ class Position:
             if name == topic:
                 return dict(partitions)
         return {}
+
+    def get_bound(self, topic: str) -> dict[int, int]:
+        """As :meth:`partition_positions`, by the name that KIP-796 gives it."""
+        return self.partition_positions(topic)
 
     def as_map(self) -> dict[str, dict[int, int]]:
         """``{topic: {partition: offset}}``, a copy."""

@@ -27,7 +27,7 @@ from kstate_cli.query.queries import (
 from kstate_cli.query.raw import raw_key_query, raw_scan_query
 from kstate_cli.query.store import StoreReader
 from kstate_cli.query.versions import multi_versioned_key_query, versioned_key_query
-from kstate_cli.query.windows import session_range_query, window_key_query, window_range_query
+from kstate_cli.query.windows import no_rows, session_range_query, window_key_query, window_range_query
 from kstate_cli.spec.model import SESSION_KINDS, VERSIONED, WINDOW_KINDS
 
 Handler = Callable[[StoreReader, Any], Any]
@@ -66,6 +66,9 @@ def default_handlers() -> Handlers:
         (RangeQuery, KEY_VALUE_KINDS, range_query),
         (TimestampedKeyQuery, TIMESTAMPED_KINDS, timestamped_key_query),
         (TimestampedRangeQuery, TIMESTAMPED_KINDS, timestamped_range_query),
+        # Segments without any rows: windows or sessions, that is not known.
+        (WindowKeyQuery, {"windowed"}, window_key_query),
+        (WindowRangeQuery, {"windowed"}, no_rows),
         (WindowKeyQuery, WINDOW_KINDS, window_key_query),
         (WindowRangeQuery, WINDOW_KINDS, window_range_query),
         (WindowRangeQuery, SESSION_KINDS, session_range_query),

@@ -33,6 +33,8 @@ def open_store(
             if problem.fatal:
                 raise StoreUnreadable(f"{problem.where}: {problem.what}", hint="kstate verify names every damaged file")
     layout = _layout(task, store, others, kind)
+    # A store whose kind is not known has no rows, so that nothing of it need be read.
+    databases_here = store.databases if layout.families else ()
     segments = tuple(
         Segment(
             database.path,
@@ -41,7 +43,7 @@ def open_store(
             layout,
             databases,
         )
-        for database in sorted(store.databases, key=lambda one: one.segment_start or 0)
+        for database in sorted(databases_here, key=lambda one: one.segment_start or 0)
     )
     return StoreReader(
         store.name,

@@ -70,6 +70,11 @@ def session_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -
     return RowIterator(_sessions_of(store, key, first), order=lambda row: (row[0].end, row[0].start), decode=decode)
 
 
+def no_rows(_store: StoreReader, _query: WindowRangeQuery[Any, Any]) -> RowIterator[Any]:
+    """Of a store that has none, whatever it is asked by."""
+    return RowIterator((), order=itemgetter(0))
+
+
 def _only(store: StoreReader, query: object, why: str) -> QueryResult[Any]:
     return QueryResult.for_failure(
         FailureReason.UNKNOWN_QUERY_TYPE,

@@ -1,0 +1,537 @@
+"""Offline queries on directories of real releases, against their rows read one by one; what real Streams answers to
+the same questions is in tests/interop."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rocksdict import Env, Options, Rdict, WriteOptions
+
+from kstate_cli.formats.keys import SessionKey, VersionedKey, WindowKey
+from kstate_cli.formats.values import HeadersValue, TimestampedValue
+from kstate_cli.formats.versioned import LatestValue, SegmentValue
+from kstate_cli.query import (
+    FailureReason,
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    OfflineStreams,
+    Position,
+    PositionBound,
+    Query,
+    QueryResult,
+    RangeQuery,
+    RawKeyQuery,
+    RawScanQuery,
+    StateQueryResult,
+    StoreUnreadable,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    UnknownStateStoreError,
+    ValueAndTimestamp,
+    VersionedKeyQuery,
+    VersionedRecord,
+    WindowKeyQuery,
+    WindowRangeQuery,
+    collate,
+    in_store,
+)
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.spec.model import SESSION_KINDS, TIME_ORDERED_KINDS, WINDOW_KINDS, Spec, StoreSpec
+from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.scan import read_application
+from tests.golden import names, unpack
+
+from .support import tree_hash
+from .test_verify import _flip
+
+Rows = dict[bytes, bytes]
+FOREVER = (1 << 63) - 1
+ORDERED = [name for name in names() if "headers" not in name]
+
+
+def _stores(app: Path) -> Iterator[tuple[Task, Store]]:
+    for task in read_application(app, workers=1).tasks:
+        for store in task.stores:
+            yield task, store
+
+
+def _rows(store: Store) -> Rows:
+    """The rows of all databases of a store, in their newest layout, from the oldest family to the newest."""
+    prefixes = {
+        ("keyValueWithTimestamp", "default"): b"\xff" * 8,
+        ("keyValueWithTimestampAndHeaders", "keyValueWithTimestamp"): b"\0",
+        ("keyValueWithTimestampAndHeaders", "default"): b"\0" + b"\xff" * 8,
+        ("sessionKeyValueWithHeaders", "default"): b"\0",
+        ("windowKeyValueWithHeaders", "default"): b"\0",
+    }
+    found: Rows = {}
+    for database in store.databases:
+        with Shadow(database.path) as shadow:
+            families = [name for name in FAMILIES if name in shadow.column_families]
+            for name in families:
+                prefix = prefixes.get((families[-1], name), b"")
+                found.update((key, prefix + value) for key, value in shadow.rows(name))
+    return found
+
+
+FAMILIES = (
+    "default",
+    "keyValueWithTimestamp",
+    "keyValueWithTimestampAndHeaders",
+    "sessionKeyValueWithHeaders",
+    "windowKeyValueWithHeaders",
+)
+
+
+def _split(kind: str, value: bytes) -> ValueAndTimestamp[bytes]:
+    if kind.startswith("headers") and "session" not in kind:
+        headers = HeadersValue.from_bytes(value)
+        return ValueAndTimestamp(headers.value, headers.timestamp, headers.headers)
+    stamped = TimestampedValue.from_bytes(value)
+    return ValueAndTimestamp(stamped.value, stamped.timestamp)
+
+
+def _ask(streams: OfflineStreams, task: Task, store: str, query: Query[Any]) -> Any:
+    request = in_store(store).with_query(query)
+    if task.is_global:
+        answer = streams.query(request).global_result
+        assert answer is not None
+    else:
+        assert task.partition is not None
+        answer = streams.query(request.with_partitions([task.partition])).partition_results[task.partition]
+    return answer.result
+
+
+@pytest.mark.parametrize("name", names())
+def test_key_value_stores_answer_with_their_rows(tmp_path: Path, name: str) -> None:
+    app = unpack(name, tmp_path)
+    before = tree_hash(tmp_path)
+    draw = random.Random(1)
+    asked = 0
+    with OfflineStreams(app) as streams:
+        for task, store in _stores(app):
+            assert list(_ask(streams, task, store.name, RawScanQuery())) == _scanned(store)
+            if "key-value" not in store.kind.name:
+                continue
+            rows = _rows(store)
+            plain = store.kind.name == "key-value"
+            typed = {key: value if plain else _split(store.kind.name, value).value for key, value in rows.items()}
+            for key in [*rows, b"", b"k", b"zzz", b"k0000\0"]:
+                assert _ask(streams, task, store.name, KeyQuery(key)) == typed.get(key)
+                assert _ask(streams, task, store.name, RawKeyQuery(key)) == rows.get(key)
+                if not plain:
+                    stamped = _split(store.kind.name, rows[key]) if key in rows else None
+                    assert _ask(streams, task, store.name, TimestampedKeyQuery(key)) == stamped
+            ends = [None, b"", b"zzz", *rows]
+            for _ in range(12):
+                low, high = draw.choice(ends), draw.choice(ends)
+                within = sorted(k for k in rows if (low is None or k >= low) and (high is None or k <= high))
+                ranged: RangeQuery[bytes, bytes] = RangeQuery.with_range(low, high)
+                assert list(_ask(streams, task, store.name, ranged)) == [(k, typed[k]) for k in within]
+                back = list(_ask(streams, task, store.name, ranged.with_descending_keys()))
+                assert back == [(k, typed[k]) for k in reversed(within)]
+                if not plain:
+                    found = list(_ask(streams, task, store.name, TimestampedRangeQuery(low, high)))
+                    assert found == [(k, _split(store.kind.name, rows[k])) for k in within]
+                asked += 1
+    assert asked or "killed" in name  # what was never flushed is not there
+    assert tree_hash(tmp_path) == before
+
+
+def _scanned(store: Store) -> list[tuple[bytes, bytes]]:
+    found: list[tuple[bytes, bytes]] = []
+    for database in sorted(store.databases, key=lambda one: one.segment_start or 0):
+        with Shadow(database.path) as shadow:
+            one: Rows = {}
+            families = [name for name in FAMILIES if name in shadow.column_families]
+            newest = families[-1]
+            if all(not list(shadow.rows(name)) for name in families[:-1]):
+                found += list(shadow.rows(newest))
+                continue
+        one = {key: value for key, value in _rows(store).items() if len(store.databases) == 1}
+        found += sorted(one.items())
+    return found
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_window_and_session_stores_answer_with_their_rows(tmp_path: Path, name: str) -> None:
+    app = unpack(name, tmp_path)
+    draw = random.Random(2)
+    windows = sessions = 0
+    with OfflineStreams(app) as streams:
+        for task, store in _stores(app):
+            kind = store.kind.name
+            if kind in WINDOW_KINDS:
+                windows += _check_windows(streams, task, store, draw)
+            elif kind in SESSION_KINDS:
+                sessions += _check_sessions(streams, task, store)
+    # Applications that were killed have flushed nothing, and some have no such stores.
+    assert (windows and sessions) or any(word in name for word in ("killed", "sparse", "demo"))
+
+
+def _base(store: Store) -> Rows:
+    ordered = store.kind.name in TIME_ORDERED_KINDS
+    return {key: value for key, value in _rows(store).items() if not ordered or key[:1] == b"\0"}
+
+
+def _check_windows(streams: OfflineStreams, task: Task, store: Store, draw: random.Random) -> int:
+    kind = store.kind.name
+    read = WindowKey.from_time_first if kind in TIME_ORDERED_KINDS else WindowKey.from_bytes
+    found = sorted((read(key).start, read(key).seq, read(key).key, value) for key, value in _base(store).items())
+    shape = (lambda value: value) if kind == "window" else (lambda value: _split(kind, value))
+    starts = [0, -5, FOREVER, *(row[0] for row in found)]
+    for key in [*dict.fromkeys(row[2] for row in found), b"none", b""]:
+        low, high = sorted((draw.choice(starts), draw.choice(starts)))
+        for first, last in ((0, FOREVER), (low, high), (high, low)):
+            wanted = [(start, shape(value)) for start, _, k, value in found if k == key and first <= start <= last]
+            assert list(_ask(streams, task, store.name, WindowKeyQuery(key, first, last))) == wanted
+    for _ in range(5):
+        low, high = sorted((draw.choice(starts), draw.choice(starts)))
+        rows = list(_ask(streams, task, store.name, WindowRangeQuery.with_window_start_range(low, high)))
+        wanted_rows = [(start, k, shape(value)) for start, _, k, value in found if low <= start <= high]
+        assert sorted((w.start, w.key, repr(v)) for w, v in rows) == sorted((s, k, repr(v)) for s, k, v in wanted_rows)
+    return len(found)
+
+
+def _check_sessions(streams: OfflineStreams, task: Task, store: Store) -> int:
+    read = SessionKey.from_time_first if store.kind.name in TIME_ORDERED_KINDS else SessionKey.from_bytes
+    by_key: dict[bytes, list[tuple[int, int, bytes]]] = defaultdict(list)
+    for data, value in _base(store).items():
+        session = read(data)
+        by_key[session.key].append((session.end, session.start, value))
+    for key in [*by_key, b"none", b""]:
+        rows = list(_ask(streams, task, store.name, WindowRangeQuery.with_key(key)))
+        assert [(w.end, w.start, v) for w, v in rows] == sorted(by_key.get(key, []))
+    return len(by_key)
+
+
+@pytest.mark.parametrize("name", ["3.9.2-kinds-eos", "4.2.1-kinds-eos", "4.3.1-kinds-eos"])
+def test_versioned_stores_answer_with_their_histories(tmp_path: Path, name: str) -> None:
+    app = unpack(name, tmp_path)
+    draw = random.Random(3)
+    asked = 0
+    with OfflineStreams(app) as streams:
+        for task, store in _stores(app):
+            if store.kind.name != "versioned":
+                continue
+            for key, versions in _histories(store).items():
+                # (valid from, valid to, value), the oldest first, deletions included.
+                times = sorted({t for v in versions for t in (v[0] - 1, v[0], v[0] + 1, v[1] - 1, v[1])} - {FOREVER})
+                for time in times:
+                    wanted = [v for v in versions if v[0] <= time < v[1] and v[2] is not None]
+                    found = _ask(streams, task, store.name, VersionedKeyQuery(key, time))
+                    assert found == (_record(wanted[0]) if wanted else None)
+                    asked += 1
+                low, high = sorted((draw.choice(times), draw.choice(times)))
+                within = [_record(v) for v in versions if v[0] <= high and v[1] > low and v[2] is not None]
+                query: MultiVersionedKeyQuery[bytes, bytes] = MultiVersionedKeyQuery(key).from_time(low).to_time(high)
+                assert list(_ask(streams, task, store.name, query)) == within[::-1]
+                ascending = query.with_ascending_timestamps()
+                assert list(_ask(streams, task, store.name, ascending)) == within
+            assert _ask(streams, task, store.name, VersionedKeyQuery(b"none")) is None
+            assert list(_ask(streams, task, store.name, MultiVersionedKeyQuery(b"none"))) == []
+    assert asked > 100
+
+
+def _record(version: tuple[int, int, bytes | None]) -> VersionedRecord[Any]:
+    return VersionedRecord(version[2], version[0], None if version[1] == FOREVER else version[1])
+
+
+def _histories(store: Store) -> dict[bytes, list[tuple[int, int, bytes | None]]]:
+    found: dict[bytes, list[tuple[int, int, bytes | None]]] = defaultdict(list)
+    for data, value in _rows(store).items():
+        key = VersionedKey.from_bytes(data)
+        if key.is_latest:
+            latest = LatestValue.from_bytes(value)
+            found[key.key].append((latest.valid_from, FOREVER, latest.value))
+            continue
+        segment = SegmentValue.from_bytes(value)
+        ends = [segment.next_timestamp, *(v.valid_from for v in segment.versions)]
+        found[key.key] += [(v.valid_from, end, v.value) for v, end in zip(segment.versions, ends, strict=False)]
+    return {key: sorted(versions, key=lambda v: v[:2]) for key, versions in found.items()}
+
+
+def test_rows_that_are_not_migrated_yet_are_read_as_if_they_were(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-alos", tmp_path)
+    path = next(d.path for t, s in _stores(app) if s.name == "count" and t.partition == 0 for d in s.databases)
+    options, families = Options.load_latest(str(path), Env(), True)
+    database = Rdict(str(path), options, column_families=families)
+    old, new = database.get_column_family("default"), database.get_column_family("keyValueWithTimestamp")
+    key, value = next(iter(new.items()))
+    second = sorted(new.keys())[1]
+    # One row is in the older layout only, one in both: the newer one counts.
+    new.delete(key, WriteOptions())
+    old[key] = value[8:]
+    old[second] = b"stale"
+    kept = new[second]
+    database.flush()
+    del old, new
+    database.close()
+    before = tree_hash(tmp_path)
+    with OfflineStreams(app) as streams:
+        rows = dict(_partition(streams, "count", TimestampedRangeQuery.with_no_bounds(), 0).result)
+        assert rows[key] == ValueAndTimestamp(value[8:], -1)
+        assert rows[second] == _split("timestamped-key-value", kept)
+        assert _partition(streams, "count", KeyQuery(key), 0).result == value[8:]
+        assert _partition(streams, "count", KeyQuery(second), 0).result == kept[8:]
+        assert _partition(streams, "count", RawKeyQuery(key), 0).result == b"\xff" * 8 + value[8:]
+        descending = RangeQuery.with_no_bounds().with_descending_keys()
+        assert [k for k, _ in _partition(streams, "count", descending, 0).result] == sorted(rows, reverse=True)
+    assert tree_hash(tmp_path) == before
+
+
+def _partition(streams: OfflineStreams, store: str, query: Query[Any], partition: int) -> QueryResult[Any]:
+    return streams.query(in_store(store).with_query(query)).partition_results[partition]
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_answered_says_why(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    request = in_store("count").with_query(KeyQuery(b"k0000"))
+    spec = Spec(None, (StoreSpec(name="count", kind="timestamped-key-value", partitions=2),))
+    with OfflineStreams(app, spec=spec) as streams, OfflineStreams(app) as unknowing:
+        position = streams.query(request).position
+        (topic,) = position.topics
+        reached = position.partition_positions(topic)
+
+        answer = streams.query(request.with_partitions([0, 1, 2, 7])).partition_results
+        assert {p: a.is_failure and a.failure_reason for p, a in answer.items()} == {
+            0: False, 1: False, 2: FailureReason.DOES_NOT_EXIST, 7: FailureReason.DOES_NOT_EXIST
+        }  # fmt: skip
+        absent = unknowing.query(request.with_partitions([7])).partition_results[7]
+        assert (absent.failure_reason, absent.position) == (FailureReason.NOT_PRESENT, None)
+
+        for ahead, reasons in ((-1, [None, None]), (0, [None, None]), (1, [None, FailureReason.NOT_UP_TO_BOUND])):
+            bound = PositionBound.at(Position.from_map({topic: {1: reached[1] + ahead}}))
+            bounded = streams.query(request.with_position_bound(bound)).partition_results
+            assert [a.failure_reason if a.is_failure else None for a in bounded.values()] == reasons
+            assert all(a.position for a in bounded.values())
+        other = PositionBound.at(Position.empty_position().with_component("another", 0, 0))
+        failed = streams.query(request.with_position_bound(other)).partition_results[0]
+        assert failed.failure_reason is FailureReason.NOT_UP_TO_BOUND
+        assert "another" in failed.failure_message
+
+        # An active task is asked for before the bound is looked at, and instead of it.
+        active = request.with_position_bound(other).require_active()
+        assert {a.failure_reason for a in streams.query(active).partition_results.values()} == {
+            FailureReason.NOT_ACTIVE
+        }
+        with OfflineStreams(app, assume_active=True) as assuming:
+            assert all(a.is_success for a in assuming.query(active).partition_results.values())
+            gone = assuming.query(active.with_partitions([7])).partition_results[7]
+            assert gone.failure_reason is FailureReason.NOT_PRESENT
+
+        window = streams.query(in_store("window-count").with_query(KeyQuery(b"k0000"))).partition_results[0]
+        assert window.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE
+        by_time = WindowRangeQuery.with_window_start_range(0, 1)
+        assert "withKey" in _partition(streams, "session-count", by_time, 0).failure_message
+        by_key = WindowRangeQuery.with_key(b"k")
+        assert "withWindowStartRange" in _partition(streams, "window-count", by_key, 0).failure_message
+        with pytest.raises(UnknownStateStoreError, match="no-such-store"):
+            streams.query(in_store("no-such-store").with_query(KeyQuery(b"")))
+        told = streams.query(request.enable_execution_info()).partition_results[0].execution_info
+        assert "timestamped-key-value store count of task" in told[0]
+        assert not streams.query(request).partition_results[0].execution_info
+
+
+@pytest.mark.parametrize("store", ["count", "kv-plain", "window-count", "session-final", "versioned"])
+def test_a_damaged_block_is_a_failure_and_never_a_short_answer(tmp_path: Path, store: str) -> None:
+    app = unpack("4.3.1-kinds-alos", tmp_path)
+    with OfflineStreams(app) as streams:
+        whole = list(_partition(streams, store, RawScanQuery(), 1).result)
+    databases = [d for t, s in _stores(app) if s.name == store and t.partition == 1 for d in s.databases]
+    damaged = databases[-1].path
+    sst = next(damaged / f.name for name, files in databases[-1].live.items() if name != "offsets" for f in files)
+    _flip(sst, 20)
+    read: list[tuple[bytes, bytes]] = []
+    with OfflineStreams(app) as streams:
+        answer = _partition(streams, store, RawScanQuery(), 1)
+        if answer.is_success:
+            # The damaged segment is not the first: what comes before it is read.
+            with pytest.raises(StoreUnreadable, match=sst.name):
+                read.extend(answer.result)
+            assert len(read) < len(whole)
+        else:
+            assert answer.failure_reason is FailureReason.STORE_EXCEPTION
+            assert sst.name in answer.failure_message
+        refused = _partition(streams, store, RawKeyQuery(whole[-1][0]), 1)
+        assert refused.failure_reason is FailureReason.STORE_EXCEPTION
+        assert sst.name in refused.failure_message
+        # The other partition answers.
+        assert _partition(streams, store, RawScanQuery(), 0).is_success
+
+
+def test_a_store_that_is_open_elsewhere_is_asked_for_its_last_flush_only_on_demand(tmp_path: Path) -> None:
+    from .test_verify import _running
+
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
+    request = in_store("latest-order").with_query(RangeQuery.with_no_bounds())
+    with _running(hold) as process, OfflineStreams(app) as streams, OfflineStreams(app, last_flush=True) as flushed:
+        for answer in streams.query(request).partition_results.values():
+            assert answer.failure_reason is FailureReason.STORE_EXCEPTION
+            assert f"process {process.pid}" in answer.failure_message
+        assert all(list(answer.result) for answer in flushed.query(request).partition_results.values())
+
+
+# --- what has expired -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", ["window-count", "window-final", "session-count", "session-final"])
+def test_rows_older_than_the_retention_are_hidden(tmp_path: Path, store: str) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    kind = next(s.kind.name for _, s in _stores(app) if s.name == store)
+    session = kind in SESSION_KINDS
+    found = [row for _, s in _stores(app) if s.name == store for row in _base(s)]
+    ordered = kind in TIME_ORDERED_KINDS
+    if session:
+        times = [(SessionKey.from_time_first if ordered else SessionKey.from_bytes)(row).end for row in found]
+    else:
+        times = [(WindowKey.from_time_first if ordered else WindowKey.from_bytes)(row).start for row in found]
+    retention = (max(times) - min(times)) // 2
+    spec = Spec(None, (StoreSpec(name=store, kind=kind, retention_ms=retention),))
+    shown = {}
+    for name, options in {
+        "all": {},
+        "hidden": {"spec": spec},
+        "expired": {"spec": spec, "include_expired": True},
+    }.items():
+        with OfflineStreams(app, **options) as streams:
+            shown[name] = _times(streams, app, store, session)
+    assert shown["all"] == shown["expired"]
+    assert sum(map(len, shown["all"])) == len(found)
+    for every, hidden in zip(shown["all"], shown["hidden"], strict=True):
+        assert hidden == [t for t in every if t > max(every) - retention]
+    assert sum(map(len, shown["hidden"])) < len(found)
+
+
+def _times(streams: OfflineStreams, app: Path, store: str, session: bool) -> list[list[int]]:
+    found = []
+    for partition in (0, 1):
+        if session:
+            keys = {w for _, s in _stores(app) if s.name == store for w in _session_keys(s)}
+            rows = [
+                w.end
+                for key in keys
+                for w, _ in _partition(streams, store, WindowRangeQuery.with_key(key), partition).result
+            ]
+        else:
+            everything = WindowRangeQuery.with_window_start_range(0, FOREVER)
+            rows = [w.start for w, _ in _partition(streams, store, everything, partition).result]
+        found.append(sorted(rows))
+    return found
+
+
+def _session_keys(store: Store) -> set[bytes]:
+    read = SessionKey.from_time_first if store.kind.name in TIME_ORDERED_KINDS else SessionKey.from_bytes
+    return {read(key).key for key in _base(store)}
+
+
+def test_history_older_than_the_retention_is_hidden(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    histories = {t.partition: _histories(s) for t, s in _stores(app) if s.name == "versioned"}
+    partition, key = next((p, k) for p, found in histories.items() for k, v in found.items() if len(v) > 3)
+    newest = max(v[0] for versions in histories[partition].values() for v in versions)
+    old = histories[partition][key][0]
+    retention = newest - old[0] - 1
+    spec = Spec(None, (StoreSpec(name="versioned", kind="versioned", retention_ms=retention),))
+    with OfflineStreams(app, spec=spec) as streams, OfflineStreams(app, spec=spec, include_expired=True) as whole:
+        for time, hidden in ((old[0], True), (old[0] + 1, False)):
+            query = VersionedKeyQuery(key, time)
+            all_of_it = _partition(whole, "versioned", query, partition).result
+            assert all_of_it == (None if old[2] is None else _record(old))
+            assert _partition(streams, "versioned", query, partition).result == (None if hidden else all_of_it)
+        latest = _partition(streams, "versioned", VersionedKeyQuery(key), partition).result
+        assert latest == _partition(whole, "versioned", VersionedKeyQuery(key), partition).result
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def test_segments_without_rows_answer_with_none(tmp_path: Path) -> None:
+    app = unpack("4.2.1-kinds-eos-killed-first", tmp_path)
+    with OfflineStreams(app) as streams:
+        for query in (
+            WindowRangeQuery.with_key(b"k"),
+            WindowRangeQuery.with_window_start_range(0, FOREVER),
+            WindowKeyQuery(b"k", 0, 9),
+        ):
+            assert list(_partition(streams, "session-count", query, 0).result) == []
+
+
+def test_partitions_are_collated_in_key_order_and_closed_together(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    with OfflineStreams(app) as streams:
+        for query in (RangeQuery.with_no_bounds(), RangeQuery.with_no_bounds().with_descending_keys()):
+            parts = [a.result for a in streams.query(in_store("count").with_query(query)).partition_results.values()]
+            with collate(parts) as rows:
+                keys = [key for key, _ in rows]
+            assert keys == sorted(keys, reverse=parts[0].reverse)
+            assert len(keys) == 8
+            assert all(list(part) == [] for part in parts)
+        windows = streams.query(
+            in_store("window-count").with_query(WindowRangeQuery.with_window_start_range(0, FOREVER))
+        )
+        with collate([a.result for a in windows.partition_results.values()]) as rows:
+            assert sum(1 for _ in rows) > 10
+        up, down = RangeQuery.with_no_bounds(), RangeQuery.with_no_bounds().with_descending_keys()
+        with pytest.raises(ValueError, match="ascending"):
+            collate([_partition(streams, "count", up, 0).result, _partition(streams, "count", down, 1).result])
+
+
+def test_one_answer_of_many_partitions(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    with OfflineStreams(app) as streams:
+        keys = {p: [k for k, _ in a.result] for p, a in streams.query(
+            in_store("count").with_query(RangeQuery.with_no_bounds())).partition_results.items()}  # fmt: skip
+        for partition, found in keys.items():
+            for key in found:
+                answer = streams.query(in_store("count").with_query(KeyQuery(key)))
+                assert answer.only_partition_result is answer.partition_results[partition]
+        nothing = streams.query(in_store("count").with_query(KeyQuery(b"none")))
+        assert nothing.only_partition_result is None
+        active = streams.query(in_store("count").with_query(KeyQuery(keys[0][0])).require_active())
+        failed = active.only_partition_result
+        assert failed is not None
+        assert failed.failure_reason is FailureReason.NOT_ACTIVE
+        with pytest.raises(ValueError, match="more than one"):
+            _ = streams.query(in_store("count").with_query(RangeQuery.with_no_bounds())).only_partition_result
+
+
+def test_results_and_failures_do_not_take_each_others_place() -> None:
+    result: QueryResult[int] = QueryResult.for_result(1)
+    result.add_execution_info("quick")
+    result.set_position(Position.from_map({"t": {0: 5}}))
+    swapped = result.swap_result("one")
+    assert (swapped.result, swapped.execution_info, swapped.position) == ("one", ("quick",), result.position)
+    for attribute in ("failure_reason", "failure_message"):
+        with pytest.raises(ValueError, match="succeeded"):
+            getattr(result, attribute)
+    failure: QueryResult[int] = QueryResult.for_failure(FailureReason.NOT_PRESENT, "not here")
+    with pytest.raises(ValueError, match="not here"):
+        _ = failure.result
+    with pytest.raises(ValueError, match="swap"):
+        failure.swap_result(1)
+    other: QueryResult[int] = QueryResult.for_result(2)
+    other.set_position(Position.from_map({"t": {0: 4, 1: 1}}))
+    merged: StateQueryResult[int] = StateQueryResult({1: other, 0: result})
+    assert merged.position.as_map() == {"t": {0: 5, 1: 1}}
+    assert list(merged.partition_results) == [0, 1]
+
+
+def test_an_iterator_ends_with_its_block_and_the_directory(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    with OfflineStreams(app) as streams:
+        with _partition(streams, "count", RangeQuery.with_no_bounds(), 0).result as rows:
+            next(rows)
+        with contextlib.suppress(StopIteration):
+            next(rows)
+            raise AssertionError("closed iterators have no rows")
