@@ -62,7 +62,7 @@ class StoreReader:
     def between(self, time_from: int, time_to: int) -> tuple[Segment, ...]:
         """The segments that may have rows from ``time_from`` to ``time_to``, in the order of time."""
         starts = [segment.start or 0 for segment in self.segments]
-        ends = [*starts[1:], FOREVER + 1]
+        ends = [*starts, FOREVER + 1][1:]
         return tuple(
             segment
             for segment, start, end in zip(self.segments, starts, ends, strict=True)
