@@ -51,12 +51,28 @@ class App:
         return self.prefix or f"{self.name}-in"
 
 
+@dataclass(frozen=True)
+class Step:
+    """What follows while an application runs: a batch, if any, and what is asked and dumped once it is consumed."""
+
+    batch: Batch | None = None
+    dump: Path | None = None
+    queries: Path | None = None
+    answers: Path | None = None
+
+
 @dataclass
 class Run:
-    """One start of an application: which batches follow while it runs, where its stores are dumped, how it ends."""
+    """
+    One start of an application: which batches follow while it runs, where its stores are dumped, how it ends.
+
+    `queries` and `answers` go together: see the module queries.
+    """
 
     dump: Path | None = None
-    then: list[tuple[Batch | None, Path | None]] = field(default_factory=list)
+    then: list[Step] = field(default_factory=list)
+    queries: Path | None = None
+    answers: Path | None = None
     expect_no_restore: bool = False
     may_restore: list[str] = field(default_factory=list)
     kill: bool = False
@@ -141,7 +157,7 @@ class Harness:
             "topology": app.topology,
             "prefix": app.input,
             "guarantee": app.guarantee,
-            "dump": str(run.dump) if run.dump else None,
+            **_reading(run),
             "no-dump": not run.read,
             "expect-no-restore": run.expect_no_restore,
             "may-restore": run.may_restore,
@@ -150,9 +166,9 @@ class Harness:
             "upgrade-from": run.upgrade_from,
             "conf": [f"{name}={value}" for name, value in run.conf.items()],
             "then": [
-                {"produce": batch.command(app.topology, app.input) if batch else None, "dump": str(dump) if dump else None,
+                {"produce": step.batch.command(app.topology, app.input) if step.batch else None, **_reading(step),
                  "no-dump": not run.read}
-                for batch, dump in run.then
+                for step in run.then
             ],
             **run.options,
         }  # fmt: skip
@@ -164,6 +180,11 @@ class Harness:
     def delete(self, version: str, app: App) -> None:
         """Delete the application's internal topics and its group."""
         self.command(version, do="delete-app", app=app.name)
+
+
+def _reading(step: Run | Step) -> Event:
+    files = {"dump": step.dump, "queries": step.queries, "answers": step.answers}
+    return {name: str(path) if path else None for name, path in files.items()}
 
 
 def open_databases(jvm: Jvm, path: Path) -> Reply:
