@@ -54,6 +54,8 @@ public final class Main {
                 return Opener.run(args);
             case "position":
                 return Positions.run(args);
+            case "scan":
+                return Scan.run(args);
             case "ping":
                 return 0;
             default:
