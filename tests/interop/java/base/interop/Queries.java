@@ -140,7 +140,7 @@ final class Queries {
             case "key":
                 return KeyQuery.withKey(question.key);
             case "range":
-                return question.order.equals("any") ? RangeQuery.withRange(question.lower, question.upper) : null;
+                return question.order.equals("any") ? range(question) : null;
             case "window-key":
                 return WindowKeyQuery.withKeyAndWindowStartRange(question.key, question.from, question.to);
             case "window-range-key":
@@ -150,6 +150,15 @@ final class Queries {
             default:
                 return null; // since 3.7
         }
+    }
+
+    /** withRange takes no null before 3.7. */
+    static RangeQuery<Object, Object> range(final Question question) {
+        if (question.lower == null) {
+            return question.upper == null ? RangeQuery.withNoBounds() : RangeQuery.withUpperBound(question.upper);
+        }
+        return question.upper == null ? RangeQuery.withLowerBound(question.lower)
+            : RangeQuery.withRange(question.lower, question.upper);
     }
 
     private Map<String, Object> answer(final long id, final int partition, final QueryResult<?> result, final StoreBytes bytes) {

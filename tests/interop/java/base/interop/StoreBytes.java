@@ -41,7 +41,11 @@ final class StoreBytes {
         if (raw == null) {
             return null;
         }
-        return serdes == null ? new String(raw, StandardCharsets.UTF_8) : serdes.keyFrom(raw);
+        try {
+            return serdes == null ? new String(raw, StandardCharsets.UTF_8) : serdes.keyFrom(raw);
+        } catch (final RuntimeException e) { // not to be taken for an answer of Streams
+            throw new IllegalArgumentException("not a key of this store: " + e, e);
+        }
     }
 
     byte[] rawKey(final Object key) {

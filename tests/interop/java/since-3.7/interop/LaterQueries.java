@@ -34,7 +34,7 @@ public final class LaterQueries implements Feature {
     }
 
     private static Query<?> range(final Queries.Question question, final ResultOrder order) {
-        final RangeQuery<Object, Object> range = RangeQuery.withRange(question.lower, question.upper);
+        final RangeQuery<Object, Object> range = Queries.range(question);
         return order == ResultOrder.ANY ? range
             : order == ResultOrder.ASCENDING ? range.withAscendingKeys() : range.withDescendingKeys();
     }
