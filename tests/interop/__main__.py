@@ -35,6 +35,8 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--guarantee", choices=["alos", "eos"], default="eos")
     p.add_argument("--as-of", metavar="X.Y", help="only the stores that the topology has under this release")
     p.add_argument("--dump", metavar="FILE", help="write every store's entries")
+    p.add_argument("--queries", metavar="FILE", help="ask what this file says, a JSON line each")
+    p.add_argument("--answers", metavar="FILE", help="where the answers go")
     p.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="any Streams configuration")
     p.add_argument("--kill", action="store_true", help="halt the JVM at the end instead of closing")
     p.add_argument("--expect-no-restore", action="store_true", help="exit status 4 when a persistent store restored")

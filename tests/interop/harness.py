@@ -51,12 +51,28 @@ class App:
         return self.prefix or f"{self.name}-in"
 
 
+@dataclass(frozen=True)
+class Step:
+    """What follows while an application runs: a batch, if any, and what is asked and dumped once it is consumed."""
+
+    batch: Batch | None = None
+    dump: Path | None = None
+    queries: Path | None = None
+    answers: Path | None = None
+
+
 @dataclass
 class Run:
-    """One start of an application: which batches follow while it runs, where its stores are dumped, how it ends."""
+    """
+    One start of an application: which batches follow while it runs, where its stores are dumped, how it ends.
+
+    `queries` and `answers` go together: see the module queries.
+    """
 
     dump: Path | None = None
-    then: list[tuple[Batch | None, Path | None]] = field(default_factory=list)
+    then: list[Step] = field(default_factory=list)
+    queries: Path | None = None
+    answers: Path | None = None
     expect_no_restore: bool = False
     may_restore: list[str] = field(default_factory=list)
     kill: bool = False
@@ -141,7 +157,7 @@ class Harness:
             "topology": app.topology,
             "prefix": app.input,
             "guarantee": app.guarantee,
-            "dump": str(run.dump) if run.dump else None,
+            **_reading(run),
             "no-dump": not run.read,
             "expect-no-restore": run.expect_no_restore,
             "may-restore": run.may_restore,
@@ -150,9 +166,9 @@ class Harness:
             "upgrade-from": run.upgrade_from,
             "conf": [f"{name}={value}" for name, value in run.conf.items()],
             "then": [
-                {"produce": batch.command(app.topology, app.input) if batch else None, "dump": str(dump) if dump else None,
+                {"produce": step.batch.command(app.topology, app.input) if step.batch else None, **_reading(step),
                  "no-dump": not run.read}
-                for batch, dump in run.then
+                for step in run.then
             ],
             **run.options,
         }  # fmt: skip
@@ -166,6 +182,11 @@ class Harness:
         self.command(version, do="delete-app", app=app.name)
 
 
+def _reading(step: Run | Step) -> Event:
+    files = {"dump": step.dump, "queries": step.queries, "answers": step.answers}
+    return {name: str(path) if path else None for name, path in files.items()}
+
+
 def open_databases(jvm: Jvm, path: Path) -> Reply:
     """
     Open a copy of every RocksDB below `path` as the JVM's release does, without a broker.
@@ -176,6 +197,18 @@ def open_databases(jvm: Jvm, path: Path) -> Reply:
     from .releases import number
 
     return jvm.call({"do": "open", "path": str(path), "offsets": number(jvm.version) >= (4, 3)})
+
+
+def scan(jvm: Jvm, path: Path, family: str = "default", rounds: int = 1) -> list[Event]:
+    """
+    Read a column family of one RocksDB from beginning to end, that many times, as fast as the JVM's release does.
+
+    Of each round rows, bytes and seconds. A JVM that is to be fast needs quick=False, and some rounds before those that count.
+    """
+    reply = jvm.call({"do": "scan", "path": str(path), "family": family, "rounds": rounds}, timeout=3600)
+    if reply.rc:
+        raise AssertionError(reply.told())
+    return reply.of("scan")
 
 
 def positions(reply: Reply, step: int = 0) -> dict[str, Any]:

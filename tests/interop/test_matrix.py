@@ -24,7 +24,7 @@ from tests.directories.support import tree_hash
 from tests.golden import unpack
 
 from . import dumps
-from .harness import App, Harness, Run
+from .harness import App, Harness, Run, Step
 from .releases import number
 from .support import (
     ALL,
@@ -103,7 +103,7 @@ def never_migrated(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -
             app = application(topology, guarantee)
             harness.produce(release, app, BATCH)
             good(harness.run(release, app, folder / "state", Run(as_of=as_of, read=False)))
-            run = Run(then=[(BATCH.then(), folder / "dump.jsonl")], as_of=as_of, expect_no_restore=True)
+            run = Run(then=[Step(BATCH.then(), folder / "dump.jsonl")], as_of=as_of, expect_no_restore=True)
             good(harness.run(release, app, folder / "state", run))
             harness.delete(release, app)
             _never_migrated[key] = folder / "dump.jsonl"
@@ -139,7 +139,7 @@ def test_migrated_directory_serves_the_same(
         assert done.status == 0, done.told
 
     served, grown = tmp_path / "served.jsonl", tmp_path / "grown.jsonl"
-    run = Run(dump=served, then=[(BATCH.then(), grown)], as_of=oldest, expect_no_restore=True)
+    run = Run(dump=served, then=[Step(BATCH.then(), grown)], as_of=oldest, expect_no_restore=True)
     after = good(harness.run(target, app, tmp_path / "state", run))
     record_property("restored", after.of("summary")[-1]["restoredFromPersistentStores"])
     assert not [str(one) for one in dumps.differences(reference, served)]

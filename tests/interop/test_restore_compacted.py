@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from . import dumps
-from .harness import Harness, Run
+from .harness import Harness, Run, Step
 from .restoring import (
     CompactingHarness,
     await_compaction,
@@ -54,7 +54,7 @@ def test_compacted_changelogs(compacting: Harness, tmp_path: Path, release: str,
     topics = changelogs(first)
     compact(harness, release, [topic for topic in topics if topic.endswith("-changelog")])
     batch = BATCH.then()
-    run = Run(then=[(batch, None), (batch.then(), None)], read=False)
+    run = Run(then=[Step(batch), Step(batch.then())], read=False)
     good(harness.run(release, app, tmp_path / "state", run))
     await_compaction(harness, release, [changelog(app, store) for store in COMPACTED], tmp_path)
     whole = log_bounds(dump_changelogs(harness, release, topics, tmp_path / "whole"))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from . import dumps
-from .harness import App, Harness, Run
+from .harness import App, Harness, Run, Step
 from .restoring import changelogs, different, dump_changelogs, restore, rows_by_store, write_spec
 from .support import ALL, BATCH, application, good, records_with_value, restored, sum_of, told_positions, wiped
 from .test_matrix import without_arrival_order
@@ -47,7 +47,7 @@ def never_lost(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Ca
             app = application(topology, guarantee)
             harness.produce(release, app, BATCH)
             good(harness.run(release, app, folder / "state", Run(read=False)))
-            run = Run(then=[(BATCH.then(), folder / "dump.jsonl")], expect_no_restore=True)
+            run = Run(then=[Step(BATCH.then(), folder / "dump.jsonl")], expect_no_restore=True)
             good(harness.run(release, app, folder / "state", run))
             harness.delete(release, app)
             _never_lost[key] = folder / "dump.jsonl"
@@ -89,7 +89,7 @@ def test_restored_directory_serves_the_same(
 
     reference, served, grown = (tmp_path / f"{name}.jsonl" for name in ("reference", "served", "grown"))
     before = good(harness.run(release, app, tmp_path / "streams", Run(dump=reference, expect_no_restore=True)))
-    run = Run(dump=served, then=[(BATCH.then(), grown)], expect_no_restore=True)
+    run = Run(dump=served, then=[Step(BATCH.then(), grown)], expect_no_restore=True)
     after = good(harness.run(release, app, tmp_path / "state", run))
     assert not wiped(after), after.told()
     assert restored(after).keys() <= IN_MEMORY

@@ -17,7 +17,7 @@ import pytest
 from tests.directories.support import tree_hash
 
 from . import dumps
-from .harness import Harness, Run
+from .harness import Harness, Run, Step
 from .releases import number
 from .support import (
     ALL,
@@ -76,7 +76,7 @@ def test_undo_is_refused_and_the_migration_it_names_goes_back(
     unread = Run(as_of=oldest, read=False, expect_no_restore=True, may_restore=["kv-memory"])
     good(harness.run(second, app, tmp_path / "state", unread))
     command_instead_of_undo(directory)
-    unread.then = [(BATCH.then(), None)]
+    unread.then = [Step(BATCH.then())]
     good(harness.run(second, app, tmp_path / "state", unread))
     command = command_instead_of_undo(directory)
     assert command == ["migrate", str(directory), "--to", "{}.{}".format(*number(first))]

@@ -1,7 +1,10 @@
 package interop;
 
+import java.time.Instant;
+import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.stream.Collectors;
 
 /** The members of one command: a JSON object of strings, numbers, booleans, lists and objects. */
@@ -45,6 +48,20 @@ final class Args {
             throw new IllegalArgumentException("missing member '" + name + "'");
         }
         return String.valueOf(values.get(name));
+    }
+
+    /** Null when the member is not there. */
+    byte[] bytes(final String name) {
+        return has(name) ? Base64.getDecoder().decode(need(name)) : null;
+    }
+
+    /** Null when the member is not there. */
+    Instant instant(final String name) {
+        return has(name) ? Instant.ofEpochMilli(num(name, 0)) : null;
+    }
+
+    Set<String> names() {
+        return values.keySet();
     }
 
     long num(final String name, final long fallback) {

@@ -7,6 +7,7 @@ import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.query.Query;
 
 /**
  * What only some Kafka Streams releases have. An implementation lives in a folder since-X.Y of its own, is compiled only
@@ -15,7 +16,7 @@ import org.apache.kafka.streams.processor.StateStore;
 interface Feature {
     String[][] CLASSES = {
         {"3.3", "interop.EmitFeature"}, {"3.5", "interop.VersionedFeature"}, {"3.6", "interop.GraceJoinFeature"}, {"3.7", "interop.MultiVersionedFeature"},
-        {"4.3", "interop.HeadersFeature"}
+        {"3.7", "interop.LaterQueries"}, {"4.3", "interop.HeadersFeature"}
     };
 
     /** Adds this release's stores to the topology "kinds". */
@@ -33,6 +34,16 @@ interface Feature {
     /** Adds the rows of one store to out, and returns true, if this feature knows this store. */
     default boolean dump(final KafkaStreams streams, final StateStore store, final String name, final int partition,
                          final Map<String, List<Topics.KeyTime>> index, final List<StoreDump.Row> out) throws Exception {
+        return false;
+    }
+
+    /** The query of this kind, if releases before this feature's have none, or have it without what is asked. */
+    default Query<?> query(final Queries.Question question) {
+        return null;
+    }
+
+    /** Adds a value that a query gave to its row, and returns true, if only this feature knows its type. */
+    default boolean putValue(final Map<String, Object> row, final Object value, final StoreBytes bytes) {
         return false;
     }
 }

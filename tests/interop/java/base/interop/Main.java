@@ -52,6 +52,10 @@ public final class Main {
                 return Topics.deleteApp(args);
             case "open":
                 return Opener.run(args);
+            case "position":
+                return Positions.run(args);
+            case "scan":
+                return Scan.run(args);
             case "ping":
                 return 0;
             default:

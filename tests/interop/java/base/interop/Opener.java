@@ -133,7 +133,7 @@ final class Opener {
             .setIncreaseParallelism(2);
     }
 
-    private static ColumnFamilyOptions dataOptions(final BloomFilter bloom) {
+    static ColumnFamilyOptions dataOptions(final BloomFilter bloom) {
         final BlockBasedTableConfig table = new BlockBasedTableConfig();
         table.setBlockSize(4096L);
         table.setFilterPolicy(bloom);

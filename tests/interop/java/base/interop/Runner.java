@@ -144,7 +144,7 @@ final class Runner {
         }
     }
 
-    /** Waits until all input is consumed, then reads the stores. */
+    /** Waits until all input is consumed, then answers queries and reads the stores. */
     private int settle(final KafkaStreams streams, final Topology topology, final List<Feature> features, final Naming naming,
                        final Args what, final int step) throws Exception {
         try {
@@ -157,6 +157,11 @@ final class Runner {
         }
         if (failed.get()) {
             return 3;
+        }
+        if (what.has("queries")) {
+            final long asked = System.nanoTime();
+            final long count = new Queries(streams).answer(what.need("queries"), what.need("answers"));
+            Json.print("event", "answers", "step", step, "queries", count, "tookMs", (System.nanoTime() - asked) / 1_000_000);
         }
         if (what.has("no-dump")) {
             return 0;

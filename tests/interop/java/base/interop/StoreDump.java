@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.function.Function;
 
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
@@ -178,7 +179,7 @@ final class StoreDump {
     }
 
     /** Topic -> partition -> offset. */
-    private static Object position(final Position position) {
+    static Object position(final Position position) {
         final Map<String, Object> topics = new TreeMap<>();
         if (position != null) {
             for (final String topic : position.getTopics()) {
@@ -208,7 +209,7 @@ final class StoreDump {
                     final KeyValue<?, ?> kv = all.next();
                     final byte[] key = bytes(kv.key);
                     final Map<String, Object> line = line(name, partition, "key-value", key);
-                    putValue(line, kv.value);
+                    putValue(line, kv.value, StoreDump::bytes);
                     rows.add(new Row(key, 0, 0, Json.write(line)));
                 }
             }
@@ -225,7 +226,7 @@ final class StoreDump {
             final Map<String, Object> line = line(name, partition, kind, key);
             line.put("start", kv.key.window().start());
             line.put("end", kv.key.window().end());
-            putValue(line, kv.value);
+            putValue(line, kv.value, StoreDump::bytes);
             rows.add(new Row(key, kv.key.window().start(), kv.key.window().end(), Json.write(line)));
         }
     }
@@ -238,24 +239,24 @@ final class StoreDump {
      * Adds value, and timestamp and headers where the store keeps them. 4.3 shows some stores without either through types
      * with both: no headers, and a timestamp of -1, are left out, so that the rows are those of earlier releases.
      */
-    static void putValue(final Map<String, Object> line, final Object value) {
+    static void putValue(final Map<String, Object> line, final Object value, final Function<Object, byte[]> bytes) {
         if (value instanceof ValueAndTimestamp) {
-            line.put("value", base64(bytes(((ValueAndTimestamp<?>) value).value())));
+            line.put("value", base64(bytes.apply(((ValueAndTimestamp<?>) value).value())));
             line.put("timestamp", ((ValueAndTimestamp<?>) value).timestamp());
             return;
         }
         final String type = value == null ? "" : value.getClass().getSimpleName();
         if (type.equals("ValueTimestampHeaders")) {
-            line.put("value", base64(bytes(call(value, "value"))));
+            line.put("value", base64(bytes.apply(call(value, "value"))));
             if (!Long.valueOf(-1).equals(call(value, "timestamp"))) {
                 line.put("timestamp", call(value, "timestamp"));
             }
             putHeaders(line, value);
         } else if (type.equals("AggregationWithHeaders")) {
-            line.put("value", base64(bytes(call(value, "aggregation"))));
+            line.put("value", base64(bytes.apply(call(value, "aggregation"))));
             putHeaders(line, value);
         } else {
-            line.put("value", base64(bytes(value)));
+            line.put("value", base64(bytes.apply(value)));
         }
     }
 
