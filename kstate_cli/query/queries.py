@@ -206,13 +206,19 @@ class VersionedKeyQuery(Query[VersionedRecord[V] | None], Generic[K, V]):
 class MultiVersionedKeyQuery(Query[RowIterator[VersionedRecord[V]]], Generic[K, V]):
     """The versions of a key that were valid at some time from ``from_timestamp`` to ``to_timestamp`` (KIP-968).
 
-    Deletions have no version. The newest comes first unless ascending timestamps are asked for.
+    Deletions have no version. The newest comes first unless ascending timestamps are asked for. ValueError where the
+    time ends before it begins, as Streams has it.
     """
 
     key: K
     from_timestamp: int | None = None
     to_timestamp: int | None = None
     order: ResultOrder = ResultOrder.ANY
+
+    def __post_init__(self) -> None:
+        first, last = self.from_timestamp, self.to_timestamp
+        if first is not None and last is not None and first > last:
+            raise ValueError(f"a time from {first} to {last} ends before it begins")
 
     @classmethod
     def with_key(cls, key: K) -> MultiVersionedKeyQuery[K, V]:

@@ -55,11 +55,12 @@ class QueryResult(Generic[R]):
         return cls(None, reason, message)
 
     @classmethod
-    def for_unknown_query_type(cls, query: object, store: object) -> QueryResult[R]:
-        """The store's kind has no handler for the query."""
+    def for_unknown_query_type(cls, query: object, store: object, because: str | None = None) -> QueryResult[R]:
+        """The store's kind has no handler for the query, or none for this one ``because`` of what it asks."""
+        why = f" because {because}" if because else ""
         return cls.for_failure(
             FailureReason.UNKNOWN_QUERY_TYPE,
-            f"This store ({store}) doesn't know how to execute the given query ({query}).",
+            f"This store ({store}) doesn't know how to execute the given query ({query}){why}.",
         )
 
     @classmethod

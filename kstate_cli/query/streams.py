@@ -176,14 +176,18 @@ class OfflineStreams:
             )
         try:
             reader = self.reader(task, store)
+            # The order of Streams: what its stores refuse by themselves, then the bound, then what they do not know.
             handler = self.handlers.find(request.query, reader.kind)
-            if handler is None:
-                return QueryResult.for_unknown_query_type(request.query, reader)
+            because = self.handlers.refusal(request.query, reader.kind)
+            if because is not None or (handler is None and not self.handlers.knows(request.query)):
+                return QueryResult.for_unknown_query_type(request.query, reader, because)
             bound = request.position_bound
-            # As in Streams, a bound does not matter where an active task is required. A global store has no partition.
+            # A bound does not matter where an active task is required. A global store has no partition.
             bounded = not request.is_require_active and task.partition is not None
             if bounded and not is_permitted(store.position, bound, task.partition or 0):
                 return QueryResult.not_up_to_bound(store.position, bound, task.partition)
+            if handler is None:
+                return QueryResult.for_unknown_query_type(request.query, reader)
             found = handler(reader, request.query)
             if isinstance(found, RowIterator):
                 # What cannot be read at all is a failure of the query, not of its first row.

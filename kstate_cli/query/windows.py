@@ -12,7 +12,6 @@ from typing import Any
 
 from kstate_cli.formats.keys import BASE_PREFIX, INDEX_PREFIX, SessionKey, WindowKey
 from kstate_cli.query.queries import WindowKeyQuery, WindowRangeQuery
-from kstate_cli.query.result import FailureReason, QueryResult
 from kstate_cli.query.rows import RowIterator
 from kstate_cli.query.segment import Segment
 from kstate_cli.query.store import FOREVER, StoreReader
@@ -41,10 +40,9 @@ def window_key_query(store: StoreReader, query: WindowKeyQuery[Any, Any]) -> Row
     )
 
 
-def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> Any:
+def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> RowIterator[Any]:
     """Windows and values of all keys in a time."""
-    if query.time_from is None or query.time_to is None:
-        return _only(store, query, "WindowStores only supports WindowRangeQuery.withWindowStartRange")
+    assert query.time_from is not None and query.time_to is not None
     first = max(0, query.time_from, store.earliest(newest_window))
     read = WindowKey.from_time_first if store.kind in TIME_ORDERED_KINDS else WindowKey.from_bytes
     value = _values(store) or bytes
@@ -56,10 +54,8 @@ def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) ->
     return RowIterator(_windows(store, first, query.time_to), order=itemgetter(0, 1), decode=decode)
 
 
-def session_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> Any:
+def session_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> RowIterator[Any]:
     """The sessions of a key, and their values."""
-    if query.key is None:
-        return _only(store, query, "SessionStores only support WindowRangeQuery.withKey")
     key = store.key_bytes(query.key)
     value = _values(store) or bytes
 
@@ -75,11 +71,15 @@ def no_rows(_store: StoreReader, _query: WindowRangeQuery[Any, Any]) -> RowItera
     return RowIterator((), order=itemgetter(0))
 
 
-def _only(store: StoreReader, query: object, why: str) -> QueryResult[Any]:
-    return QueryResult.for_failure(
-        FailureReason.UNKNOWN_QUERY_TYPE,
-        f"This store ({store}) doesn't know how to execute the given query ({query}) because {why}.",
-    )
+def not_by_time(query: WindowRangeQuery[Any, Any]) -> str | None:
+    """Why a window store does not answer this query."""
+    by_time = query.time_from is not None and query.time_to is not None
+    return None if by_time else "WindowStores only supports WindowRangeQuery.withWindowStartRange"
+
+
+def not_by_key(query: WindowRangeQuery[Any, Any]) -> str | None:
+    """Why a session store does not answer this query."""
+    return None if query.key is not None else "SessionStores only support WindowRangeQuery.withKey"
 
 
 def _values(store: StoreReader) -> Any:
