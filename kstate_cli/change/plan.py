@@ -108,11 +108,14 @@ class EditDatabase:
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase:
-    """A RocksDB that only carries an offset: a segment for a windowed store that has none."""
+    """A RocksDB that only carries an offset: a segment for a windowed store that has none, or a store without rows.
+
+    Streams adds the column families of the store itself when it opens it.
+    """
 
     path: str
     offsets: OffsetsRecord
-    action: str = field(default="create carrier segment", init=False)
+    action: str = "create carrier segment"
 
     def describe(self) -> str:
         """One line for the plan."""

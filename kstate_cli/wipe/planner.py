@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kstate_cli.change.build import BuildDatabase
-from kstate_cli.change.plan import OmitTree, Plan, RemoveFile, Step, WriteFile
+from kstate_cli.change.plan import CreateDatabase, OmitTree, Plan, RemoveFile, Step, WriteFile
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
@@ -19,7 +18,6 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.owners import changelog_prefix
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
-from kstate_cli.rocks.create import data_family
 from kstate_cli.statedir.find import PROCESS_FILE
 from kstate_cli.statedir.model import Application, Store, Task
 
@@ -151,7 +149,7 @@ def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], g
 
 def _left_behind(
     draft: _Draft, task: TaskOffsets, store: Store, unknown: dict[TopicPartition, int]
-) -> Iterator[BuildDatabase | WriteFile | RemoveFile]:
+) -> Iterator[CreateDatabase | WriteFile | RemoveFile]:
     """What keeps 4.3 under exactly-once from wiping the rest of the task."""
     if store.store_file is not None:
         path = f"{draft.relative(task.task)}/{store.store_file.path.name}"
@@ -162,19 +160,11 @@ def _left_behind(
     here = store.has_offsets_family or (_unreadable(store) and _keeps_offsets_inside(draft.app))
     if not here or store.is_grace_buffer or not unknown:
         return
-    path = str(store.path.relative_to(draft.app.path))
-    # A carrier: Streams adds the column families of the store itself when it opens it.
-    kind = "window" if store.segmented else "key-value"
-    yield BuildDatabase(
-        path=f"{path}/{store.name}.0" if store.segmented else path,
-        kind=kind,
-        release=_release(draft.app),
-        family=data_family(kind),
-        runs=(),
-        rows=0,
-        deletes=0,
-        offsets=OffsetsRecord(unknown, None, STATUS_CLOSED),
-    )
+    path, record = str(store.path.relative_to(draft.app.path)), OffsetsRecord(unknown, None, STATUS_CLOSED)
+    if store.segmented:
+        yield CreateDatabase(f"{path}/{store.name}.0", record)
+    else:
+        yield CreateDatabase(path, record, "create empty store")
 
 
 def _unreadable(store: Store) -> bool:
