@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.journal import read_runs
+from kstate_cli.change.lockfile import LOCK_NAME
 from kstate_cli.change.recover import UNFINISHED
 from kstate_cli.check.context import Context
 from kstate_cli.formats.topic_partition import store_of_changelog
@@ -70,7 +71,7 @@ def _place(ctx: Context) -> None:
 
 def _runs(ctx: Context) -> None:
     limit = datetime.now(timezone.utc) - _KEPT
-    held = read_lock_table().held(ctx.app.path / ".lock")
+    held = read_lock_table().held(ctx.app.path / LOCK_NAME)
     for run in read_runs(ctx.app.path):
         if run.state in UNFINISHED:
             if held is False:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from kstate_cli.change.lockfile import LOCK_NAME
 from kstate_cli.change.plan import CreateDatabase, OmitTree, Plan, RemoveFile, Step, WriteFile
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
@@ -20,8 +21,6 @@ from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.statedir.find import PROCESS_FILE
 from kstate_cli.statedir.model import Application, Store, Task
-
-_LOCK_FILE = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
         else:
             _whole_task(draft, task)
     if options.own_files:
-        for name in (_LOCK_FILE, PROCESS_FILE):
+        for name in (LOCK_NAME, PROCESS_FILE):
             if (app.path / name).exists():
                 draft.steps.append(RemoveFile(name, "asked for: Streams makes a new one"))
     release = _release(app)
