@@ -271,7 +271,7 @@ def _without_offset(ctx: Context, draft: _Draft, name: str, store: Store | None)
         ctx.found("without-changelog", "no offset anywhere: it counts as a store without a changelog", task, name)
         return Prediction(task.name, name, Outcome.OPENS, Records(0, exact=True), "without-changelog")
     if store is not None and key is None:
-        key = ctx.own_changelog(task, store)
+        key = ctx.own_changelog(task, name)
     records = whole(ctx, key)
     empty = store is None or store.empty
     if empty and records is not None and not records.count and records.exact:
@@ -295,5 +295,5 @@ def _all(
     store = draft.stores.get(name) or next((s for s in draft.task.stores if s.name == name), None)
     key = ctx.changelog(draft.task, name)
     if key is None and store is not None and store.segmented and not store.databases:
-        key = ctx.own_changelog(draft.task, store)
+        key = ctx.own_changelog(draft.task, name)
     return Prediction(draft.task.name, name, outcome, whole(ctx, key), code, or_else=or_else)

@@ -11,10 +11,10 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
-from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic, legal_store_name
+from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.migrate.headers import conversions, undecided
-from kstate_cli.migrate.owners import changelog_prefix
+from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import (
     HEADERS_FAMILIES,
@@ -251,8 +251,7 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
             continue
         if not found.offsets and not store.databases and store.segmented and not task.is_global:
             # No segment, so no row: "from the beginning" is true, and no line at all wipes the task under EOS.
-            topic = changelog_topic(changelog_prefix(draft.app.app_id, task, task.stores), store.name)
-            found.offsets = {TopicPartition(topic, task.partition or 0): OFFSET_UNKNOWN}
+            found.offsets = {usual_changelog(draft.app.app_id, task, store.name): OFFSET_UNKNOWN}
         for tp, offset in found.offsets.items():
             if tp in lines and lines[tp] != offset:
                 draft.warnings.append(f"{task.name}: stores disagree about {tp}: the lowest offset is taken")

@@ -16,7 +16,7 @@ from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.owners import changelog_prefix
+from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.statedir.find import PROCESS_FILE
@@ -179,8 +179,7 @@ def _guess_offset(draft: _Draft, task: TaskOffsets, one: StoreOffsets) -> None:
     if not topics and any(not _unreadable(s.store) for s in same):
         return  # the others have none: it is not logged
     if not topics:
-        prefix = changelog_prefix(draft.app.app_id, task.task, task.task.stores)
-        topics = {f"{prefix}-{one.store.name}-changelog"}
+        topics = {usual_changelog(draft.app.app_id, task.task, one.store.name).topic}
         draft.warnings.append(
             f"{task.task.name}/{one.store.name} cannot be read: its changelog is taken to be {min(topics)}; if it has "
             "another, exactly-once Streams wipes the whole task at the next start"
