@@ -22,11 +22,12 @@ from kstate_cli.check.findings import Level
 from kstate_cli.check.judge_offsets import after_start, compare_places, missing_offset, note_unclean
 from kstate_cli.check.opening import Obstacle, judge_opening
 from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.check.ranges import Range, Where, locate, near_start, recreated, whole
+from kstate_cli.check.ranges import Range, locate, near_start, recreated, whole
 from kstate_cli.check.reading import TaskRead, read_offsets
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import readable_by
+from kstate_cli.restore.judge import Where
 from kstate_cli.statedir.model import Store, Task
 
 _HARMLESS_NEGATIVE = frozenset({-1, OFFSET_UNKNOWN, -5})
