@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.texts import some
 
 from . import manifest as manifests
 from .agree import check_files, check_rows
@@ -191,5 +192,4 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(printable(name) for name in names[:_NAMED]) + more
+    return some([printable(name) for name in names], _NAMED)
