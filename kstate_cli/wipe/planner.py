@@ -11,9 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kstate_cli.change.lockfile import LOCK_NAME
-from kstate_cli.change.plan import CreateDatabase, OmitTree, Plan, RemoveFile, Step, WriteFile
+from kstate_cli.change.plan import (
+    CreateDatabase,
+    OmitTree,
+    Plan,
+    RemoveFile,
+    Step,
+    WriteFile,
+    offsets_file,
+    offsets_text,
+)
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.owners import usual_changelog
@@ -142,8 +151,7 @@ def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], g
     if before and not lines:
         draft.steps.append(RemoveFile(path, "no offset is left"))
     elif lines != before:
-        text = ", ".join(f"{tp}={offset}" for tp, offset in sorted(lines.items()))
-        draft.steps.append(WriteFile(path, render(lines), f"offsets: {text}"))
+        draft.steps.append(offsets_file(path, lines))
 
 
 def _left_behind(
@@ -153,7 +161,7 @@ def _left_behind(
     if store.store_file is not None:
         path = f"{draft.relative(task.task)}/{store.store_file.path.name}"
         if unknown:
-            yield WriteFile(path, render(unknown), "offset unknown: read from the beginning")
+            yield offsets_file(path, unknown)
         else:
             yield RemoveFile(path, "its store is wiped")
     here = store.has_offsets_family or (_unreadable(store) and _keeps_offsets_inside(draft.app))
@@ -211,7 +219,7 @@ def _warn_unlogged(draft: _Draft, task: TaskOffsets, one: StoreOffsets, more: st
 
 
 def _offsets(found: StoreOffsets) -> str:
-    return ", ".join(f"{tp}={offset}" for tp, offset in sorted(found.offsets.items())) or "no offset"
+    return offsets_text(found.offsets) or "no offset"
 
 
 def _release(app: Application) -> Release:
