@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import App, LockIsShared, MetricsFile, Output, Quiet, Wait, WarningsOk
+from kstate_cli.cli.options import App, Guarantee, LockIsShared, MetricsFile, Output, Quiet, Verify, Wait, WarningsOk
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
     from kstate_cli.change.command import Outcome
     from kstate_cli.change.plan import Plan
-
-
-class Guarantee(str, Enum):
-    """``processing.guarantee`` as far as it matters to a migration."""
-
-    at_least_once = "at_least_once"
-    exactly_once = "exactly_once_v2"
-
-
-class Verify(str, Enum):
-    """How much is compared before the switch."""
-
-    quick = "quick"
-    full = "full"
 
 
 def migrate(
