@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import AfterError, App, LockIsShared, Output, Quiet, Wait, WarningsOk
+from kstate_cli.cli.options import AfterError, App, LockIsShared, MetricsFile, Output, Quiet, Wait, WarningsOk
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def wipe(
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
     ] = False,
     after_error: AfterError = False,
+    metrics_file: MetricsFile = None,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
@@ -59,6 +60,7 @@ def wipe(
     from kstate_cli.change.attempts import refuse_after_error
     from kstate_cli.change.command import Request, change
     from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress
     from kstate_cli.cli.plan_view import show_plan
     from kstate_cli.errors import UsageError
@@ -81,9 +83,11 @@ def wipe(
         purge=purge,
         last_word=lambda: refuse_after_error(path, after_error=after_error),
     )
-    with RunProgress(quiet=quiet) as progress:
-        outcome = change(request, on_plan=lambda plan: show_plan(plan, output), progress=progress)
-    return _finish(outcome, output, purge=purge, for_reset=for_reset, quiet=quiet, warnings_ok=warnings_ok)
+    with Metrics(metrics_file, "wipe", path) as metrics:
+        with RunProgress(quiet=quiet) as progress:
+            outcome = change(request, on_plan=lambda plan: show_plan(plan, output), progress=progress)
+        code = _finish(outcome, output, purge=purge, for_reset=for_reset, quiet=quiet, warnings_ok=warnings_ok)
+        return metrics.done(code)
 
 
 def _finish(outcome: Outcome, output: Format, *, purge: bool, for_reset: bool, quiet: bool, warnings_ok: bool) -> int:
