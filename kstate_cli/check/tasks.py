@@ -19,7 +19,7 @@ from kstate_cli.check.files import (
     store_file_obstacle,
 )
 from kstate_cli.check.findings import Level
-from kstate_cli.check.judge_offsets import after_start, compare_places, missing_offset, note_unclean
+from kstate_cli.check.judge_offsets import after_start, compare_places, is_lost, missing_offset, note_unclean
 from kstate_cli.check.opening import Obstacle, judge_opening
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import Range, locate, near_start, recreated, whole
@@ -293,7 +293,15 @@ def _without_offset(ctx: Context, draft: _Draft, name: str, store: Store | None)
 def _all(
     ctx: Context, draft: _Draft, name: str, code: str, outcome: Outcome, or_else: Outcome | None = None
 ) -> Prediction:
+    """A store of a task that something is wrong with: ``outcome``, unless it has no changelog."""
     store = draft.stores.get(name) or next((s for s in draft.task.stores if s.name == name), None)
+    if store is not None and is_lost(ctx, draft.task, store, draft.read):
+        if outcome is not Outcome.WIPED:
+            # At least once the directory stays: only what has a changelog is restored.
+            return _without_offset(ctx, draft, name, store)
+        text = f"no offset anywhere: it counts as a store without a changelog, and its task is wiped ({code})"
+        lost = ctx.found("lost-with-its-task", text, draft.task, name)
+        return Prediction(draft.task.name, name, Outcome.LOST, None, lost, or_else=or_else)
     key = ctx.changelog(draft.task, name)
     if key is None and store is not None and store.segmented and not store.databases:
         key = ctx.own_changelog(draft.task, name)

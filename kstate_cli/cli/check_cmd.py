@@ -207,6 +207,7 @@ def _told(one: Prediction) -> str:
         "restores": f"restores {_count(one.records)}",
         "restores-all": f"restores everything{_all(one.records)}",
         "task-wiped": f"task wiped, restores everything{_all(one.records)}",
+        "lost": "task wiped, its rows are lost: it has no changelog",
         "start-fails": f"start fails at {one.file}: {' <- '.join(one.messages)}",
         "not-reached": "not reached",
         "ignored": "ignored",
