@@ -1,7 +1,8 @@
 """What earlier runs ended in: after a failure a cron job must not wipe or restore in a loop.
 
-Restorations and wipes write their state (KIP-696, KIP-728) to the journal. One that ended in ERROR, or three in a row
-whose process died, stand in the way of the next until somebody says ``--after-error``.
+Restorations write their state (KIP-696, KIP-728) to the journal; wipes and migrations have none. A restoration that
+ended in ERROR, or three in a row whose process died, stand in the way of the next restoration or wipe until somebody
+says ``--after-error``, or a restoration ends well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _INTERRUPTED_AT_MOST = 3
 
 
 def state_of(run: Run) -> str | None:
-    """The state that a restoration or wipe wrote last; None for other runs. Where its process died: ``INTERRUPTED``."""
+    """The state that a restoration wrote last; None for other runs. Where its process died: ``INTERRUPTED``."""
     state = run.last(STATE_EVENT).get("state")
     if state is None:
         return None
@@ -29,7 +30,7 @@ def state_of(run: Run) -> str | None:
 
 
 def refuse_after_error(app: Path, *, after_error: bool) -> None:
-    """Refuses where the last run of this kind ended in ERROR, or three in a row were interrupted. Raises Refused."""
+    """Refuses where the last restoration ended in ERROR, or three in a row were interrupted. Raises Refused."""
     if after_error:
         return
     runs = [run for run in read_runs(app) if state_of(run) is not None]

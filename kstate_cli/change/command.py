@@ -9,7 +9,7 @@ from pathlib import Path
 from kstate_cli.change.engine import Progress, Result, RunOptions, execute
 from kstate_cli.change.journal import read_runs, remove_empty_folders
 from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
-from kstate_cli.change.place import check_owner, check_place, check_room
+from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import recover, remove_run, unfinished_runs
 from kstate_cli.rocks.workers import Workers
@@ -89,8 +89,10 @@ def _plan(request: Request, workers: Workers, progress: Progress) -> Plan:
         raise in_use(app.path, app.pid)
     plan = request.planner(app)
     if not plan.empty:
-        check_place(request.app, lock_is_shared=request.lock_is_shared)
-        if not request.run.copy_ssts:
-            check_owner(request.app)
-        check_room(plan, request.run.workers, copy_ssts=request.run.copy_ssts)
+        check_change(
+            plan,
+            workers=request.run.workers,
+            copy_ssts=request.run.copy_ssts,
+            lock_is_shared=request.lock_is_shared,
+        )
     return plan

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.change.build import BuildDatabase, build_database
+from kstate_cli.change.build import BuildDatabase, build_database, make_parents
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase
 from kstate_cli.change.tree import copy_tree
@@ -40,7 +40,7 @@ STRIP: dict[str, Callable[[bytes], tuple[bytes, int]]] = {
 
 
 _CARRIER = StoreLayout(("default", OFFSETS_CF), RELEASES[-1])
-"""A segment that only carries an offset, as the newest release has its segments."""
+"""A database that only carries an offset, as the newest release has its stores and segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ def edit(job: Job) -> Edited:
     edited = Edited(step.path)
     try:
         if isinstance(step, CreateDatabase):
+            make_parents(path.parent, job.staged)
             create_store(path, _CARRIER)
             with WritableStore(path) as store:
                 store.set_offsets(encode_rows(step.offsets))

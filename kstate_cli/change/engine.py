@@ -24,8 +24,10 @@ from kstate_cli.change.verify import verify_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.workers import Workers
+from kstate_cli.texts import some
 
 _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY)
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ def undo(app: Path, *, discard_newer: bool) -> tuple[Run | None, str]:
     changed = differences(details["fingerprint"], fingerprint(app))
     if changed and not discard_newer:
         raise Refused(
-            f"{app} has changed since run {run.name}: {_some(changed)}",
+            f"{app} has changed since run {run.name}: {some(changed, _NAMED)}",
             hint=_ways_on(app, run),
         )
     with signals_held():
@@ -213,10 +215,6 @@ def _put_back(app: Path, run: Run) -> None:
         run.write("undone")
     except OSError as error:
         raise RunFailed(f"undo failed: {error.strerror}", where=str(app), hint="run kstate undo again") from error
-
-
-def _some(paths: list[str]) -> str:
-    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
 def pinned_bytes(run: Run) -> int:

@@ -28,12 +28,17 @@ _POLL_SECONDS = 0.2
 def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
     """Holds the application's lock, waiting up to ``wait`` seconds for it.
 
-    Raises InUse (with the pid where the system tells) when somebody else holds it, Refused when it cannot be opened.
+    Of a lost application, which cannot run, it is the lock of what kstate has kept of it. Raises InUse (with the pid
+    where the system tells) when somebody else holds it, Refused when it cannot be opened.
     """
+    if not app.exists():
+        with _lock_of_the_lost(app, wait):
+            yield
+        return
     with _opened(app) as descriptor:
         _wait_for(lambda: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
         if _tells_locks_apart(app):
-            _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
+            _flock(descriptor, app, wait)
         yield
 
 
@@ -43,19 +48,27 @@ def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
 
     Raises InUse and Refused as ``application_lock`` does, which it is where the file system knows one kind of lock.
     """
-    if not app.exists():
-        # A lost application: there is nothing to lock but what kstate has kept of it.
-        with _opened_folder(runs_folder(app)) as descriptor:
-            _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
-            yield
-        return
-    if not _tells_locks_apart(app):
+    if not app.exists() or not _tells_locks_apart(app):
         with application_lock(app, wait):
             yield
         return
     with _opened(app) as descriptor:
-        _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
+        _flock(descriptor, app, wait)
         yield
+
+
+@contextlib.contextmanager
+def _lock_of_the_lost(app: Path, wait: float) -> Iterator[None]:
+    folder = runs_folder(app)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Refused(f"{app} is not there, and {folder} cannot be opened for locking: {error.strerror}") from None
+    try:
+        _flock(descriptor, app, wait)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _tells_locks_apart(app: Path) -> bool:
@@ -84,13 +97,8 @@ def _opened(app: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def _opened_folder(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _flock(descriptor: int, app: Path, wait: float) -> None:
+    _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
 
 
 def _wait_for(lock: Callable[[], object], app: Path, wait: float) -> None:

@@ -15,6 +15,14 @@ _OPEN_STORE_BYTES = 24 * 1024 * 1024
 """What RocksDB sets aside for the MANIFEST and the log of one open database."""
 
 
+def check_change(plan: Plan, *, workers: int, copy_ssts: bool, lock_is_shared: bool) -> None:
+    """Refuses to carry a plan out where its directory lies: see the three below. Raises Refused."""
+    check_place(plan.app, lock_is_shared=lock_is_shared)
+    if not copy_ssts:
+        _check_owner(plan.app)
+    _check_room(plan, workers, copy_ssts=copy_ssts)
+
+
 def check_place(app: Path, *, lock_is_shared: bool) -> None:
     """Refuses directories whose lock or whose exchange cannot be relied on. Raises Refused."""
     mounts = read_mounts()
@@ -38,7 +46,7 @@ def check_place(app: Path, *, lock_is_shared: bool) -> None:
         raise Refused(f"{app.parent} is not writable for this user", hint="run as the application's user")
 
 
-def check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
+def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     """Refuses when the file system has no room for the staged directory. Raises Refused."""
     copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
     needed = copied + plan.rewritten_bytes + workers * _OPEN_STORE_BYTES
@@ -65,7 +73,7 @@ def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
     return total
 
 
-def check_owner(app: Path) -> None:
+def _check_owner(app: Path) -> None:
     """Refuses when this user could not give the copies to the owner of the files. Raises Refused."""
     if os.geteuid() == 0:
         return

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kstate_cli.change.build import BuildDatabase, BuildStore
+from kstate_cli.formats.checkpoint import render
 from kstate_cli.formats.offsets import OffsetsRecord
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.statedir.model import Database
 
 
@@ -98,7 +101,7 @@ class EditDatabase:
         """One line for the plan."""
         parts = []
         if self.offsets is not None:
-            parts.append(f"offsets: {_offsets_text(self.offsets)}")
+            parts.append(f"offsets: {_record_text(self.offsets)}")
         parts += [f"drop column family {name}" for name in self.drop]
         parts += [f"convert {c.source} to {c.target} ({c.layout})" for c in self.conversions]
         if self.sst_format is not None:
@@ -108,22 +111,35 @@ class EditDatabase:
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase:
-    """A RocksDB that only carries an offset: a segment for a windowed store that has none."""
+    """A RocksDB that only carries an offset: a segment for a windowed store that has none, or a store without rows.
+
+    Streams adds the column families of the store itself when it opens it.
+    """
 
     path: str
     offsets: OffsetsRecord
-    action: str = field(default="create carrier segment", init=False)
+    action: str = "create carrier segment"
 
     def describe(self) -> str:
         """One line for the plan."""
-        return f"offsets: {_offsets_text(self.offsets)}"
+        return f"offsets: {_record_text(self.offsets)}"
 
 
 Step = OmitTree | RemoveFile | WriteFile | EditDatabase | CreateDatabase | BuildStore | BuildDatabase
 
 
-def _offsets_text(record: OffsetsRecord) -> str:
-    parts = [f"{tp}={offset}" for tp, offset in sorted(record.offsets.items())]
+def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
+    """Offsets as plans show them, in order; empty for none."""
+    return ", ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
+
+
+def offsets_file(path: str, offsets: Mapping[TopicPartition, int]) -> WriteFile:
+    """``.checkpoint``, or ``.checkpoint_<store>``. Raises ValueError for offsets that Streams does not write."""
+    return WriteFile(path, render(offsets), f"offsets: {offsets_text(offsets)}")
+
+
+def _record_text(record: OffsetsRecord) -> str:
+    parts = [offsets_text(record.offsets)] if record.offsets else []
     if record.position is not None and not record.position.is_empty:
         parts.append("position")
     return ", ".join([*parts, "status closed"])

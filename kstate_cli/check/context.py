@@ -11,7 +11,7 @@ from kstate_cli.check.grid import off_grid
 from kstate_cli.check.logs import LogSource
 from kstate_cli.check.outcome import Records
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.owners import changelog_prefix
+from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.judge import Log
@@ -96,13 +96,12 @@ class Context:
 
         None where it has no offset anywhere: whether it has a changelog at all nobody knows then.
         """
-        own = f"{changelog_prefix(self.app.app_id, task, task.stores)}-{store}-changelog"
+        own = self.own_changelog(task, store)
         topics = [tp.topic for one in (task, *self.siblings(task)) for tp in self._offsets(one, store)]
         known = {key for source in self.asked.logs for key in source.partitions()}
-        partition = task.partition or 0
-        if own in topics or TopicPartition(own, partition) in known:
-            return TopicPartition(own, partition)
-        return TopicPartition(topics[0], partition) if topics else None
+        if own.topic in topics or own in known:
+            return own
+        return TopicPartition(topics[0], own.partition) if topics else None
 
     def _offsets(self, task: Task, store: str) -> list[TopicPartition]:
         """The partitions that any place of a task names for a store."""
@@ -112,10 +111,9 @@ class Context:
                 return sorted(one.offsets)
         return sorted(resolved.absent.get(store, {}))
 
-    def own_changelog(self, task: Task, store: Store) -> TopicPartition:
-        """The name that the changelog of a store usually has."""
-        prefix = changelog_prefix(self.app.app_id, task, task.stores)
-        return TopicPartition(f"{prefix}-{store.name}-changelog", task.partition or 0)
+    def own_changelog(self, task: Task, store: str) -> TopicPartition:
+        """The changelog partition of a store, by the name that it usually has."""
+        return usual_changelog(self.app.app_id, task, store)
 
     def task_is_empty(self, task: Task) -> bool:
         """``StateDirectory.taskDirIsEmpty``: ``.checkpoint`` does not count, in 4.3 nothing that begins so."""

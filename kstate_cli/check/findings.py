@@ -154,6 +154,10 @@ CODES: dict[str, Code] = {
              "outlives a crash (formats §5)", _RESTORE),
         Code("without-changelog", _E,
              "no offset anywhere: it counts as a store without a changelog (withLoggingDisabled)", _NOTHING),
+        Code("lost-with-its-task", _X,
+             "StateManagerUtil.closeStateManager wipes the directory of a corrupted task as a whole, and a store "
+             "without a changelog is restored from nothing (withLoggingDisabled)",
+             "mend before the start what its task is wiped for: nothing brings its rows back afterwards"),
         # The log.
         Code("below-log-start", _W,
              "StoreChangelogReader: OffsetOutOfRangeException (KIP-406; formats §8.5, trap 16)", _RESTORE),

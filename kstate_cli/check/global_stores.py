@@ -10,10 +10,11 @@ from kstate_cli.check.findings import Level
 from kstate_cli.check.judge_offsets import compare_places
 from kstate_cli.check.opening import Obstacle, judge_opening
 from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.check.ranges import Where, locate, near_start, recreated, whole
+from kstate_cli.check.ranges import locate, near_start, recreated, whole
 from kstate_cli.check.reading import Read, read_offsets
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.restore.judge import Where
 from kstate_cli.statedir.model import Store, Task
 
 _NOT_NEGATIVE = "seek offset must not be a negative number"

@@ -7,10 +7,8 @@ from functools import reduce
 from itertools import combinations
 from math import gcd
 
+from kstate_cli.spec.intervals import MIN_INTERVAL_MS
 from kstate_cli.statedir.model import Database, Store
-
-_SHORTEST = 60_000
-"""The shortest segment interval that Streams chooses for windows and sessions."""
 
 
 def off_grid(store: Store, others: Iterable[Store]) -> tuple[Database, ...]:
@@ -19,11 +17,11 @@ def off_grid(store: Store, others: Iterable[Store]) -> tuple[Database, ...]:
     The interval is not written anywhere: it divides the starts of the same store in other tasks, else most of its own.
     """
     own = [d.segment_start for d in store.databases if d.segment_start]
-    if not store.segmented or not own or reduce(gcd, own) >= _SHORTEST:
+    if not store.segmented or not own or reduce(gcd, own) >= MIN_INTERVAL_MS:
         return ()
     known = [d.segment_start for other in others for d in other.databases if d.segment_start]
     grid = reduce(gcd, known) if known else _likely(own)
-    if grid < _SHORTEST:
+    if grid < MIN_INTERVAL_MS:
         return ()
     return tuple(d for d in store.databases if d.segment_start and d.segment_start % grid)
 
@@ -31,7 +29,7 @@ def off_grid(store: Store, others: Iterable[Store]) -> tuple[Database, ...]:
 def _likely(starts: list[int]) -> int:
     """The divisor that most of the starts have; where none has one, the step between all of them."""
     steps = [gcd(one, other) for one, other in combinations(starts, 2)]
-    shared = [step for step in steps if step >= _SHORTEST]
+    shared = [step for step in steps if step >= MIN_INTERVAL_MS]
     if not shared:
         return reduce(gcd, [abs(one - starts[0]) for one in starts[1:]], 0)
     return max(shared, key=lambda step: (sum(not start % step for start in starts), step))

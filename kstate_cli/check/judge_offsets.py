@@ -38,8 +38,22 @@ def is_logged(ctx: Context, task: Task, store: Store, read: TaskRead) -> bool:
     if store.has_offsets_family:
         # A logged store that was closed cleanly has an offset, or -4: 4.3 commits before it closes.
         return store.status != "closed"
+    return not _offsets_around(ctx, task)
+
+
+def is_lost(ctx: Context, task: Task, store: Store, read: TaskRead) -> bool:
+    """Whether nothing brings the rows of a store back once its task is wiped.
+
+    Nothing names a changelog of it, although other stores of the subtopology have theirs, or it was closed cleanly.
+    """
+    if store.empty or ctx.changelog(task, store.name) is not None:
+        return False
+    return _offsets_around(ctx, task) or not is_logged(ctx, task, store, read)
+
+
+def _offsets_around(ctx: Context, task: Task) -> bool:
     around = [ctx.resolved[one.name] for one in (task, *ctx.siblings(task))]
-    return not any(one.offsets for resolved in around for one in resolved.stores)
+    return any(one.offsets for resolved in around for one in resolved.stores)
 
 
 def _why(ctx: Context, task: Task, store: Store, read: TaskRead) -> str:

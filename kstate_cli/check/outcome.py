@@ -19,6 +19,8 @@ class Outcome(Enum):
     """The whole changelog, over the rows that it has."""
     WIPED = "task-wiped"
     """The task's directory is deleted (``TaskCorruptedException``), then the whole changelog is restored."""
+    LOST = "lost"
+    """As ``WIPED``, but the store has no changelog: nothing brings its rows back."""
     FAILS = "start-fails"
     """``KafkaStreams#start`` or a stream thread throws; the client ends in ERROR."""
     NOT_REACHED = "not-reached"

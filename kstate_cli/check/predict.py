@@ -11,8 +11,7 @@ from kstate_cli.check.global_stores import predict_global
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.surroundings import look_around
 from kstate_cli.check.tasks import predict_copy, predict_task
-from kstate_cli.formats.topic_partition import changelog_topic
-from kstate_cli.migrate.owners import changelog_prefix
+from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import resolve
 from kstate_cli.statedir.model import Application
 
@@ -60,6 +59,5 @@ def topics_of(app: Application) -> set[str]:
         found |= {tp.topic for one in resolved.stores for tp in one.offsets}
         found |= {tp.topic for lines in resolved.absent.values() for tp in lines}
         if not task.is_global:
-            prefix = changelog_prefix(app.app_id, task, task.stores)
-            found |= {changelog_topic(prefix, store.name) for store in task.stores}
+            found |= {usual_changelog(app.app_id, task, store.name).topic for store in task.stores}
     return found

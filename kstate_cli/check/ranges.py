@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from kstate_cli.check.context import Context
 from kstate_cli.check.outcome import Records
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.judge import Log
+from kstate_cli.restore.judge import Log, Where
 
 _NEAR = 10
 """Per cent of the log that an offset may be from its start before it is worth a warning."""
-
-
-class Where(Enum):
-    """Where the next offset to read lies."""
-
-    UNKNOWN = "unknown"
-    INSIDE = "inside"
-    BELOW = "below"
-    ABOVE = "above"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +40,12 @@ class Range:
 
 
 def locate(ctx: Context, key: TopicPartition, following: int) -> Range:
-    """Where the next offset to read lies (design §11.1: from the log start to the log end, both included)."""
+    """Where the next offset to read lies, and how many records follow where the log has it."""
     log = ctx.log(key)
     if log is None or log.start is None or log.end is None:
         return Range(key, following, Where.UNKNOWN)
-    if following < log.start:
-        return Range(key, following, Where.BELOW, log)
-    if following > log.end:
-        return Range(key, following, Where.ABOVE, log)
-    return Range(key, following, Where.INSIDE, log, ctx.records(key, following))
+    where = log.where(following)
+    return Range(key, following, where, log, ctx.records(key, following) if where is Where.INSIDE else None)
 
 
 def whole(ctx: Context, key: TopicPartition | None) -> Records | None:

@@ -8,11 +8,13 @@ from datetime import datetime, timedelta, timezone
 
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.journal import read_runs
+from kstate_cli.change.lockfile import LOCK_NAME
 from kstate_cli.change.recover import UNFINISHED
 from kstate_cli.check.context import Context
 from kstate_cli.formats.topic_partition import store_of_changelog
 from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.mounts import mount_of, read_mounts
+from kstate_cli.texts import some
 
 _CLEANUP_DELAY = 600
 """Seconds: the default of ``state.cleanup.delay.ms``."""
@@ -58,7 +60,8 @@ def _owners(ctx: Context) -> None:
                 others.append(os.path.relpath(path, ctx.app.path))
     if others:
         ctx.found(
-            "foreign-owner", f"{_some(sorted(others))}: not of the owner of the application directory (uid {owner})"
+            "foreign-owner",
+            f"{_some(sorted(others))}: not of the owner of the application directory (uid {owner})",
         )
 
 
@@ -70,7 +73,7 @@ def _place(ctx: Context) -> None:
 
 def _runs(ctx: Context) -> None:
     limit = datetime.now(timezone.utc) - _KEPT
-    held = read_lock_table().held(ctx.app.path / ".lock")
+    held = read_lock_table().held(ctx.app.path / LOCK_NAME)
     for run in read_runs(ctx.app.path):
         if run.state in UNFINISHED:
             if held is False:
@@ -97,4 +100,4 @@ def _in_memory(ctx: Context) -> None:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return some(names, _NAMED)

@@ -19,14 +19,15 @@ from kstate_cli.check.files import (
     store_file_obstacle,
 )
 from kstate_cli.check.findings import Level
-from kstate_cli.check.judge_offsets import after_start, compare_places, missing_offset, note_unclean
+from kstate_cli.check.judge_offsets import after_start, compare_places, is_lost, missing_offset, note_unclean
 from kstate_cli.check.opening import Obstacle, judge_opening
 from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.check.ranges import Range, Where, locate, near_start, recreated, whole
+from kstate_cli.check.ranges import Range, locate, near_start, recreated, whole
 from kstate_cli.check.reading import TaskRead, read_offsets
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import readable_by
+from kstate_cli.restore.judge import Where
 from kstate_cli.statedir.model import Store, Task
 
 _HARMLESS_NEGATIVE = frozenset({-1, OFFSET_UNKNOWN, -5})
@@ -271,7 +272,7 @@ def _without_offset(ctx: Context, draft: _Draft, name: str, store: Store | None)
         ctx.found("without-changelog", "no offset anywhere: it counts as a store without a changelog", task, name)
         return Prediction(task.name, name, Outcome.OPENS, Records(0, exact=True), "without-changelog")
     if store is not None and key is None:
-        key = ctx.own_changelog(task, store)
+        key = ctx.own_changelog(task, name)
     records = whole(ctx, key)
     empty = store is None or store.empty
     if empty and records is not None and not records.count and records.exact:
@@ -292,8 +293,16 @@ def _without_offset(ctx: Context, draft: _Draft, name: str, store: Store | None)
 def _all(
     ctx: Context, draft: _Draft, name: str, code: str, outcome: Outcome, or_else: Outcome | None = None
 ) -> Prediction:
+    """A store of a task that something is wrong with: ``outcome``, unless it has no changelog."""
     store = draft.stores.get(name) or next((s for s in draft.task.stores if s.name == name), None)
+    if store is not None and is_lost(ctx, draft.task, store, draft.read):
+        if outcome is not Outcome.WIPED:
+            # At least once the directory stays: only what has a changelog is restored.
+            return _without_offset(ctx, draft, name, store)
+        text = f"no offset anywhere: it counts as a store without a changelog, and its task is wiped ({code})"
+        lost = ctx.found("lost-with-its-task", text, draft.task, name)
+        return Prediction(draft.task.name, name, Outcome.LOST, None, lost, or_else=or_else)
     key = ctx.changelog(draft.task, name)
     if key is None and store is not None and store.segmented and not store.databases:
-        key = ctx.own_changelog(draft.task, store)
+        key = ctx.own_changelog(draft.task, name)
     return Prediction(draft.task.name, name, outcome, whole(ctx, key), code, or_else=or_else)

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstate_cli.cli.migrate_cmd import Guarantee
-from kstate_cli.cli.options import App, BootstrapServer, KafkaSettings, LogOffsets, MetricsFile, Output, Quiet
+from kstate_cli.cli.options import (
+    App,
+    BootstrapServer,
+    Guarantee,
+    KafkaSettings,
+    LogOffsets,
+    MetricsFile,
+    Output,
+    Quiet,
+    age,
+)
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -61,7 +70,6 @@ def check(
     from kstate_cli.check.context import Asked
     from kstate_cli.check.predict import check as predict
     from kstate_cli.cli.asking import facts_source
-    from kstate_cli.cli.clean_cmd import age
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.releases import release as known_release
     from kstate_cli.statedir.find import find_application
@@ -199,6 +207,7 @@ def _told(one: Prediction) -> str:
         "restores": f"restores {_count(one.records)}",
         "restores-all": f"restores everything{_all(one.records)}",
         "task-wiped": f"task wiped, restores everything{_all(one.records)}",
+        "lost": "task wiped, its rows are lost: it has no changelog",
         "start-fails": f"start fails at {one.file}: {' <- '.join(one.messages)}",
         "not-reached": "not reached",
         "ignored": "ignored",

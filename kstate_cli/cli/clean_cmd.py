@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
 
-from kstate_cli.cli.options import App, LockIsShared, Quiet, Wait
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+from kstate_cli.cli.options import App, LockIsShared, Quiet, Wait, age
 
 
 def clean(
@@ -67,13 +64,3 @@ def clean(
                 say(f"run {run.name}: deleted, {freed:,} bytes freed", quiet=quiet)
         remove_empty_folders(path)
     return 0
-
-
-def age(option: str, text: str) -> timedelta:
-    """``7d``, ``12h``, ``30m`` as a time span; UsageError, naming the option, for anything else."""
-    from kstate_cli.errors import UsageError
-
-    match = re.fullmatch(r"(\d{1,6})([smhdw])", text)
-    if match is None:
-        raise UsageError(f"{option} {text!r} is not an age", hint="for example 7d, 12h, 30m")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import App, LockIsShared, MetricsFile, Output, Quiet, Wait, WarningsOk
+from kstate_cli.cli.options import App, Guarantee, LockIsShared, MetricsFile, Output, Quiet, Verify, Wait, WarningsOk
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kstate_cli.change.command import Outcome
+    from kstate_cli.change.engine import Result
     from kstate_cli.change.plan import Plan
-
-
-class Guarantee(str, Enum):
-    """``processing.guarantee`` as far as it matters to a migration."""
-
-    at_least_once = "at_least_once"
-    exactly_once = "exactly_once_v2"
-
-
-class Verify(str, Enum):
-    """How much is compared before the switch."""
-
-    quick = "quick"
-    full = "full"
 
 
 def migrate(
@@ -103,33 +91,25 @@ def migrate(
 
 
 def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
-    from kstate_cli.cli.output import print_json, say
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.plan_view import exit_code, show_end
 
     plan, result = outcome.plan, outcome.result
     for line in outcome.recovered:
         say(line, quiet=quiet)
-    if output is Format.json:
-        print_json(
-            {
-                "schema_version": 1,
-                "type": "summary",
-                "app": str(plan.app),
-                "target": plan.target,
-                "steps": len(plan.steps),
-                "warnings": len(plan.warnings),
-                "executed": result is not None,
-                "run": result.run if result else None,
-                "headers_dropped": result.headers_dropped if result else 0,
-                "rows_converted": result.rows_converted if result else 0,
-            }
-        )
-    elif plan.empty:
-        say(f"nothing to do: {plan.app} is where {plan.target} wants it", quiet=quiet)
-    elif result is None:
-        say("dry run: nothing was changed", quiet=quiet)
-    else:
-        say(f"migrated to {plan.target} (run {result.run})", quiet=quiet)
+
+    def done(result: Result) -> Iterator[str]:
+        yield f"migrated to {plan.target} (run {result.run})"
         if result.rows_converted:
-            say(f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost", quiet=quiet)
-        say(f"next: start the application with {plan.target}; back: kstate undo {plan.app}", quiet=quiet)
-    return 1 if plan.warnings and not plan.empty and not warnings_ok else 0
+            yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"
+        yield f"next: start the application with {plan.target}; back: kstate undo {plan.app}"
+
+    members = {
+        "target": plan.target,
+        "steps": len(plan.steps),
+        "headers_dropped": result.headers_dropped if result else 0,
+        "rows_converted": result.rows_converted if result else 0,
+    }
+    nothing = f"{plan.app} is where {plan.target} wants it"
+    show_end(plan, result, output, members=members, nothing=nothing, done=done, quiet=quiet)
+    return exit_code(plan, warnings_ok=warnings_ok)

@@ -1,13 +1,33 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and what their texts mean."""
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kstate_cli.cli.output import Format
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class Guarantee(str, Enum):
+    """``processing.guarantee`` of the application, as far as it matters to kstate."""
+
+    at_least_once = "at_least_once"
+    exactly_once = "exactly_once_v2"
+
+
+class Verify(str, Enum):
+    """How much is compared before the switch."""
+
+    quick = "quick"
+    full = "full"
+
 
 App = Annotated[
     Path,
@@ -50,3 +70,23 @@ KafkaSettings = Annotated[
     Path | None,
     typer.Option("--kafka-settings", metavar="FILE", help="name=value lines for librdkafka: security.protocol, …"),
 ]
+
+
+def age(option: str, text: str) -> timedelta:
+    """``7d``, ``12h``, ``30m`` as a time span; UsageError, naming the option, for anything else."""
+    from kstate_cli.errors import UsageError
+
+    match = re.fullmatch(r"(\d{1,6})([smhdw])", text)
+    if match is None:
+        raise UsageError(f"{option} {text!r} is not an age", hint="for example 7d, 12h, 30m")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def part_of(option: str, text: str, hint: str) -> tuple[int, int]:
+    """``2/3``, the second of three parts, as two numbers; UsageError, naming the option, for anything else."""
+    from kstate_cli.errors import UsageError
+
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"{option} {text!r} is not I/N with 1 <= I <= N", hint=hint)
+    return int(match[1]), int(match[2])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kstate_cli.cli.terminal import console, progress_bar
+
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress, TaskID
 
 
@@ -51,16 +51,7 @@ def table(
         view.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
         view.add_row(*(Text(safe(cell)) for cell in row))
-    _console(stderr=False).print(view)
-
-
-def _console(*, stderr: bool) -> Console:
-    from rich.console import Console
-
-    stream = sys.stderr if stderr else sys.stdout
-    # Not on a terminal a table must not be cut to 80 columns: it is read by tools, or with less -S.
-    width = None if stream.isatty() else int(os.environ.get("COLUMNS", "0") or 0) or 200
-    return Console(file=stream, width=width, highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
+    console(stderr=False).print(view)
 
 
 class RunProgress:
@@ -84,16 +75,9 @@ class RunProgress:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         if not quiet and sys.stderr.isatty():
-            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import DownloadColumn
 
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                DownloadColumn(),
-                TimeRemainingColumn(),
-                console=_console(stderr=True),
-                transient=True,
-            )
+            self._bar = progress_bar("{task.description}", DownloadColumn())
 
     def __enter__(self) -> RunProgress:
         return self

@@ -1,12 +1,14 @@
-"""How a plan is shown, the same by ``--dry-run`` and before a run."""
+"""How a plan is shown, the same by ``--dry-run`` and before a run, and what became of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
+    from kstate_cli.change.engine import Result
     from kstate_cli.change.plan import Plan
 
 
@@ -33,3 +35,45 @@ def show_plan(plan: Plan, output: Format) -> None:
         say(f"warning: {text}")
     for text in plan.notes:
         say(f"note: {text}")
+
+
+def show_end(
+    plan: Plan,
+    result: Result | None,
+    output: Format,
+    *,
+    members: Mapping[str, Any],
+    nothing: str,
+    done: Callable[[Result], Iterable[str]],
+    quiet: bool,
+) -> None:
+    """What became of a plan: the JSON line ``summary``, with ``members`` of the command's own, or messages for people.
+
+    ``nothing`` says why there was nothing to do, ``done`` what a run did; ``result`` is None where none was.
+    """
+    from kstate_cli.cli.output import print_json, say
+
+    if output is Format.json:
+        print_json(
+            {
+                "schema_version": 1,
+                "type": "summary",
+                "app": str(plan.app),
+                **members,
+                "warnings": len(plan.warnings),
+                "executed": result is not None,
+                "run": result.run if result else None,
+            }
+        )
+    elif plan.empty:
+        say(f"nothing to do: {nothing}", quiet=quiet)
+    elif result is None:
+        say("dry run: nothing was changed", quiet=quiet)
+    else:
+        for line in done(result):
+            say(line, quiet=quiet)
+
+
+def exit_code(plan: Plan, *, warnings_ok: bool, warned: bool = False) -> int:
+    """1 where a plan with something to do has warnings, or the run has ``warned``, and nobody said that it is fine."""
+    return int(not warnings_ok and (warned or bool(plan.warnings and not plan.empty)))

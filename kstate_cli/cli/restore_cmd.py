@@ -12,14 +12,17 @@ import typer
 from kstate_cli.cli.options import (
     AfterError,
     BootstrapServer,
+    Guarantee,
     KafkaSettings,
     LockIsShared,
     LogOffsets,
     MetricsFile,
     Output,
     Quiet,
+    Verify,
     Wait,
     WarningsOk,
+    part_of,
 )
 from kstate_cli.cli.output import Format
 
@@ -105,8 +108,8 @@ def restore(
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     guarantee: Annotated[
-        str, typer.Option("--guarantee", help="at_least_once: the application never used transactions.")
-    ] = "exactly_once_v2",
+        Guarantee, typer.Option("--guarantee", help="at_least_once: the application never used transactions.")
+    ] = Guarantee.exactly_once,
     wipe_unclean: Annotated[
         bool, typer.Option("--wipe-unclean", help="Rebuild tasks whole that were not left clean.")
     ] = False,
@@ -131,7 +134,9 @@ def restore(
             help="All that this host may use, Spark included, as 2G or 1500M; by default about 660M a core and 700M.",
         ),
     ] = None,
-    verify: Annotated[str, typer.Option("--verify", help="full: read every row back before the switch.")] = "quick",
+    verify: Annotated[
+        Verify, typer.Option("--verify", help="full: read every row back before the switch.")
+    ] = Verify.quick,
     workers: Annotated[int, typer.Option("--workers", help="Stores taken in at once; 0: one per core.", min=0)] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
@@ -157,11 +162,10 @@ def restore(
     from kstate_cli.cli.asking import facts_source
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.restore_options import bytes_of, committed_of, pair_of, share_of
+    from kstate_cli.cli.restore_options import bytes_of, committed_of, pair_of
     from kstate_cli.cli.restore_progress import RestoreProgress
     from kstate_cli.cli.restore_report import finish
     from kstate_cli.cli.state_command import StateCommand
-    from kstate_cli.errors import UsageError
     from kstate_cli.releases import release
     from kstate_cli.restore.judge import Allowed
     from kstate_cli.restore.restoration import Request
@@ -172,14 +176,12 @@ def restore(
     from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.spec.topology import read_topology
 
-    if guarantee not in ("exactly_once_v2", "at_least_once") or verify not in ("quick", "full"):
-        raise UsageError("--guarantee is exactly_once_v2 or at_least_once, --verify is quick or full")
     options = RestoreOptions(
         release=release(release_name),
         tasks=frozenset(task or ()),
         stores=frozenset(store or ()),
-        share=share_of(share),
-        at_least_once=guarantee == "at_least_once",
+        share=None if share is None else part_of("--share", share, "the second of three hosts: --share 2/3"),
+        at_least_once=guarantee is Guarantee.at_least_once,
         wipe_unclean=wipe_unclean,
         committed=committed_of(committed_offsets),
         ignored=tuple(ignore or ()),
@@ -195,7 +197,7 @@ def restore(
         app=path,
         dump=dump,
         options=options,
-        run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify == "full", copy_ssts=copy),
+        run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy),
         spark=SparkSettings(master, dict(pair_of(one) for one in conf or ())),
         spec=read_draft(spec) if spec else None,
         spec_name=str(spec) if spec else "kstate.toml",

@@ -11,18 +11,6 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
-def share_of(text: str | None) -> tuple[int, int] | None:
-    """``I/N`` as two numbers. Raises UsageError."""
-    from kstate_cli.errors import UsageError
-
-    if text is None:
-        return None
-    one, slash, many = text.partition("/")
-    if not slash or not one.isdigit() or not many.isdigit() or not 1 <= int(one) <= int(many):
-        raise UsageError(f"--share {text!r} is not I/N with 1 <= I <= N", hint="the second of three hosts: --share 2/3")
-    return int(one), int(many)
-
-
 def pair_of(text: str) -> tuple[str, str]:
     """``K=V``. Raises UsageError."""
     from kstate_cli.errors import UsageError

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.cli.output import _console, safe
+from kstate_cli.cli.output import safe
+from kstate_cli.cli.terminal import progress_bar
 from kstate_cli.restore.restoration import Watcher
 
 if TYPE_CHECKING:
@@ -116,17 +117,11 @@ class RestoreProgress(Watcher):
         )
 
     def _show(self, done: int, total: int, records: int, all_records: int) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import TextColumn
 
         if self._bar is None:
-            self._bar = Progress(
-                TextColumn("restoring"),
-                BarColumn(),
-                TextColumn("{task.fields[slices]} slices, {task.completed:,} of {task.total:,} records"),
-                TimeRemainingColumn(),
-                console=_console(stderr=True),
-                transient=True,
-            )
+            amount = TextColumn("{task.fields[slices]} slices, {task.completed:,} of {task.total:,} records")
+            self._bar = progress_bar("restoring", amount)
             self._bar.start()
             self._task = self._bar.add_task("restoring", total=all_records, slices="0")
         assert self._task is not None

@@ -12,46 +12,60 @@ if TYPE_CHECKING:
 
 def finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
     """Shows what became of a restoration, as a table or JSON lines; returns the exit code."""
-    from kstate_cli.cli.output import print_json, say, table
+    from kstate_cli.cli.plan_view import exit_code, show_end
 
     change = outcome.plan.change
-    warned = bool(change.warnings and not change.empty) or any(report.null_keys for report in outcome.reports)
-    code = 1 if warned and not warnings_ok else 0
     if output is Format.json:
-        for report in outcome.reports:
-            offsets: dict[str, dict[int, int]] = {}
-            for tp, offset in sorted(report.offsets.items()):
-                offsets.setdefault(tp.topic, {})[tp.partition] = offset
-            print_json(
-                {
-                    "schema_version": 1,
-                    "type": "store",
-                    "store": report.store,
-                    "records": report.records,
-                    "rows": report.rows,
-                    "deleted": report.deleted,
-                    "expired": report.expired,
-                    "null_keys": report.null_keys,
-                    "has_position": report.has_position,
-                    "offsets": offsets,
-                    "seconds": round(report.seconds, 3),
-                }
-            )
+        _print_stores(outcome)
+    else:
+        _show_stores(outcome, quiet=quiet)
+    show_end(
+        change,
+        outcome.result,
+        output,
+        members={
+            "release": change.target,
+            "stores": len(outcome.plan.work),
+            "left": len(outcome.plan.left),
+            "records": sum(report.records for report in outcome.reports),
+        },
+        nothing=f"no store of {change.app} needs anything from the dump",
+        done=lambda result: (
+            f"restored for {change.target} (run {result.run})",
+            f"next: start the application with {change.target}; back: kstate undo {change.app}",
+        ),
+        quiet=quiet,
+    )
+    return exit_code(change, warnings_ok=warnings_ok, warned=any(report.null_keys for report in outcome.reports))
+
+
+def _print_stores(outcome: Outcome) -> None:
+    from kstate_cli.cli.output import print_json
+
+    for report in outcome.reports:
+        offsets: dict[str, dict[int, int]] = {}
+        for tp, offset in sorted(report.offsets.items()):
+            offsets.setdefault(tp.topic, {})[tp.partition] = offset
         print_json(
             {
                 "schema_version": 1,
-                "type": "summary",
-                "app": str(change.app),
-                "release": change.target,
-                "stores": len(outcome.plan.work),
-                "left": len(outcome.plan.left),
-                "records": sum(report.records for report in outcome.reports),
-                "warnings": len(change.warnings),
-                "executed": outcome.result is not None,
-                "run": outcome.result.run if outcome.result else None,
+                "type": "store",
+                "store": report.store,
+                "records": report.records,
+                "rows": report.rows,
+                "deleted": report.deleted,
+                "expired": report.expired,
+                "null_keys": report.null_keys,
+                "has_position": report.has_position,
+                "offsets": offsets,
+                "seconds": round(report.seconds, 3),
             }
         )
-        return code
+
+
+def _show_stores(outcome: Outcome, *, quiet: bool) -> None:
+    from kstate_cli.cli.output import say, table
+
     if outcome.reports:
         table(
             "restored",
@@ -76,11 +90,3 @@ def finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) 
     without = sum(not report.has_position for report in outcome.reports)
     if without:
         say(f"note: no changelog record told a Position of {without} stores: theirs is empty", quiet=quiet)
-    if change.empty:
-        say(f"nothing to do: no store of {change.app} needs anything from the dump", quiet=quiet)
-    elif outcome.result is None:
-        say("dry run: nothing was changed", quiet=quiet)
-    else:
-        say(f"restored for {change.target} (run {outcome.result.run})", quiet=quiet)
-        say(f"next: start the application with {change.target}; back: kstate undo {change.app}", quiet=quiet)
-    return code

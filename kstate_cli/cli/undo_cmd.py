@@ -21,7 +21,7 @@ def undo(
     """Put the directory back that the newest run found. Nothing to undo is fine: exit 0."""
     from kstate_cli.change.engine import undo as undo_run
     from kstate_cli.change.journal import read_runs
-    from kstate_cli.change.lockfile import application_lock, kstate_lock
+    from kstate_cli.change.lockfile import application_lock
     from kstate_cli.change.place import check_place
     from kstate_cli.change.recover import recover
     from kstate_cli.cli.output import say
@@ -32,8 +32,7 @@ def undo(
         say("nothing to undo", quiet=quiet)
         return 0
     check_place(path, lock_is_shared=lock_is_shared)
-    # Of a lost application there is nothing to lock but what is kept of it.
-    with application_lock(path, wait) if path.exists() else kstate_lock(path, wait):
+    with application_lock(path, wait):
         recovered = recover(path)
         for line in recovered:
             say(line, quiet=quiet)

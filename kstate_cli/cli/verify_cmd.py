@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections import Counter
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstate_cli.cli.options import App, MetricsFile, Output, Quiet
+from kstate_cli.cli.options import App, MetricsFile, Output, Quiet, part_of
 from kstate_cli.cli.output import Format
-from kstate_cli.errors import EXIT_OK, ConditionNotMet, InUse, Refused, UsageError
+from kstate_cli.errors import EXIT_OK, ConditionNotMet, InUse, Refused
 
 if TYPE_CHECKING:
     from kstate_cli.verify.findings import Finding
@@ -32,7 +31,7 @@ def verify(
     ] = None,
     subset: Annotated[
         str,
-        typer.Option("--subset", metavar="N/T", help="Part N of T of the stores: 1/7 on Monday, 2/7 on Tuesday, …"),
+        typer.Option("--subset", metavar="I/N", help="Part I of N of the stores: 1/7 on Monday, 2/7 on Tuesday, …"),
     ] = "1/1",
     each_sst: Annotated[
         bool,
@@ -62,7 +61,7 @@ def verify(
         app=find_application(app),
         tasks=frozenset(task or ()),
         stores=frozenset(store or ()),
-        subset=_subset(subset),
+        subset=part_of("--subset", subset, "for example 1/7"),
         workers=workers,
         each_sst=each_sst,
     )
@@ -96,13 +95,6 @@ def _remarks(found: AppReport, subset: str, *, quiet: bool) -> None:
     if found.left_out:
         say(f"subset {subset}: {found.left_out} stores are in other parts", quiet=quiet)
     say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
-
-
-def _subset(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"--subset {text!r} is not N/T with 1 <= N <= T", hint="for example 1/7")
-    return int(match[1]), int(match[2])
 
 
 def _verdict(codes: Counter[str]) -> int:

@@ -6,7 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kstate_cli.cli.output import _console, say
+from kstate_cli.cli.output import say
+from kstate_cli.cli.terminal import progress_bar
 from kstate_cli.verify.run import Watcher
 
 if TYPE_CHECKING:
@@ -39,16 +40,9 @@ class VerifyProgress(Watcher):
         self._total = total
         if self._quiet or not sys.stderr.isatty():
             return
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import DownloadColumn
 
-        self._bar = Progress(
-            TextColumn("verifying"),
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            TimeRemainingColumn(),
-            console=_console(stderr=True),
-            transient=True,
-        )
+        self._bar = progress_bar("verifying", DownloadColumn(binary_units=True))
         self._bar.start()
         self._task = self._bar.add_task("verifying", total=total)
 

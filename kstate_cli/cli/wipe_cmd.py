@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import AfterError, App, LockIsShared, Output, Quiet, Wait, WarningsOk
+from kstate_cli.cli.options import AfterError, App, LockIsShared, MetricsFile, Output, Quiet, Wait, WarningsOk
 from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kstate_cli.change.command import Outcome
+    from kstate_cli.change.engine import Result
 
 
 def wipe(
@@ -39,6 +45,7 @@ def wipe(
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
     ] = False,
     after_error: AfterError = False,
+    metrics_file: MetricsFile = None,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
@@ -53,7 +60,8 @@ def wipe(
     from kstate_cli.change.attempts import refuse_after_error
     from kstate_cli.change.command import Request, change
     from kstate_cli.change.engine import RunOptions
-    from kstate_cli.cli.output import RunProgress, print_json, say
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import RunProgress
     from kstate_cli.cli.plan_view import show_plan
     from kstate_cli.errors import UsageError
     from kstate_cli.statedir.find import find_application
@@ -75,44 +83,40 @@ def wipe(
         purge=purge,
         last_word=lambda: refuse_after_error(path, after_error=after_error),
     )
-    with RunProgress(quiet=quiet) as progress:
-        outcome = change(request, on_plan=lambda plan: show_plan(plan, output), progress=progress)
+    with Metrics(metrics_file, "wipe", path) as metrics:
+        with RunProgress(quiet=quiet) as progress:
+            outcome = change(request, on_plan=lambda plan: show_plan(plan, output), progress=progress)
+        code = _finish(outcome, output, purge=purge, for_reset=for_reset, quiet=quiet, warnings_ok=warnings_ok)
+        return metrics.done(code)
+
+
+def _finish(outcome: Outcome, output: Format, *, purge: bool, for_reset: bool, quiet: bool, warnings_ok: bool) -> int:
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.plan_view import exit_code, show_end
+
     plan, result = outcome.plan, outcome.result
     for line in outcome.recovered:
         say(line, quiet=quiet)
-    if output is Format.json:
-        print_json(
-            {
-                "schema_version": 1,
-                "type": "summary",
-                "app": str(plan.app),
-                "steps": len(plan.steps),
-                "warnings": len(plan.warnings),
-                "executed": result is not None,
-                "run": result.run if result else None,
-                "undoable": result is not None and not purge,
-            }
-        )
-    elif plan.empty:
-        say(f"nothing to do: {plan.app} holds nothing of that", quiet=quiet)
-    elif result is None:
-        say("dry run: nothing was changed", quiet=quiet)
-    else:
+
+    def done(result: Result) -> Iterator[str]:
         way_back = "nothing is kept" if purge else f"what left is kept: kstate undo {plan.app}"
-        say(f"wiped (run {result.run}); {way_back}", quiet=quiet)
-        say(
+        yield f"wiped (run {result.run}); {way_back}"
+        yield (
             f"next: kstate restore {plan.app} --from-changelog DUMP --for RELEASE, or start the application, which "
-            "restores from the brokers",
-            quiet=quiet,
+            "restores from the brokers"
         )
         if for_reset:
-            say(
+            yield (
                 f"or, to begin anew: kafka-streams-application-reset --application-id {plan.app.name} "
-                "--bootstrap-server HOST:PORT --input-topics TOPICS",
-                quiet=quiet,
+                "--bootstrap-server HOST:PORT --input-topics TOPICS"
             )
-            say(
-                "warning: that deletes the changelog topics, the only source that a store can be rebuilt from; "
-                "input topics are read again from their beginning, as far as they still have it"
-            )
-    return 1 if plan.warnings and not plan.empty and not warnings_ok else 0
+
+    members = {"steps": len(plan.steps), "undoable": result is not None and not purge}
+    show_end(plan, result, output, members=members, nothing=f"{plan.app} holds nothing of that", done=done, quiet=quiet)
+    if for_reset and result is not None and output is not Format.json:
+        # Whatever --quiet says: nobody may overlook it.
+        say(
+            "warning: that deletes the changelog topics, the only source that a store can be rebuilt from; "
+            "input topics are read again from their beginning, as far as they still have it"
+        )
+    return exit_code(plan, warnings_ok=warnings_ok)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -22,6 +22,26 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1 << 20
 
 
+def check_digest(filesystem: FileSystem, path: str, known: str, ended: Callable[[], bool] = lambda: False) -> None:
+    """Reads a file and compares its SHA-256 with the manifest's; gives up, saying nothing, once it is ``ended``.
+
+    Raises DumpError, naming the file, where it is another one or cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with filesystem.open_input_stream(path) as stream:
+            while not ended() and (chunk := stream.read(_CHUNK)):
+                digest.update(chunk)
+    except OSError as error:
+        raise DumpError(f"the file cannot be read: {error}", where=printable(path)) from None
+    if not ended() and digest.hexdigest() != known:
+        raise DumpError(
+            "the file is not the one of the manifest: its SHA-256 differs",
+            where=printable(path),
+            hint="copy or dump it anew; nothing has changed",
+        )
+
+
 class Digests:
     """Compares files in the background, those that the manifest has a digest of. Leaving the block ends the reading."""
 
@@ -32,7 +52,7 @@ class Digests:
         self._pool = ThreadPoolExecutor(max(1, os.cpu_count() or 1), thread_name_prefix="digest")
         self._ended = False
         self._waiting: list[Future[None]] = [
-            self._pool.submit(self._check, filesystem, path, digest)
+            self._pool.submit(check_digest, filesystem, path, digest, lambda: self._ended)
             for path in sorted(set(paths))
             if (digest := known.get(path)) is not None
         ]
@@ -55,18 +75,3 @@ class Digests:
         """Raises DumpError, naming the file, for the first one that is not the manifest's."""
         for one in self._waiting:
             one.result()
-
-    def _check(self, filesystem: FileSystem, path: str, known: str) -> None:
-        digest = hashlib.sha256()
-        try:
-            with filesystem.open_input_stream(path) as stream:
-                while not self._ended and (chunk := stream.read(_CHUNK)):
-                    digest.update(chunk)
-        except OSError as error:
-            raise DumpError(f"the file cannot be read: {error}", where=printable(path)) from None
-        if not self._ended and digest.hexdigest() != known:
-            raise DumpError(
-                "the file is not the one of the manifest: its SHA-256 differs",
-                where=printable(path),
-                hint="copy or dump it anew; nothing has changed",
-            )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.texts import some
 
 from . import manifest as manifests
 from .agree import check_files, check_rows
+from .digests import check_digest
 from .errors import DumpError, printable
 from .footers import FileFacts, read_facts
 from .manifest import Manifest
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _THREADS: Final = 16
 _MAX_MANIFEST: Final = 512 << 20
-_CHUNK: Final = 1 << 20
 # Which files belong to such a table only its log knows: rewritten and deleted rows stay in the folder.
 _TABLE_LOGS: Final = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 _NAMED: Final = 5
@@ -128,18 +128,10 @@ def _check_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[L
     expected = {file.path: file.sha256 for file in manifest.files}
 
     def check(file: Listed) -> None:
-        digest = hashlib.sha256()
-        try:
-            with filesystem.open_input_stream(file.path) as stream:
-                while chunk := stream.read(_CHUNK):
-                    digest.update(chunk)
-        except OSError as error:
-            raise DumpError(f"the file cannot be read: {error}", where=printable(file.path)) from None
         known = expected[file.relative]
         if known is None:
             raise DumpError("the manifest has no digest for the file", where=printable(file.path))
-        if digest.hexdigest() != known:
-            raise DumpError("the file is not the one of the manifest: its SHA-256 differs", where=printable(file.path))
+        check_digest(filesystem, file.path, known)
 
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(check, files))
@@ -191,5 +183,4 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(printable(name) for name in names[:_NAMED]) + more
+    return some([printable(name) for name in names], _NAMED)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
-from kstate_cli.statedir.model import Store, Task
+from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic, legal_store_name
+from kstate_cli.statedir.model import Task
 
 _SUFFIX = "-changelog"
 
@@ -98,9 +98,14 @@ def _store_of(topic: str, prefixes: tuple[str, ...]) -> str | None:
     return None
 
 
-def changelog_prefix(app_id: str, task: Task, stores: Iterable[Store]) -> str:
+def usual_changelog(app_id: str, task: Task, store: str) -> TopicPartition:
+    """The partition that a store is restored from where it has a changelog, and that has its usual name."""
+    return TopicPartition(changelog_topic(_changelog_prefix(app_id, task), store), task.partition or 0)
+
+
+def _changelog_prefix(app_id: str, task: Task) -> str:
     """The prefix that the changelogs of a task's stores have, by their offsets; the usual one without any."""
-    for store in stores:
+    for store in task.stores:
         for database in store.databases:
             for tp in database.offsets.offsets if database.offsets else ():
                 if tp.topic.endswith(f"-{store.name}{_SUFFIX}"):

@@ -5,16 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, Step, WriteFile
+from kstate_cli.change.plan import (
+    CreateDatabase,
+    EditDatabase,
+    OmitTree,
+    Plan,
+    RemoveFile,
+    Step,
+    WriteFile,
+    offsets_file,
+)
 from kstate_cli.errors import Refused
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
-from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic, legal_store_name
+from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.migrate.headers import conversions, undecided
-from kstate_cli.migrate.owners import changelog_prefix
+from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import (
     HEADERS_FAMILIES,
@@ -251,8 +260,7 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
             continue
         if not found.offsets and not store.databases and store.segmented and not task.is_global:
             # No segment, so no row: "from the beginning" is true, and no line at all wipes the task under EOS.
-            topic = changelog_topic(changelog_prefix(draft.app.app_id, task, task.stores), store.name)
-            found.offsets = {TopicPartition(topic, task.partition or 0): OFFSET_UNKNOWN}
+            found.offsets = {usual_changelog(draft.app.app_id, task, store.name): OFFSET_UNKNOWN}
         for tp, offset in found.offsets.items():
             if tp in lines and lines[tp] != offset:
                 draft.warnings.append(f"{task.name}: stores disagree about {tp}: the lowest offset is taken")
@@ -316,16 +324,16 @@ def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, i
 def _position_file(draft: _Draft, task: Task, found: StoreOffsets) -> None:
     if task.is_global or found.position.is_empty:
         return
-    data = _rendered(draft, f"the Position of {task.name}/{found.store.name}", found.position.to_checkpoint_entries())
     path = _relative(draft, task.path / f"{found.store.name}.position")
+    try:
+        data = render(found.position.to_checkpoint_entries())
+    except ValueError as error:
+        raise _unwritable(draft, f"the Position of {task.name}/{found.store.name}", error) from None
     draft.steps.append(WriteFile(path, data, _position_text(found.position)))
 
 
-def _rendered(draft: _Draft, what: str, entries: dict[TopicPartition, int]) -> bytes:
-    try:
-        return render(entries)
-    except ValueError as error:
-        raise Refused(f"{what} cannot be written to a file: {error}", where=str(draft.app.path)) from None
+def _unwritable(draft: _Draft, what: str, error: ValueError) -> Refused:
+    return Refused(f"{what} cannot be written to a file: {error}", where=str(draft.app.path))
 
 
 def _position_text(position: Position) -> str:
@@ -334,9 +342,10 @@ def _position_text(position: Position) -> str:
 
 
 def _write_offsets(draft: _Draft, task: Task, name: str, offsets: dict[TopicPartition, int]) -> None:
-    path = _relative(draft, task.path / name)
-    data = _rendered(draft, f"{task.name}/{name}", offsets)
-    draft.steps.append(WriteFile(path, data, ", ".join(f"{tp}={o}" for tp, o in sorted(offsets.items()))))
+    try:
+        draft.steps.append(offsets_file(_relative(draft, task.path / name), offsets))
+    except ValueError as error:
+        raise _unwritable(draft, f"{task.name}/{name}", error) from None
 
 
 def _name_unlogged(draft: _Draft, found: StoreOffsets) -> None:

@@ -33,6 +33,15 @@ class Verdict:
     """Worth a warning: what is there may not belong to this log."""
 
 
+class Where(Enum):
+    """Where the next offset to read lies in a log."""
+
+    UNKNOWN = "unknown"
+    INSIDE = "inside"
+    BELOW = "below"
+    ABOVE = "above"
+
+
 @dataclass(frozen=True, slots=True)
 class Log:
     """One changelog partition as the dump and its manifest know it; offsets inclusive but ``end``."""
@@ -55,6 +64,17 @@ class Log:
     def covered_from(self) -> int | None:
         """The offset from which on nothing is missing; of a compacted log the first record may lie far above it."""
         return self.first if self.begin is None else self.begin
+
+    def where(self, following: int) -> Where:
+        """Where the next offset to read lies: valid from the log start to the log end, both included (design §11.1).
+
+        ``following`` is what a global store keeps, and one more than what a task's store keeps.
+        """
+        if self.start is not None and following < self.start:
+            return Where.BELOW
+        if self.end is not None and following > self.end:
+            return Where.ABOVE
+        return Where.UNKNOWN if self.start is None or self.end is None else Where.INSIDE
 
 
 def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = None) -> Log:
@@ -98,13 +118,14 @@ def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allo
     if allowed.rebuild or offset is None or offset == OFFSET_UNKNOWN:
         return _rebuild(log, allowed.rebuild or "it has no offset", has_rows=has_rows, allowed=allowed)
     following = offset if is_global else offset + 1
-    if log.start is not None and following < log.start:
+    where = log.where(following)
+    if where is Where.BELOW:
         why = f"its next offset {following} lies below the log start {log.start}"
         return _invalid(log, why, has_rows=has_rows, allowed=allowed)
-    if log.end is not None and following > log.end and log.live:
+    if where is Where.ABOVE and log.live:
         why = f"its next offset {following} lies above the log end {log.end}: the topic was created anew"
         return _invalid(log, why, has_rows=has_rows, allowed=allowed)
-    if log.end is not None and following > log.end:
+    if where is Where.ABOVE:
         # Either the application ran on after the dump was taken, or the topic was made anew. A healthy store is never
         # wiped on a guess.
         return Verdict(

@@ -99,8 +99,8 @@ def judge_topics(draft: Draft, spec: Spec) -> None:
     for store in spec.stores:
         if not store.is_global:
             continue
-        policies = {f.policy for key, f in draft.options.facts.items() if key.topic == store.changelog}
-        for policy in sorted(policy for policy in policies if policy is not None and "compact" not in policy):
+        known = [f for key, f in draft.options.facts.items() if key.topic == store.changelog]
+        for policy in sorted({f.policy for f in known if f.policy is not None and not f.compacted}):
             draft.warnings.append(
                 f"{store.changelog}, the topic of the global store {store.name}, is not compacted "
                 f"(cleanup.policy={policy}): what the broker deletes no rebuild brings back"

@@ -22,7 +22,7 @@ from kstate_cli.restore.judge import Action
 from kstate_cli.restore.shapes import SHAPES, KeyRule
 from kstate_cli.restore.spark import SparkSettings
 from kstate_cli.restore.staging import Staging
-from kstate_cli.restore.work import StoreWork
+from kstate_cli.restore.work import Part, StoreWork
 from kstate_cli.spec.model import StoreSpec
 
 _MIB = 1024 * 1024
@@ -137,17 +137,7 @@ def make_jobs(
         for part in one.parts:
             if part.verdict.action is Action.LEAVE and not one.rebuild:
                 continue
-            for piece, uri in _slices(
-                one,
-                part.dump,
-                part.log.until,
-                part.verdict.after,
-                slots,
-                pieces,
-                dump.uri,
-                _tells_positions(dump, one.spec),
-                repartitioned,
-            ):
+            for piece, uri in _slices(one, part, dump, slots, pieces, repartitioned):
                 jobs += [
                     replace(job, number=number + at)
                     for at, job in enumerate(_jobs_of(one, piece, uri, dump, release, staging, slots, app, number))
@@ -158,33 +148,34 @@ def make_jobs(
 
 def _slices(
     work: StoreWork,
-    dump: PartitionDump,
-    until: int | None,
-    after: int | None,
+    part: Part,
+    dump: Dump,
     slots: Slots,
     pieces: int,
-    uri: str,
-    positions: bool,
     repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]],
 ) -> list[tuple[Slice, str]]:
-    if not dump.rows:
+    """The slices of one partition, at least ``pieces`` where it is not too small, each with the URI of its dump.
+
+    Raises Refused for rows that cannot be put in order.
+    """
+    rows, uri = part.dump, dump.uri
+    if not rows.rows:
         return []
-    if work.rebuild:
-        after = None
-    total = sum(piece.share for piece in dump.pieces)
-    each = max(total // dump.rows, 1)
+    after, until = None if work.rebuild else part.verdict.after, part.log.until
+    total = sum(piece.share for piece in rows.pieces)
+    each = max(total // rows.rows, 1)
     whole = SHAPES[work.spec.kind].key is KeyRule.VERSIONED
     # Keys alone are held at once: values come in as many passes as memory asks for.
-    records = slots.memory // _held_of_each(work.spec, dump, positions)
+    records = slots.memory // _held_of_each(work.spec, rows, _tells_positions(dump, work.spec))
     fitting = min(records * each, _KEY_BYTES)
     limit = _WHOLE if whole else min(fitting, -(-total // pieces))
-    found, shuffled = slices(dump, after=after, until=until, max_bytes=limit)
+    found, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
     unordered = [one for one in found if not one.ordered and one.bytes > min(fitting, slots.memory) // 2]
     if shuffled or unordered:
-        dump, uri = repartitioned(dump)
-        found, shuffled = slices(dump, after=after, until=until, max_bytes=limit)
+        rows, uri = repartitioned(rows)
+        found, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
         if shuffled:
-            raise Refused(f"{dump.key}: its rows cannot be put in order", hint="write the dump anew, sorted by offset")
+            raise Refused(f"{rows.key}: its rows cannot be put in order", hint="write the dump anew, sorted by offset")
     return [(one, uri) for one in found]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from kstate_cli.change.attempts import refuse_after_error
 from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
 from kstate_cli.change.owner import own_like
-from kstate_cli.change.place import check_owner, check_place, check_room
+from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.recover import recover, unfinished_runs
 from kstate_cli.dump.model import Dump
 from kstate_cli.dump.open import read_dump
@@ -100,10 +100,12 @@ def _plan(request: Request, dump: Dump, watcher: Watcher) -> RestorePlan:
         _check_name(request.app, spec)
     plan = plan_restore(request.app, found, spec, dump, request.options)
     if not plan.change.empty and request.app.exists():
-        check_place(request.app, lock_is_shared=request.lock_is_shared)
-        if not request.run.copy_ssts:
-            check_owner(request.app)
-        check_room(plan.change, request.run.workers, copy_ssts=request.run.copy_ssts)
+        check_change(
+            plan.change,
+            workers=request.run.workers,
+            copy_ssts=request.run.copy_ssts,
+            lock_is_shared=request.lock_is_shared,
+        )
     return plan
 
 

@@ -43,6 +43,8 @@ class Staging:
     target: str
     _private: str = ""
     _made: list[str] = field(default_factory=list)
+    _read: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Notes by name. One never changes: it is renamed into place whole, and its name has the attempt's own id."""
 
     def new_file(self, name: str) -> str:
         """A local path for a new run."""
@@ -110,20 +112,29 @@ class Staging:
         os.replace(path + ".tmp", path)
 
     def notes(self, suffix: str) -> list[dict[str, Any]]:
-        """Driver: the notes of one kind, each with its ``name``; what is no such note is passed over."""
+        """Driver: the notes of one kind, each with its ``name``; what is no such note is passed over.
+
+        Asked for several times a second: only notes that are new are read.
+        """
         if not is_local(self.target) or not os.path.isdir(local(self.target)):
             return []
-        found = []
-        for name in sorted(os.listdir(local(self.target))):
-            if name.endswith(suffix):
-                with contextlib.suppress(OSError, ValueError), open(os.path.join(local(self.target), name), "rb") as f:
-                    note = json.load(f)
-                    if (
-                        isinstance(note, dict)
-                        and _NOTED[suffix].items() <= {k: type(v) for k, v in note.items()}.items()
-                    ):
-                        found.append({**note, "name": name})
-        return found
+        names = [name for name in sorted(os.listdir(local(self.target))) if name.endswith(suffix)]
+        for name in names:
+            if name not in self._read and (note := self._note_of(name, suffix)) is not None:
+                self._read[name] = note
+        return [self._read[name] for name in names if name in self._read]
+
+    def _note_of(self, name: str, suffix: str) -> dict[str, Any] | None:
+        try:
+            with open(os.path.join(local(self.target), name), "rb") as file:
+                note = json.load(file)
+        except (OSError, ValueError):
+            return None
+        if not isinstance(note, dict):
+            return None
+        if not _NOTED[suffix].items() <= {k: type(v) for k, v in note.items()}.items():
+            return None
+        return {**note, "name": name}
 
     def keep_finished(self) -> None:
         """Driver: removes all but the runs of finished slices and their notes; the folder too, where there are none."""

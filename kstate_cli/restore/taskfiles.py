@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from kstate_cli.change.build import BuildStore
-from kstate_cli.change.plan import RemoveFile, Step, WriteFile
-from kstate_cli.formats.checkpoint import render
+from kstate_cli.change.plan import RemoveFile, Step, offsets_file, offsets_text
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
 from kstate_cli.restore.obstacles import foreign
@@ -17,12 +16,11 @@ def task_steps(draft: Draft, task: str, work: list[StoreWork], resolved: TaskOff
     """Adds the steps of one task to the plan."""
     for one in work:
         verb = "rebuild" if one.rebuild else "catch up"
-        offsets = ", ".join(f"{tp}={offset}" for tp, offset in sorted(one.offsets.items()))
         why = one.parts[0].verdict.why
         draft.steps.append(
             BuildStore(
                 one.path,
-                f"{verb} ({one.spec.kind}): up to {offsets}; {why}",
+                f"{verb} ({one.spec.kind}): up to {offsets_text(one.offsets)}; {why}",
                 replaces=one.rebuild,
                 size=sum(piece.share for part in one.parts for piece in part.dump.pieces),
             )
@@ -53,7 +51,7 @@ def _files_of_family(
         draft.steps.append(RemoveFile(f"{task}/.checkpoint", "its stores are restored: their offsets are in them"))
     for one in work:
         if one.spec.kind == "grace-buffer":
-            draft.steps.append(_offsets_file(f"{task}/.checkpoint_{one.spec.name}", one.offsets))
+            draft.steps.append(offsets_file(f"{task}/.checkpoint_{one.spec.name}", one.offsets))
         if resolved is not None and one.spec.name in resolved.task.position_files and one.rebuild:
             draft.steps.append(RemoveFile(f"{task}/{one.spec.name}.position", "the store is rebuilt"))
 
@@ -72,12 +70,7 @@ def _checkpoint(
         lines |= absent
     for one in work:
         lines |= one.offsets
-    yield _offsets_file(f"{task}/.checkpoint", lines)
+    yield offsets_file(f"{task}/.checkpoint", lines)
     for one in work:
         if resolved is not None and one.spec.name in resolved.task.position_files and one.rebuild:
             yield RemoveFile(f"{task}/{one.spec.name}.position", "the store is rebuilt")
-
-
-def _offsets_file(path: str, offsets: Mapping[TopicPartition, int]) -> WriteFile:
-    text = ", ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
-    return WriteFile(path, render(offsets), f"offsets: {text}")

@@ -10,20 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kstate_cli.change.build import BuildDatabase
-from kstate_cli.change.plan import OmitTree, Plan, RemoveFile, Step, WriteFile
+from kstate_cli.change.lockfile import LOCK_NAME
+from kstate_cli.change.plan import (
+    CreateDatabase,
+    OmitTree,
+    Plan,
+    RemoveFile,
+    Step,
+    WriteFile,
+    offsets_file,
+    offsets_text,
+)
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.owners import changelog_prefix
+from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
-from kstate_cli.rocks.create import data_family
 from kstate_cli.statedir.find import PROCESS_FILE
 from kstate_cli.statedir.model import Application, Store, Task
-
-_LOCK_FILE = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
         else:
             _whole_task(draft, task)
     if options.own_files:
-        for name in (_LOCK_FILE, PROCESS_FILE):
+        for name in (LOCK_NAME, PROCESS_FILE):
             if (app.path / name).exists():
                 draft.steps.append(RemoveFile(name, "asked for: Streams makes a new one"))
     release = _release(app)
@@ -145,36 +151,27 @@ def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], g
     if before and not lines:
         draft.steps.append(RemoveFile(path, "no offset is left"))
     elif lines != before:
-        text = ", ".join(f"{tp}={offset}" for tp, offset in sorted(lines.items()))
-        draft.steps.append(WriteFile(path, render(lines), f"offsets: {text}"))
+        draft.steps.append(offsets_file(path, lines))
 
 
 def _left_behind(
     draft: _Draft, task: TaskOffsets, store: Store, unknown: dict[TopicPartition, int]
-) -> Iterator[BuildDatabase | WriteFile | RemoveFile]:
+) -> Iterator[CreateDatabase | WriteFile | RemoveFile]:
     """What keeps 4.3 under exactly-once from wiping the rest of the task."""
     if store.store_file is not None:
         path = f"{draft.relative(task.task)}/{store.store_file.path.name}"
         if unknown:
-            yield WriteFile(path, render(unknown), "offset unknown: read from the beginning")
+            yield offsets_file(path, unknown)
         else:
             yield RemoveFile(path, "its store is wiped")
     here = store.has_offsets_family or (_unreadable(store) and _keeps_offsets_inside(draft.app))
     if not here or store.is_grace_buffer or not unknown:
         return
-    path = str(store.path.relative_to(draft.app.path))
-    # A carrier: Streams adds the column families of the store itself when it opens it.
-    kind = "window" if store.segmented else "key-value"
-    yield BuildDatabase(
-        path=f"{path}/{store.name}.0" if store.segmented else path,
-        kind=kind,
-        release=_release(draft.app),
-        family=data_family(kind),
-        runs=(),
-        rows=0,
-        deletes=0,
-        offsets=OffsetsRecord(unknown, None, STATUS_CLOSED),
-    )
+    path, record = str(store.path.relative_to(draft.app.path)), OffsetsRecord(unknown, None, STATUS_CLOSED)
+    if store.segmented:
+        yield CreateDatabase(f"{path}/{store.name}.0", record)
+    else:
+        yield CreateDatabase(path, record, "create empty store")
 
 
 def _unreadable(store: Store) -> bool:
@@ -190,8 +187,7 @@ def _guess_offset(draft: _Draft, task: TaskOffsets, one: StoreOffsets) -> None:
     if not topics and any(not _unreadable(s.store) for s in same):
         return  # the others have none: it is not logged
     if not topics:
-        prefix = changelog_prefix(draft.app.app_id, task.task, task.task.stores)
-        topics = {f"{prefix}-{one.store.name}-changelog"}
+        topics = {usual_changelog(draft.app.app_id, task.task, one.store.name).topic}
         draft.warnings.append(
             f"{task.task.name}/{one.store.name} cannot be read: its changelog is taken to be {min(topics)}; if it has "
             "another, exactly-once Streams wipes the whole task at the next start"
@@ -223,7 +219,7 @@ def _warn_unlogged(draft: _Draft, task: TaskOffsets, one: StoreOffsets, more: st
 
 
 def _offsets(found: StoreOffsets) -> str:
-    return ", ".join(f"{tp}={offset}" for tp, offset in sorted(found.offsets.items())) or "no offset"
+    return offsets_text(found.offsets) or "no offset"
 
 
 def _release(app: Application) -> Release:

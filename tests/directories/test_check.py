@@ -137,6 +137,33 @@ def test_offsets_at_the_edges_of_the_log(demo: Path, start: int, end: int, code:
     assert set(outcomes(loose).values()) == ({"restores-all"} if wiped else {"opens", "restores"})
 
 
+@pytest.mark.parametrize("name", ["4.2.1-kinds-eos", "4.3.1-kinds-eos"])
+def test_a_store_without_a_changelog_is_lost_with_its_task(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streams wipes a task as a whole under exactly-once; at least once the directory of the store stays."""
+    app = unpack(name, tmp_path)
+    rows = kstate("ls", app, "-o", "json").rows
+    (changelog,) = next(row["changelog"] for row in rows if (row["task"], row["store"]) == ("0_0", "count"))
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps({changelog: {"0": {"start": 1_000_000, "end": 2_000_000}}}), encoding="utf-8")
+    done = check(app, name[:3], "--offsets", file, status=3)
+    found = outcomes(done)
+    assert found.pop("kv-nolog") == "lost"
+    assert set(found.values()) == {"task-wiped"}
+    (row,) = [row for row in of(done, "finding") if row["code"] == "lost-with-its-task" and row["task"] == "0_0"]
+    assert (row["level"], row["store"]) == ("error", "kv-nolog")
+    monkeypatch.setenv("COLUMNS", "500")
+    shown = kstate("check", app, "--for", name[:3], "--offsets", file, status=3).out
+    assert "task wiped, its rows are lost: it has no changelog" in shown
+
+    loose = check(app, name[:3], "--offsets", file, "--guarantee", "at_least_once", status=3)
+    assert "lost-with-its-task" not in codes(loose)
+    found = outcomes(loose)
+    assert found.pop("kv-nolog") == "opens"
+    assert set(found.values()) == {"restores-all"}
+
+
 def test_a_topic_that_was_made_anew(demo: Path, tmp_path: Path) -> None:
     dump = tmp_path / "dump"
     shutil.copytree(ROOT / "examples" / "dump", dump)

@@ -13,11 +13,11 @@ from tests.golden import unpack
 from .support import kstate
 
 
-def read(path: Path) -> dict[str, float]:
+def read(path: Path, command: str = "migrate") -> dict[str, float]:
     found = {}
     for family in text_string_to_metric_families(path.read_text(encoding="utf-8")):
         for sample in family.samples:
-            assert sample.labels["command"] == "migrate"
+            assert sample.labels["command"] == command
             found[sample.name] = sample.value
     return found
 
@@ -43,6 +43,23 @@ def test_what_a_migration_tells(tmp_path: Path) -> None:
     assert bad["kstate_last_success_timestamp_seconds"] == good["kstate_last_success_timestamp_seconds"]
     assert bad["kstate_last_run_timestamp_seconds"] > good["kstate_last_run_timestamp_seconds"]
     assert sorted(path.name for path in tmp_path.glob("*kstate.prom*")) == [".kstate.prom.lock", "kstate.prom"]
+
+
+def test_what_a_wipe_tells(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    file = tmp_path / "kstate.prom"
+    kstate("wipe", app, "--store", "nowhere", "--metrics-file", file, status=2)
+    refused = read(file, "wipe")
+    assert refused["kstate_last_run_exit_code"] == 2
+    assert "kstate_last_success_timestamp_seconds" not in refused
+    kstate("wipe", app, "--task", "0_0", "--metrics-file", file)
+    good = read(file, "wipe")
+    assert good["kstate_last_success_timestamp_seconds"] == good["kstate_last_run_timestamp_seconds"]
+    assert good["kstate_last_run_exit_code"] == 0
+    assert good["kstate_bytes_pinned"] > 0
+    kstate("clean", app)
+    kstate("wipe", app, "--task", "0_1", "--purge", "--yes", "--metrics-file", file)
+    assert read(file, "wipe")["kstate_bytes_pinned"] == 0
 
 
 def test_never_two_at_once(tmp_path: Path) -> None:

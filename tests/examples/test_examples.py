@@ -20,7 +20,8 @@ import pytest
 import typer.main
 
 from kstate_cli.cli.app import app
-from kstate_cli.cli.restore_options import bytes_of, share_of
+from kstate_cli.cli.options import part_of
+from kstate_cli.cli.restore_options import bytes_of
 from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.manifest import NAME, Manifest, parse
 from kstate_cli.dump.open import read_dump
@@ -75,7 +76,8 @@ def test_command_line(words: list[str]) -> None:
         if values.get(name) is not None:
             release(values[name])
     if words[0] == "restore":
-        share_of(values["share"])
+        if values["share"] is not None:
+            part_of("--share", values["share"], "")
         if values["memory"] is not None:
             assert bytes_of(values["memory"]) > 1_000_000_000
 
