@@ -1,0 +1,120 @@
+"""How fast stores are read offline: ``python -m tests.bench.query``.
+
+Two measurements, each of one run on one machine. A raw scan of one store in one process, nothing rendered, beside the
+bare iterator of rocksdbjni on the same store (Java 17 and the jars of the interop tests; the JVM has both compilers and
+warms up first). And the first row of ``kstate query … key`` on a large store, beside the same command on a store of a
+few rows, and beside its ``--help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+from kstate_cli.query import OfflineStreams, RawScanQuery, in_store
+from tests.interop.harness import scan
+from tests.interop.jvm import Jvm
+
+from . import trees
+from .migrate import MIB, timed
+from .trees import Shape
+
+FAMILY = "keyValueWithTimestamp"
+STORE = "store-0"
+ROW_BYTES = 30
+"""What ``trees`` counts for a row beside its value."""
+
+
+def one_store(folder: Path, value_bytes: int, size: int) -> Path:
+    trees.VALUE_BYTES = value_bytes
+    app = folder / f"{value_bytes}-{size}" / "app"
+    trees.make(app, Shape(tasks=1, key_value=1, windows=0, segments=0, total=size))
+    return app
+
+
+def ours(app: Path) -> tuple[int, float]:
+    """Rows, and seconds from the question to the last row."""
+    began = time.perf_counter()
+    with OfflineStreams(app) as streams:
+        answer = streams.query(in_store(STORE).with_query(RawScanQuery())).partition_results[0]
+        rows = 0
+        with answer.result as found:
+            for _key, _value in found:
+                rows += 1
+    return rows, time.perf_counter() - began
+
+
+def scans(app: Path, folder: Path, version: str, rounds: int) -> dict[str, object]:
+    taken: dict[str, list[float]] = {"kstate": [], "rocksdbjni": []}
+    rows: set[int] = set()
+    with Jvm(version, folder / "jvm.log", quick=False) as jvm:
+        store = app / "0_0" / "rocksdb" / STORE
+        scan(jvm, store, FAMILY, 2)
+        for _ in range(rounds):
+            found, seconds = ours(app)
+            taken["kstate"].append(seconds)
+            (said,) = scan(jvm, store, FAMILY)
+            taken["rocksdbjni"].append(said["seconds"])
+            rows |= {found, said["rows"]}
+    (count,) = rows  # both have read the same
+    speed = {side: count / median(seconds) for side, seconds in taken.items()}
+    ratio = speed["kstate"] / speed["rocksdbjni"]
+    print(f"raw scan of {count:,} rows:")
+    for side, value in speed.items():
+        print(f"  {side:<12} {value:12,.0f} rows/s  ({', '.join(f'{s:.2f} s' for s in taken[side])})")
+    print(f"  ratio {ratio:.2f}")
+    return {"bench": "raw scan", "rows": count, "seconds": taken, "ratio": round(ratio, 3), "cores": os.cpu_count()}
+
+
+def first_row(large: Path, small: Path, rounds: int) -> dict[str, object]:
+    def query(app: Path) -> float:
+        return timed(
+            sys.executable, "-m", "kstate_cli", "query", app, STORE, "key", "key-000000007", "--key-serde", "string",
+            "-o", "json",
+        )[0]  # fmt: skip
+
+    sides = {
+        "large store": lambda: query(large),
+        "few rows": lambda: query(small),
+        "--help": lambda: timed(sys.executable, "-m", "kstate_cli", "query", "--help")[0],
+        "python": lambda: timed(sys.executable, "-c", "import typer, rich, rocksdict")[0],
+    }
+    taken: dict[str, list[float]] = {side: [] for side in sides}
+    for _ in range(rounds):
+        for side, measure in sides.items():
+            taken[side].append(measure())
+    shown = {side: median(seconds) for side, seconds in taken.items()}
+    print("first row of a key query:")
+    for side, seconds in shown.items():
+        print(f"  {side:<12} {seconds * 1000:8.0f} ms")
+    return {"bench": "first row", "seconds": taken, "median": shown, "cores": os.cpu_count()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.query")
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-query"))
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--value-bytes", type=int, default=100)
+    parser.add_argument("--size", type=int, default=5120, metavar="MIB", help="of the store that is asked for a key")
+    parser.add_argument("--version", default="4.3.1")
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True)
+    try:
+        app = one_store(given.folder, given.value_bytes, given.rows * (given.value_bytes + ROW_BYTES))
+        print(json.dumps(scans(app, given.folder, given.version, given.rounds)), flush=True)
+        large = one_store(given.folder, 1000, given.size * MIB)
+        small = one_store(given.folder, 1000, 1 * MIB)
+        print(json.dumps(first_row(large, small, given.rounds)), flush=True)
+    finally:
+        shutil.rmtree(given.folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
