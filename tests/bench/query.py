@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -79,7 +80,7 @@ def first_row(large: Path, small: Path, rounds: int) -> dict[str, object]:
             "-o", "json",
         )[0]  # fmt: skip
 
-    sides = {
+    sides: dict[str, Callable[[], float]] = {
         "large store": lambda: query(large),
         "few rows": lambda: query(small),
         "--help": lambda: timed(sys.executable, "-m", "kstate_cli", "query", "--help")[0],
