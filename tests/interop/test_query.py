@@ -21,6 +21,7 @@ import pytest
 
 from kstate_cli import query as kq
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey
+from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import GLOBAL
 from kstate_cli.statedir.scan import read_application
 from tests.directories.support import tree_hash
@@ -36,7 +37,8 @@ RELEASES = ["3.9.2", "4.2.1", "4.3.1"]
 BATCH = Batch(records=900, keys=220)
 FOREVER = (1 << 63) - 1
 KEYS, RANGES, WINDOWS = 210, 50, 50
-MEMORY = {"kv-memory"}
+HISTORY_MS = 20 * 60 * 1000
+"""The history retention of both versioned stores of the topology."""
 VERSIONED = ("versioned", "grace-table")
 POSITION_NOT_KEPT = {"4.3.1": VERSIONED}
 """Where Streams forgets at a restart the Position that the directory has."""
@@ -373,7 +375,8 @@ def test_histories_are_those_of_a_restored_store(harness: Harness, tmp_path: Pat
     answers = _streams(harness, release, app, restored, asked, tmp_path)
     wrong: list[str] = []
     done: Counter[str] = Counter()
-    with kq.OfflineStreams(restored / app.name) as streams:
+    spec = Spec(None, tuple(StoreSpec(name=name, kind="versioned", retention_ms=HISTORY_MS) for name in VERSIONED))
+    with kq.OfflineStreams(restored / app.name, spec=spec) as streams:
         for number, one in enumerate(asked):
             ours = _ask(streams, one)
             for answer in answers[number]:
@@ -381,8 +384,16 @@ def test_histories_are_those_of_a_restored_store(harness: Harness, tmp_path: Pat
                 if theirs != mine:
                     wrong.append(f"{one}\n  Streams {theirs}\n  kstate  {mine}")
                 done[one.kind] += bool(theirs)
+    with kq.OfflineStreams(restored / app.name) as streams:
+        # What has expired is there still, and is shown where no retention is known.
+        done["expired"] = sum(
+            mine["result"] != answer["result"]
+            for number, one in enumerate(asked)
+            for answer, mine in zip(answers[number], _ask(streams, one).values(), strict=True)
+        )
     assert not wrong, f"{len(wrong)} answers differ:\n" + "\n".join(wrong[:6])
     assert done["versioned-key"] > 200, done
+    assert done["expired"] > 20, done
     assert done["multi-versioned-key"] > 200, done
 
 
