@@ -21,6 +21,7 @@ from kstate_cli.cli import (
     inspect_position_cmd,
     ls_cmd,
     migrate_cmd,
+    query_cmd,
     restore_cmd,
     status_cmd,
     undo_cmd,
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 app.command("ls")(ls_cmd.ls)
 app.command("inspect-position")(inspect_position_cmd.inspect_position)
+app.add_typer(query_cmd.query_app, name="query")
 app.command("check")(check_cmd.check)
 app.command("migrate")(migrate_cmd.migrate)
 app.command("restore")(restore_cmd.restore)
