@@ -95,7 +95,7 @@ class _Telling:
         """Prints all answers. Returns 0, or raises what the worst of the failures is."""
         # The message of a failure in the middle of rows that are merged names the store.
         self._nobody = "merged rows" if collated and answers.global_result is None else "global store"
-        told: dict[int | None, QueryResult[Any]] = {**answers.partition_results}
+        told: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
         if answers.global_result is not None:
             told[None] = answers.global_result
         if self._asked.options.explain:
