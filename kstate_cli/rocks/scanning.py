@@ -32,21 +32,25 @@ def pieces(family: Rdict, lower: bytes | None, below: bytes | None, *, reverse: 
     if lower is not None and below is not None and lower >= below:
         return
     options = _options(lower, below)
-    items = family.items(backwards=reverse, read_opt=options)
+    # The lower bound of rocksdict's ReadOptions is an upper one (0.3.29), so rows are cut off here.
+    items = family.items(backwards=reverse, from_key=None if reverse else lower, read_opt=options)
     last: bytes | None = None
     many = _FIRST_ROWS
     while rows := list(islice(items, many)):
         piece = cast(list[Row], rows)
         last = piece[-1][0]
+        if reverse and lower is not None and last < lower:
+            yield [row for row in piece if row[0] >= lower]
+            return
         yield piece
         # Few rows come soon; values of a megabyte must not be taken 512 at a time.
         row_bytes = sum(len(value) for _, value in piece) // len(piece) + 1
         many = max(1, min(_MOST_ROWS, 2 * many, _PIECE_BYTES // row_bytes))
-    prove_end(family, last, options, reverse=reverse)
+    prove_end(family, last if last is not None or reverse else lower, options, reverse=reverse)
 
 
 def prove_end(family: Rdict, last: bytes | None, options: ReadOptions | None = None, *, reverse: bool = False) -> None:
-    """Raises RocksError unless no row follows the key ``last`` (None: unless there is no row at all)."""
+    """Raises RocksError unless no row follows the key ``last``, which need not be there. None: unless there is none."""
     iterator = family.iter(options)
     if last is None:
         iterator.seek_to_last() if reverse else iterator.seek_to_first()
@@ -64,8 +68,6 @@ def _options(lower: bytes | None, below: bytes | None) -> ReadOptions:
     from rocksdict import ReadOptions
 
     options = ReadOptions()
-    if lower is not None:
-        options.set_iterate_lower_bound(lower)
     if below is not None:
         options.set_iterate_upper_bound(below)
     if lower is None and below is None:
