@@ -175,7 +175,7 @@ class _Telling:
         counted = Counter(reason.value for reason in self._failed.values())
         names = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
         count = self._view.count
-        rows = f"the rows above ({count:,}) are not the whole answer" if count else "no rows, and not the whole answer"
+        rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
             return StoreUnreadable(message, hint="each partition's message says why; kstate verify names damaged files")
