@@ -178,7 +178,10 @@ class _Telling:
         rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
-            return StoreUnreadable(message, hint="each partition's message says why; kstate verify names damaged files")
+            hint = "each partition's message says why; kstate verify names damaged files"
+            if self._streams.application(self._asked.store).running and not self._asked.options.last_flush:
+                hint = "ask the application, stop it, or ask for what was flushed last: --last-flush"
+            return StoreUnreadable(message, hint=hint)
         hints = dict.fromkeys(_HINTS[reason] for reason in self._failed.values())
         return QueryFailedError(message, hint="; ".join(hints))
 
