@@ -31,13 +31,13 @@ from uuid import UUID
 
 from kstate_cli.query.values import Windowed
 
-_PLAIN: Final = frozenset(range(0x20, 0x7F)) - {0x5C}
+_SHOWN: Final = tuple("\\\\" if b == 0x5C else chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}" for b in range(256))
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(\\)|)")
 
 
 def bytes_text(data: bytes) -> str:
     r"""Bytes as text that :func:`text_bytes` reads: ``alice``, ``\x00\x00\x00\x2a``, ``a\\b``."""
-    return "".join(chr(b) if b in _PLAIN else "\\\\" if b == 0x5C else f"\\x{b:02x}" for b in data)
+    return "".join(map(_SHOWN.__getitem__, data))
 
 
 def text_bytes(text: str) -> bytes:
