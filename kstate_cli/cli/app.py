@@ -21,6 +21,7 @@ from kstate_cli.cli import (
     inspect_position_cmd,
     ls_cmd,
     migrate_cmd,
+    query_cmd,
     restore_cmd,
     status_cmd,
     undo_cmd,
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 app.command("ls")(ls_cmd.ls)
 app.command("inspect-position")(inspect_position_cmd.inspect_position)
+app.add_typer(query_cmd.query_app, name="query")
 app.command("check")(check_cmd.check)
 app.command("migrate")(migrate_cmd.migrate)
 app.command("restore")(restore_cmd.restore)
@@ -81,7 +83,7 @@ def main() -> None:
     """Runs the command line and ends the process with its exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _on_signal)
-    code = 0
+    code: Any = 0
     try:
         result: Any = app(standalone_mode=False)
         code = result if isinstance(result, int) else 0
@@ -89,10 +91,10 @@ def main() -> None:
         code = error.exit_code
         _show(error)
     except BrokenPipeError:
-        # The reader of our output has gone (``| head``): that is not our failure.
-        with contextlib.suppress(Exception):
-            sys.stderr.close()
-        code = 141
+        code = _reader_has_gone()
+    except SystemExit as ended:
+        # Click's own end for a reader that has gone is the code of warnings.
+        code = _reader_has_gone() if isinstance(ended.__context__, BrokenPipeError) else ended.code
     except OSError as error:
         code = 6
         name = f" {error.filename}" if error.filename else ""
@@ -102,6 +104,13 @@ def main() -> None:
     with contextlib.suppress(Exception):
         sys.stdout.flush()
     sys.exit(code)
+
+
+def _reader_has_gone() -> int:
+    """The reader of our output has gone (``| head``): that is not our failure."""
+    with contextlib.suppress(Exception):
+        sys.stderr.close()
+    return 141
 
 
 def _click_error(error: Exception) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kstate_cli.cli.bounds import At, bound_of
 from kstate_cli.cli.options import App, Output
 from kstate_cli.cli.output import Format
 
@@ -15,23 +16,18 @@ def inspect_position(
     task: Annotated[list[str] | None, typer.Option("--task", help="Only this task (repeatable).")] = None,
     store: Annotated[list[str] | None, typer.Option("--store", help="Only this store (repeatable).")] = None,
     merge: Annotated[bool, typer.Option("--merge", help="Also the Positions of all stores shown, merged.")] = False,
-    at: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--at", metavar="TOPIC:PARTITION=OFFSET", help="Test a PositionBound (repeatable); exit 3 when not reached."
-        ),
-    ] = None,
+    at: At = None,
     output: Output = Format.table,
 ) -> int:
     """Show the changelog offset and the IQv2 Position of each store."""
     from kstate_cli.cli.output import print_json, table
     from kstate_cli.errors import ConditionNotMet, UsageError
-    from kstate_cli.formats.position import Position, PositionBound, is_permitted
+    from kstate_cli.formats.position import Position, is_permitted
     from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
-    bound = PositionBound.at(_bound(at or []))
+    bound = bound_of(at or ())
     found = read_application(find_application(app))
     rows = [r for r in store_rows(found) if (not task or r["task"] in task) and (not store or r["store"] in store)]
     if not rows:
@@ -63,23 +59,6 @@ def inspect_position(
             f"not up to the bound: {', '.join(behind)}", hint="restore or run the application further"
         )
     return 0
-
-
-def _bound(texts: list[str]) -> Any:
-    from kstate_cli.errors import UsageError
-    from kstate_cli.formats.position import Position
-
-    position = Position.empty()
-    for text in texts:
-        topic, _, rest = text.rpartition(":")
-        partition, _, offset = rest.partition("=")
-        try:
-            position = position.with_component(topic, int(partition), int(offset))
-        except ValueError:
-            topic = ""
-        if not topic:
-            raise UsageError(f"--at {text!r} is not TOPIC:PARTITION=OFFSET", hint="for example --at orders:0=1234")
-    return position
 
 
 def _text(offsets: dict[str, dict[int, int]]) -> str:

@@ -31,7 +31,7 @@ from kstate_cli.query.queries import (
 from kstate_cli.query.request import StateQueryRequest, in_store
 from kstate_cli.query.result import FailureReason, QueryResult, StateQueryResult
 from kstate_cli.query.rows import RowIterator, collate
-from kstate_cli.query.serdes import BYTES, Serde, StoreSerdes
+from kstate_cli.query.serdes import BYTES, Serde, StoreSerdes, serde
 from kstate_cli.query.store import StoreReader
 from kstate_cli.query.streams import OfflineStreams
 from kstate_cli.query.values import ValueAndTimestamp, VersionedRecord, Windowed
@@ -72,4 +72,5 @@ __all__ = [
     "collate",
     "default_handlers",
     "in_store",
+    "serde",
 ]

@@ -22,24 +22,24 @@ from kstate_cli.rocks.scanning import Row
 def key_query(store: StoreReader, query: KeyQuery[Any, Any]) -> Any:
     """The value, or None."""
     found = _get(store, query.key)
-    return None if found is None else store.value(found)
+    return None if found is None else store.value(found, store.key_bytes(query.key))
 
 
 def timestamped_key_query(store: StoreReader, query: TimestampedKeyQuery[Any, Any]) -> ValueAndTimestamp[Any] | None:
     """The value and its timestamp, or None."""
     found = _get(store, query.key)
-    return None if found is None else store.stamped(found)
+    return None if found is None else store.stamped(found, store.key_bytes(query.key))
 
 
 def range_query(store: StoreReader, query: RangeQuery[Any, Any]) -> RowIterator[Any]:
     """Keys and values."""
-    decode = None if store.plain_bytes else lambda row: (store.key(row[0]), store.value(row[1]))
+    decode = None if store.plain_bytes else lambda row: (store.key(row[0]), store.value(row[1], row[0]))
     return _rows(store, query, decode)
 
 
 def timestamped_range_query(store: StoreReader, query: TimestampedRangeQuery[Any, Any]) -> RowIterator[Any]:
     """Keys, and values with their timestamps."""
-    return _rows(store, query, lambda row: (store.key(row[0]), store.stamped(row[1])))
+    return _rows(store, query, lambda row: (store.key(row[0]), store.stamped(row[1], row[0])))
 
 
 def _get(store: StoreReader, key: Any) -> bytes | None:

@@ -15,6 +15,7 @@ from kstate_cli.spec.model import SEGMENTED_KINDS
 
 FOREVER = (1 << 63) - 1
 """The last millisecond."""
+_NOT_TAKEN = (ValueError, TypeError, LookupError, ArithmeticError)
 
 
 class StoreReader:
@@ -87,29 +88,44 @@ class StoreReader:
 
     def key_bytes(self, key: Any) -> bytes:
         """A key as the store has it. Raises SerdeError."""
-        data: bytes = self._apply(self.serdes.key.serialize, key, self.serdes.key.name, "key cannot be written")
-        return data
+        serde = self.serdes.key
+        try:
+            return serde.serialize(key)
+        except _NOT_TAKEN as error:
+            raise self._refused(f"key {key!r} cannot be written", serde.name, error) from None
 
     def key(self, data: bytes) -> Any:
         """A key as the caller knows it. Raises SerdeError."""
-        return self._apply(self.serdes.key.deserialize, data, self.serdes.key.name, "key cannot be read")
+        serde = self.serdes.key
+        try:
+            return serde.deserialize(data)
+        except _NOT_TAKEN as error:
+            raise self._refused(f"key {data!r} cannot be read", serde.name, error) from None
 
-    def value(self, data: bytes) -> Any:
-        """The value of a row, without timestamp and headers. Raises SerdeError, and MalformedBytesError."""
+    def value(self, data: bytes, key: bytes | None = None) -> Any:
+        """The value of a row, without timestamp and headers; ``key`` is for messages.
+
+        Raises SerdeError, and MalformedBytesError.
+        """
         if self.layout.decode is not None:
             data = self.layout.decode(data).value
-        return self._apply(self.serdes.value.deserialize, data, self.serdes.value.name, "value cannot be read")
+        return self._deserialized(data, key)
 
-    def stamped(self, data: bytes) -> ValueAndTimestamp[Any]:
+    def stamped(self, data: bytes, key: bytes | None = None) -> ValueAndTimestamp[Any]:
         """The value of a row with its timestamp; -1 in a store without. Raises as :meth:`value`."""
         found = ValueAndTimestamp(data, -1) if self.layout.decode is None else self.layout.decode(data)
-        value = self._apply(self.serdes.value.deserialize, found.value, self.serdes.value.name, "value cannot be read")
-        return ValueAndTimestamp(value, found.timestamp, found.headers)
+        return ValueAndTimestamp(self._deserialized(found.value, key), found.timestamp, found.headers)
 
-    def _apply(self, function: Callable[[Any], Any], data: Any, serde: str, what: str) -> Any:
+    def _deserialized(self, value: bytes, key: bytes | None) -> Any:
+        serde = self.serdes.value
         try:
-            return function(data)
-        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-            raise SerdeError(
-                f"{self.name}: {what} as {serde}: {error}", hint="name the serde that the application uses, or hex"
-            ) from None
+            return serde.deserialize(value)
+        except _NOT_TAKEN as error:
+            what = "a value" if key is None else f"the value of key {key!r}"
+            raise self._refused(f"{what} cannot be read", serde.name, error) from None
+
+    def _refused(self, what: str, serde: str, error: Exception) -> SerdeError:
+        return SerdeError(
+            f"{self.task}/{self.name}: {what} as {serde}: {error}",
+            hint="name the serde that the application uses, or hex",
+        )

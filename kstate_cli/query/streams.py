@@ -103,7 +103,7 @@ class OfflineStreams:
 
     def stores(self, name: str) -> list[tuple[Task, Store]]:
         """The tasks that have the store. Raises UnknownStateStoreError, Refused where topologies share the name."""
-        app = self._application(name)
+        app = self.application(name)
         found = [(task, store) for task in app.tasks for store in task.stores if store.name == name]
         if self._topology is not None:
             found = [(task, store) for task, store in found if task.topology == self._topology]
@@ -118,7 +118,7 @@ class OfflineStreams:
 
     def reader(self, task: Task, store: Store) -> StoreReader:
         """The store as handlers see it. Raises StoreUnreadable where it cannot be judged, or is open elsewhere."""
-        app = self._application(store.name)
+        app = self.application(store.name)
         if app.running and not self._last_flush:
             holder = f"process {app.pid}" if app.pid else "another process"
             raise StoreUnreadable(
@@ -137,7 +137,8 @@ class OfflineStreams:
             retention_ms=spec.retention_ms if spec and not self._include_expired else None,
         )
 
-    def _application(self, store: str) -> Application:
+    def application(self, store: str) -> Application:
+        """The directory as it was read for a store, with that store only; whether the application runs. Read once."""
         if store not in self._read:
             self._read[store] = read_application(self.path, stores={store}, workers=1)
         return self._read[store]

@@ -29,14 +29,14 @@ def versioned_key_query(store: StoreReader, query: VersionedKeyQuery[Any, Any]) 
         return None
     latest = _latest(store.database, key)
     if latest is not None and latest.valid_from <= as_of:
-        return _record(store, latest.value, latest.valid_from, None)
+        return _record(store, key, latest.value, latest.valid_from, None)
     if query.as_of_timestamp is None or as_of < _oldest(store):
         return None
     for version, valid_to in _history(store.database, key):
         if version.valid_from <= as_of:
             if as_of >= valid_to or version.value is None:
                 return None
-            return _record(store, version.value, version.valid_from, valid_to)
+            return _record(store, key, version.value, version.valid_from, valid_to)
     return None
 
 
@@ -59,18 +59,20 @@ def _versions(store: StoreReader, key: bytes, first: int, last: int) -> Iterator
         return
     latest = _latest(store.database, key)
     if latest is not None and latest.valid_from <= last:
-        yield _record(store, latest.value, latest.valid_from, None)
+        yield _record(store, key, latest.value, latest.valid_from, None)
     if last < _oldest(store):
         return
     for version, valid_to in _history(store.database, key):
         if valid_to <= first:
             return
         if version.valid_from <= last and version.value is not None:
-            yield _record(store, version.value, version.valid_from, valid_to)
+            yield _record(store, key, version.value, version.valid_from, valid_to)
 
 
-def _record(store: StoreReader, value: bytes, valid_from: int, valid_to: int | None) -> VersionedRecord[Any]:
-    return VersionedRecord(store.value(value), valid_from, valid_to)
+def _record(
+    store: StoreReader, key: bytes, value: bytes, valid_from: int, valid_to: int | None
+) -> VersionedRecord[Any]:
+    return VersionedRecord(store.value(value, key), valid_from, valid_to)
 
 
 def _latest(database: Segment, key: bytes) -> LatestValue | None:

@@ -36,7 +36,7 @@ def window_key_query(store: StoreReader, query: WindowKeyQuery[Any, Any]) -> Row
     return RowIterator(
         _windows_of(store, key, first, query.time_to),
         order=itemgetter(0),
-        decode=None if value is None else lambda row: (row[0], value(row[1])),
+        decode=None if value is None else lambda row: (row[0], value(row[1], key)),
     )
 
 
@@ -45,11 +45,11 @@ def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) ->
     assert query.time_from is not None and query.time_to is not None
     first = max(0, query.time_from, store.earliest(newest_window))
     read = WindowKey.from_time_first if store.kind in TIME_ORDERED_KINDS else WindowKey.from_bytes
-    value = _values(store) or bytes
+    value = _values(store) or _as_it_is
 
     def decode(row: _Found) -> tuple[Windowed[Any], Any]:
         found = read(row[1])
-        return Windowed(store.key(found.key), found.start, None), value(row[2])
+        return Windowed(store.key(found.key), found.start, None), value(row[2], found.key)
 
     return RowIterator(_windows(store, first, query.time_to), order=itemgetter(0, 1), decode=decode)
 
@@ -57,10 +57,10 @@ def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) ->
 def session_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> RowIterator[Any]:
     """The sessions of a key, and their values."""
     key = store.key_bytes(query.key)
-    value = _values(store) or bytes
+    value = _values(store) or _as_it_is
 
     def decode(row: tuple[SessionKey, bytes]) -> tuple[Windowed[Any], Any]:
-        return Windowed(query.key, row[0].start, row[0].end), value(row[1])
+        return Windowed(query.key, row[0].start, row[0].end), value(row[1], key)
 
     first = store.earliest(newest_session)
     return RowIterator(_sessions_of(store, key, first), order=lambda row: (row[0].end, row[0].start), decode=decode)
@@ -82,8 +82,12 @@ def not_by_key(query: WindowRangeQuery[Any, Any]) -> str | None:
     return None if query.key is not None else "SessionStores only support WindowRangeQuery.withKey"
 
 
+def _as_it_is(data: bytes, _key: bytes) -> bytes:
+    return data
+
+
 def _values(store: StoreReader) -> Any:
-    """What makes a value of a row's bytes: with its timestamp in a store that has them. None: the bytes are it."""
+    """What makes a value of a row's bytes and key: with its timestamp in a store with them. None: the bytes are it."""
     if store.kind == "headers-session":
         return store.value
     if store.layout.decode is not None:

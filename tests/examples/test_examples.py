@@ -72,6 +72,9 @@ def test_command_line(words: list[str]) -> None:
     command = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
     context = command.make_context(words[0], words[1:])
     values = context.params
+    if words[0] == "query":
+        at = words.index(str(values["store"])) + 1
+        command.commands[words[at]].make_context(words[at], words[at + 1 :], parent=context)
     for name in ("release_name", "to"):
         if values.get(name) is not None:
             release(values[name])

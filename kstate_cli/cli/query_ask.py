@@ -1,0 +1,244 @@
+"""Asking a store, and telling the answers of its partitions: rows, failures, and whether that is all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from kstate_cli.cli.bounds import bound_of
+from kstate_cli.cli.output import say
+from kstate_cli.cli.query_options import Asked, RowFormat
+from kstate_cli.cli.query_view import Row, View
+from kstate_cli.query import (
+    FailureReason,
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    OfflineStreams,
+    Query,
+    QueryFailedError,
+    QueryResult,
+    RangeQuery,
+    RowIterator,
+    SerdeError,
+    StateQueryResult,
+    StoreUnreadable,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+    collate,
+    in_store,
+)
+from kstate_cli.query.handlers import Handlers
+from kstate_cli.spec.model import SESSION_KINDS, Spec
+
+_ROWS_OF_A_TABLE = 1000
+_HINTS = {
+    FailureReason.NOT_ACTIVE: "leave out --require-active, or --assume-active if the last owner of the tasks was here",
+    FailureReason.NOT_UP_TO_BOUND: "kstate inspect-position shows how far each store has come",
+    FailureReason.NOT_PRESENT: "ask on the host that has the partition; kstate ls shows the tasks of this one",
+    FailureReason.DOES_NOT_EXIST: "partitions are counted from 0",
+    FailureReason.UNKNOWN_QUERY_TYPE: "kstate query --help tells which subcommand is for which kind of store",
+}
+
+
+def answer(
+    asked: Asked, query: Query[Any], columns: Sequence[str], row: Callable[[Any], Row], *, collated: bool = False
+) -> int:
+    """Asks, and prints; ``row`` makes of a result, or of each of its rows, what is shown in ``columns``.
+
+    Raises QueryFailedError where a partition did not answer, StoreUnreadable where one could not be read, SerdeError
+    where a stored key or value is not what its serde takes; all that could be answered is printed before.
+    """
+    options = asked.options
+    bound = bound_of(options.at or ())
+    request = in_store(asked.store).with_query(query).with_position_bound(bound)
+    if options.partition:
+        request = request.with_partitions(options.partition)
+    if options.require_active:
+        request = request.require_active()
+    if options.explain:
+        request = request.enable_execution_info()
+    with OfflineStreams(
+        asked.app,
+        serdes={asked.store: asked.serdes},
+        spec=_spec(asked),
+        topology=options.topology,
+        assume_active=options.assume_active,
+        include_expired=options.include_expired,
+        last_flush=options.last_flush,
+    ) as streams:
+        answers = streams.query(request)
+        running = streams.application(asked.store).running
+        if running is None or (running and options.last_flush):
+            what = "is" if running else "may be"
+            say(f"the application {what} running: this is the state of its last flush", quiet=options.quiet)
+        view = View(options.output, asked.store, columns, asked.serdes)
+        return _Telling(asked, view, row, streams).tell(answers, collated=collated)
+
+
+class _Telling:
+    def __init__(self, asked: Asked, view: View, row: Callable[[Any], Row], streams: OfflineStreams) -> None:
+        self._asked = asked
+        self._view = view
+        self._row = row
+        self._streams = streams
+        limit = asked.options.limit
+        capped = limit is None and asked.options.output is RowFormat.table
+        self._limit = _ROWS_OF_A_TABLE if capped else limit
+        self._more = False
+        self._failed: dict[int | None, FailureReason] = {}
+        self._nobody = "global store"
+
+    def tell(self, answers: StateQueryResult[Any], *, collated: bool) -> int:
+        """Prints all answers. Returns 0, or raises what the worst of the failures is."""
+        # The message of a failure in the middle of rows that are merged names the store.
+        self._nobody = "merged rows" if collated and answers.global_result is None else "global store"
+        told: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
+        if answers.global_result is not None:
+            told[None] = answers.global_result
+        if self._asked.options.explain:
+            self._explain(told)
+        try:
+            found = {partition: one.result for partition, one in told.items() if one.is_success}
+            for partition, rows in self._collated(found) if collated else found.items():
+                self._print(partition, rows)
+        except SerdeError:
+            self._view.end()
+            if self._view.count:
+                say(f"the answer is not complete: it ends after {self._view.count} rows")
+            raise
+        self._view.end()
+        for partition, one in told.items():
+            if one.is_failure:
+                self._fail(partition, one.failure_reason, one.failure_message)
+        if self._failed:
+            raise self._verdict()
+        if not self._view.count:
+            say(f"none: {self._asked.store} has no such row", quiet=self._asked.options.quiet)
+        elif self._more:
+            cut = f"the first {self._view.count:,} rows are shown, there are more rows"
+            say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=self._asked.options.quiet)
+        return 0
+
+    def _collated(self, found: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
+        """One iterator over all partitions; its rows carry their partition."""
+        parts = [_tagged(partition, rows) for partition, rows in found.items()]
+        yield None, collate(parts)
+
+    def _print(self, partition: int | None, result: Any) -> None:
+        if self._more or result is None:
+            return
+        single = not isinstance(result, RowIterator)
+        rows = iter((result,)) if single else iter(result)
+        left = None if self._limit is None else self._limit - self._view.count
+        try:
+            for one in islice(rows, left):
+                at, row = (one.partition, one.row) if isinstance(one, _Tagged) else (partition, one)
+                self._view.row(at, self._row(row))
+            self._more = left is not None and _one_more(rows)
+        except StoreUnreadable as error:
+            self._view.end()
+            self._fail(partition, FailureReason.STORE_EXCEPTION, str(error))
+
+    def _fail(self, partition: int | None, reason: FailureReason, message: str) -> None:
+        self._failed[partition] = reason
+        more = self._kinds() if reason is FailureReason.UNKNOWN_QUERY_TYPE else ""
+        self._view.object(
+            "failure", {"partition": partition, "reason": reason.value, "message": message, "complete": False}
+        )
+        self._view.end()
+        say(f"{self._name(partition)}: {reason.value}: {message}{more}")
+
+    def _name(self, partition: int | None) -> str:
+        return self._nobody if partition is None else f"partition {partition}"
+
+    def _kinds(self) -> str:
+        """What the store does answer."""
+        kinds = {store.kind.name for _, store in self._streams.stores(self._asked.store)}
+        return f" A {', '.join(sorted(kinds))} store answers: {', '.join(_subcommands(kinds, self._streams.handlers))}."
+
+    def _explain(self, told: dict[int | None, QueryResult[Any]]) -> None:
+        for partition, one in told.items():
+            position = one.position.as_map() if one.position is not None else None
+            if self._asked.options.output is RowFormat.json:
+                info = {"position": position, "execution_info": list(one.execution_info)}
+                self._view.object("partition", {"partition": partition, **info})
+                continue
+            known = "unknown" if position is None else _offsets(position)
+            say(f"{self._name(partition)}: position {known}")
+            for line in one.execution_info:
+                say(f"{self._name(partition)}: {line}")
+
+    def _verdict(self) -> StoreUnreadable | QueryFailedError:
+        counted = Counter(reason.value for reason in self._failed.values())
+        names = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
+        count = self._view.count
+        rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
+        message = f"{rows}: {names}"
+        if FailureReason.STORE_EXCEPTION in self._failed.values():
+            hint = "each partition's message says why; kstate verify names damaged files"
+            if self._streams.application(self._asked.store).running and not self._asked.options.last_flush:
+                hint = "ask the application, stop it, or ask for what was flushed last: --last-flush"
+            return StoreUnreadable(message, hint=hint)
+        hints = dict.fromkeys(_HINTS[reason] for reason in self._failed.values())
+        return QueryFailedError(message, hint="; ".join(hints))
+
+
+def _one_more(rows: Iterator[Any]) -> bool:
+    try:
+        return next(rows, None) is not None
+    except SerdeError:
+        return True
+
+
+class _Tagged:
+    __slots__ = ("partition", "row")
+
+    def __init__(self, partition: int | None, row: Any) -> None:
+        self.partition = partition
+        self.row = row
+
+
+def _tagged(partition: int | None, rows: RowIterator[Any]) -> RowIterator[_Tagged]:
+    return RowIterator(
+        rows.ordered(),
+        order=lambda pair: pair[0],
+        decode=lambda pair: _Tagged(partition, pair[1]),
+        close=rows.close,
+        reverse=rows.reverse,
+    )
+
+
+def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
+    queries: list[tuple[str, Query[Any]]] = [
+        ("key", KeyQuery(b"")),
+        ("range", RangeQuery()),
+        ("window-key", WindowKeyQuery(b"", 0, 0)),
+        ("window-range", WindowRangeQuery()),
+        ("versioned", VersionedKeyQuery(b"")),
+        ("multi-versioned", MultiVersionedKeyQuery(b"")),
+    ]
+    names = [name for name, query in queries if any(handlers.find(query, kind) for kind in kinds)]
+    if kinds & SESSION_KINDS:
+        names = ["session" if name == "window-range" else name for name in names]
+    return [*names, "raw-key", "raw-scan"]
+
+
+def _spec(asked: Asked) -> Spec | None:
+    """What --spec says of the store, together with the directory. Raises UsageError and Refused."""
+    from kstate_cli.spec.combine import resolve_spec
+    from kstate_cli.spec.toml_file import read_draft
+
+    if asked.options.spec is None:
+        return None
+    draft = read_draft(asked.options.spec)
+    with OfflineStreams(asked.app, topology=asked.options.topology) as streams:
+        streams.stores(asked.store)
+        directory = streams.application(asked.store)
+    return resolve_spec(directory, draft, named=str(asked.options.spec), only={asked.store})
+
+
+def _offsets(position: dict[str, dict[int, int]]) -> str:
+    return " ".join(f"{topic}-{p}={o}" for topic, found in position.items() for p, o in found.items()) or "empty"

@@ -1,0 +1,296 @@
+"""``kstate query``: interactive queries (KIP-796, 805, 806, 960, 968, 992) on a directory at rest."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from kstate_cli.cli.options import App
+from kstate_cli.cli.query_options import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, asking, time_of
+
+_HELP_FLAGS = ("-h", "--help")
+_FOREVER = (1 << 63) - 1
+
+
+class _Group(typer.core.TyperGroup):
+    """Help of a subcommand also where APP and STORE are left out: ``kstate query key --help``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if any(flag in args for flag in _HELP_FLAGS):
+            # Where it belongs first: a store may be called like a subcommand.
+            named = [one for one in (*args[2:3], *args[:2]) if one in self.commands]
+            if named:
+                command = self.commands[named[0]]
+                with type(ctx)(command, info_name=named[0], parent=ctx) as inner:
+                    typer.echo(command.get_help(inner))
+                ctx.exit()
+        return super().parse_args(ctx, args)
+
+
+query_app = typer.Typer(cls=_Group, rich_markup_mode=None, no_args_is_help=True)
+
+
+@query_app.callback()
+def query(
+    ctx: typer.Context,
+    app: App,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="Name of the store; kstate ls APP shows them.")],
+) -> None:
+    """Ask a store what it holds, while the application is stopped: by key, by range, by time, row by row.
+
+    Changes nothing and takes no lock. A subcommand has its own help: kstate query key --help.
+
+    \b
+      kstate query APP STORE key alice --key-serde string --value-serde long
+      kstate query APP STORE range --from a --to b --key-serde string -o json
+      kstate query APP STORE window-key alice --from 2024-05-01T12:00:00Z
+
+    \b
+    kind of store (kstate ls)            subcommands
+    key-value, list-value                key, range
+    timestamped-/headers-key-value       key, range; both with --timestamps
+    window, time-ordered-window, …       window-key, window-range
+    session, time-ordered-session, …     session
+    versioned                            versioned, multi-versioned
+    any                                  raw-key, raw-scan: rows as they lie in RocksDB
+
+    \b
+    --key-serde and --value-serde say what bytes mean; nothing is guessed.
+    bytes (the default)    printable ASCII as it is, \\xNN for other bytes, \\\\ for \\;
+                           in JSON {"base64": "..."}
+    string, json, uuid     text in UTF-8
+    long, int, short       signed integers of 8, 4, 2 bytes, as Kafka writes them
+    double, float          8, 4 bytes; boolean: 1 byte
+    hex, base64            any bytes, written so
+    time-windowed:SERDE[:SIZE_MS], session-windowed:SERDE
+                           windowed keys in a key-value store: KEY@START, KEY@START/END
+    MODULE:NAME            your own (examples/serdes): Python code that is run as you;
+                           PYTHONPATH says where it is found
+
+    \b
+    Exit codes: 0 answered, also with no row; 2 usage, unknown store; 3 a partition
+    did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE, NOT_PRESENT, DOES_NOT_EXIST,
+    UNKNOWN_QUERY_TYPE); 4 a stored key or value is not what its serde reads;
+    6 a store cannot be read (STORE_EXCEPTION), also in the middle of the rows: what
+    was printed until then is right, and not all.
+    """
+    ctx.obj = (app, store)
+
+
+@query_app.command("key")
+@asking
+def key(asked: Asked, key: Key, timestamps: Timestamps = False) -> int:
+    """Print the value of a key of a key-value store (KeyQuery, TimestampedKeyQuery)."""
+    from kstate_cli.cli.query_ask import answer
+    from kstate_cli.query import KeyQuery, TimestampedKeyQuery
+
+    known = asked.key(key)
+    if timestamps:
+        return answer(asked, TimestampedKeyQuery(known), _STAMPED, lambda found: {"key": known, **_stamped(found)})
+    return answer(asked, KeyQuery(known), _PLAIN, lambda found: {"key": known, "value": found})
+
+
+@query_app.command("range")
+@asking
+def range_(
+    asked: Asked,
+    lower: Annotated[
+        str | None, typer.Option("--from", metavar="KEY", help="The first key, inclusive. Keys are compared as bytes.")
+    ] = None,
+    upper: Annotated[str | None, typer.Option("--to", metavar="KEY", help="The last key, inclusive.")] = None,
+    descending: Annotated[bool, typer.Option("--desc", help="From the greatest key to the least.")] = False,
+    timestamps: Timestamps = False,
+    collate: Collate = False,
+) -> int:
+    """Print the rows of a range of keys of a key-value store, or all of them (RangeQuery, TimestampedRangeQuery).
+
+    Partition by partition, in the order of the keys' bytes: negative numbers come after positive ones.
+    """
+    from kstate_cli.cli.query_ask import answer
+    from kstate_cli.query import RangeQuery, ResultOrder, TimestampedRangeQuery
+
+    ends = (
+        None if lower is None else asked.key(lower, "--from"),
+        None if upper is None else asked.key(upper, "--to"),
+        ResultOrder.DESCENDING if descending else ResultOrder.ASCENDING,
+    )
+    if timestamps:
+        stamped: TimestampedRangeQuery[Any, Any] = TimestampedRangeQuery(*ends)
+        return answer(asked, stamped, _STAMPED, lambda found: {"key": found[0], **_stamped(found[1])}, collated=collate)
+    return answer(
+        asked, RangeQuery(*ends), _PLAIN, lambda found: {"key": found[0], "value": found[1]}, collated=collate
+    )
+
+
+@query_app.command("raw-key")
+@asking
+def raw_key(asked: Asked, key: Key) -> int:
+    """Print the value of a row by the key that it has in RocksDB, of any kind of store.
+
+    The key is the whole row key, with window, session or segment; the value the whole row, with timestamp and headers.
+    The serdes are of these bytes: bytes, hex and base64 always fit.
+    """
+    from kstate_cli.cli.query_ask import answer
+    from kstate_cli.query import RawKeyQuery
+
+    known = asked.key(key)
+    raw = asked.serdes.key.serialize(known)
+    return answer(asked, RawKeyQuery(raw), _PLAIN, lambda found: {"key": known, "value": asked.value(found, raw)})
+
+
+@query_app.command("raw-scan")
+@asking
+def raw_scan(asked: Asked, collate: Collate = False) -> int:
+    """Print all rows as they lie in RocksDB, of any kind of store, also those that have expired.
+
+    Segment by segment, in the order of their keys. The serdes are of whole keys and values, as for raw-key.
+    """
+    from kstate_cli.cli.query_ask import answer
+    from kstate_cli.query import RawScanQuery
+
+    return answer(
+        asked,
+        RawScanQuery(),
+        _PLAIN,
+        lambda found: {"key": asked.raw_key(found[0]), "value": asked.value(found[1], found[0])},
+        collated=collate,
+    )
+
+
+@query_app.command("window-key")
+@asking
+def window_key(
+    asked: Asked, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
+) -> int:
+    """Print the windows of a key that start in a time, of a window store (WindowKeyQuery)."""
+    from kstate_cli.cli.query_ask import answer
+    from kstate_cli.query import WindowKeyQuery
+
+    known = asked.key(key)
+    first, last = _times(time_from, time_to)
+    return answer(
+        asked,
+        WindowKeyQuery(known, first, last),
+        _WINDOW,
+        lambda found: {"key": known, "window_start": found[0], **_stamped(found[1])},
+        collated=collate,
+    )
+
+
+@query_app.command("window-range")
+@asking
+def window_range(asked: Asked, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False) -> int:
+    """Print the windows of all keys that start in a time, of a window store (WindowRangeQuery)."""
+    from kstate_cli.cli.query_ask import answer
+    from kstate_cli.query import WindowRangeQuery
+
+    return answer(
+        asked,
+        WindowRangeQuery.with_window_start_range(*_times(time_from, time_to)),
+        _WINDOW,
+        lambda found: {"key": found[0].key, "window_start": found[0].start, **_stamped(found[1])},
+        collated=collate,
+    )
+
+
+@query_app.command("session")
+@asking
+def session(asked: Asked, key: Key, collate: Collate = False) -> int:
+    """Print the sessions of a key, of a session store (WindowRangeQuery with a key). Their ends are inclusive."""
+    from kstate_cli.cli.query_ask import answer
+    from kstate_cli.query import WindowRangeQuery
+
+    return answer(
+        asked,
+        WindowRangeQuery.with_key(asked.key(key)),
+        _SESSION,
+        lambda found: {
+            "key": found[0].key,
+            "window_start": found[0].start,
+            "window_end": found[0].end,
+            **_stamped(found[1]),
+        },
+        collated=collate,
+    )
+
+
+@query_app.command("versioned")
+@asking
+def versioned(
+    asked: Asked,
+    key: Key,
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="TIME", help="The version valid then: milliseconds, or ISO 8601."),
+    ] = None,
+) -> int:
+    """Print the latest version of a key of a versioned store, or the one valid at a time (VersionedKeyQuery).
+
+    Without --spec history does not expire: the retention of a versioned store is nowhere in its bytes.
+    """
+    from kstate_cli.cli.query_ask import answer
+    from kstate_cli.query import VersionedKeyQuery
+
+    known = asked.key(key)
+    question: VersionedKeyQuery[Any, Any] = VersionedKeyQuery(known, time_of("--as-of", as_of))
+    return answer(asked, question, _VERSION, lambda found: {"key": known, **_version(found)})
+
+
+@query_app.command("multi-versioned")
+@asking
+def multi_versioned(
+    asked: Asked,
+    key: Key,
+    time_from: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Versions valid then or later; ms or ISO 8601.")
+    ] = None,
+    time_to: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Versions valid then or earlier; ms or ISO 8601.")
+    ] = None,
+    ascending: Annotated[
+        bool, typer.Option("--asc/--desc", help="The oldest version first, or the newest (the default).")
+    ] = False,
+    collate: Collate = False,
+) -> int:
+    """Print the versions of a key of a versioned store that were valid in a time (MultiVersionedKeyQuery).
+
+    Deletions have no version. Without --spec history does not expire.
+    """
+    from kstate_cli.cli.query_ask import answer
+    from kstate_cli.query import MultiVersionedKeyQuery, ResultOrder
+
+    known = asked.key(key)
+    order = ResultOrder.ASCENDING if ascending else ResultOrder.DESCENDING
+    question: MultiVersionedKeyQuery[Any, Any] = MultiVersionedKeyQuery(
+        known, time_of("--from", time_from), time_of("--to", time_to), order
+    )
+    return answer(asked, question, _VERSION, lambda found: {"key": known, **_version(found)}, collated=collate)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+_PLAIN = ("key", "value")
+_STAMPED = ("key", "value", "timestamp", "headers")
+_WINDOW = ("key", "window_start", "value", "timestamp", "headers")
+_SESSION = ("key", "window_start", "window_end", "value", "timestamp", "headers")
+_VERSION = ("key", "value", "valid_from", "valid_to")
+
+
+def _times(time_from: str | None, time_to: str | None) -> tuple[int, int]:
+    first, last = time_of("--from", time_from), time_of("--to", time_to)
+    return 0 if first is None else first, _FOREVER if last is None else last
+
+
+def _stamped(value: Any) -> dict[str, Any]:
+    """The value of a store with timestamps, or of one without."""
+    from kstate_cli.query import ValueAndTimestamp
+
+    if not isinstance(value, ValueAndTimestamp):
+        return {"value": value}
+    return {"value": value.value, "timestamp": value.timestamp, "headers": value.headers}
+
+
+def _version(found: Any) -> dict[str, Any]:
+    return {"value": found.value, "valid_from": found.timestamp, "valid_to": found.valid_to}

@@ -1,0 +1,156 @@
+"""The examples of serdes and of a query of one's own, run: on stores with records as Confluent's serializers write them."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import fastavro
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from kstate_cli.query import FailureReason, OfflineStreams, PositionBound, in_store
+from kstate_cli.query.handlers import KEY_VALUE_KINDS
+
+from ..directories.support import Done, kstate
+from ..directories.test_query_cmd import _made
+from ..golden import unpack
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SCHEMA = EXAMPLES / "serdes" / "order.avsc"
+HEADER = b"\0" + (42).to_bytes(4, "big")
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(EXAMPLES / "serdes"), os.environ.get("PYTHONPATH", "")]))
+
+
+def _avro(customer: str, cents: int, note: bytes | None) -> bytes:
+    out = io.BytesIO()
+    schema = fastavro.parse_schema(json.loads(SCHEMA.read_text()))
+    fastavro.schemaless_writer(out, schema, {"customer": customer, "cents": cents, "at": 1714564800123, "note": note})
+    return HEADER + out.getvalue()
+
+
+def _values(done: Done) -> list[Any]:
+    return [row["value"] for row in done.rows]
+
+
+def test_avro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _made(tmp_path, {b"1": _avro("alice", 1 << 60, b"\xff"), b"2": _avro("bob", -1, None)})
+    asked = ("query", app, "made", "range", "--value-serde", "avro_serde:value", "-o", "json")
+    assert "AVRO_SCHEMA" in kstate(*asked, status=2).err
+    monkeypatch.setenv("AVRO_SCHEMA", str(SCHEMA))
+    at = "2024-05-01T12:00:00.123000+00:00"
+    orders = [
+        {"customer": "alice", "cents": 1 << 60, "at": at, "note": {"base64": "/w=="}},
+        {"customer": "bob", "cents": -1, "at": at, "note": None},
+    ]
+    assert _values(kstate(*asked)) == orders
+    monkeypatch.setenv("AVRO_SCHEMA_ID", "42")
+    assert _values(kstate(*asked)) == orders
+    monkeypatch.setenv("AVRO_SCHEMA_ID", "43")
+    assert "written with schema 42, not with 43" in kstate(*asked, status=4).err
+
+
+def test_avro_keys_and_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AVRO_SCHEMA", str(SCHEMA))
+    monkeypatch.setenv("AVRO_SCHEMA_ID", "42")
+    app = _made(tmp_path, {_avro("alice", 5, None): b"v"})
+    text = json.dumps({"customer": "alice", "cents": 5, "at": 1714564800123, "note": None})
+    done = kstate("query", app, "made", "key", text, "--key-serde", "avro_serde:value", "-o", "csv")
+    assert done.out.splitlines()[1].endswith(",v")
+    for number, bad in enumerate((b"", b"\1abcdef", HEADER, HEADER + b"\x0aali", _avro("a", 1, None) + b"x")):
+        broken = _made(tmp_path / str(number), {b"k": bad})
+        done = kstate("query", broken, "made", "range", "--value-serde", "avro_serde:value", status=4)
+        assert "0_0/made: the value of key b'k' cannot be read as avro_serde:value" in done.err
+
+
+@pytest.fixture
+def descriptors(tmp_path: Path) -> Path:
+    """What protoc --descriptor_set_out makes of shop.proto."""
+    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
+    message = file.message_type.add(name="Order")
+    field = descriptor_pb2.FieldDescriptorProto
+    for number, (name, kind) in enumerate((("customer", field.TYPE_STRING), ("cents", field.TYPE_INT64)), start=1):
+        message.field.add(name=name, number=number, type=kind, label=field.LABEL_OPTIONAL)
+        assert f"{name} = {number};" in (EXAMPLES / "serdes" / "shop.proto").read_text()
+    path = tmp_path / "shop.desc"
+    path.write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+    return path
+
+
+def test_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, descriptors: Path) -> None:
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(descriptor_pb2.FileDescriptorSet.FromString(descriptors.read_bytes()).file[0])
+    order = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    plain = order(customer="alice", cents=1 << 60).SerializeToString()
+    monkeypatch.setenv("PROTOBUF_DESCRIPTORS", str(descriptors))
+    monkeypatch.setenv("PROTOBUF_MESSAGE", "shop.Order")
+    # Message indexes: 00 is [0]; 04 02 00 is [1, 0].
+    app = _made(tmp_path, {b"1": HEADER + b"\0" + plain, b"2": HEADER + b"\x04\x02\x00" + plain, b"3": b"\xff" * 9})
+    asked = ("query", app, "made", "range", "--value-serde", "protobuf_serde:value", "-o", "json")
+    alice = {"customer": "alice", "cents": str(1 << 60)}
+    assert _values(kstate(*asked, "--to", "2")) == [alice, alice]
+    assert "the value of key b'3' cannot be read as protobuf_serde:value" in kstate(*asked, status=4).err
+    monkeypatch.setenv("PROTOBUF_PLAIN", "1")
+    keys = _made(tmp_path / "keys", {plain: b"v"})
+    done = kstate("query", keys, "made", "key", json.dumps(alice), "--key-serde", "protobuf_serde:value", "-o", "json")
+    assert [row["key"] for row in done.rows] == [alice]
+    assert "DecodeError" in kstate(*asked, status=4).err
+
+
+# --- a query of one's own ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def counting() -> ModuleType:
+    """examples/count_query.py."""
+    spec = importlib.util.spec_from_file_location("count_query", EXAMPLES / "count_query.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules["count_query"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_own_query(tmp_path: Path, counting: ModuleType) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    with OfflineStreams(app, handlers=counting.handlers()) as streams:
+        request = in_store("latest-order").with_query(counting.CountQuery())
+        found = streams.query(request).partition_results
+        told = {row["partition"] for row in kstate("query", app, "latest-order", "range", "-o", "json").rows}
+        assert {partition for partition, one in found.items() if one.result.rows} == told
+        rows = kstate("query", app, "latest-order", "range", "-o", "json").rows
+        assert sum(one.result.rows for one in found.values()) == len(rows)
+        nothing = streams.query(in_store("latest-order").with_query(counting.CountQuery(b"\xff"))).partition_results
+        assert {one.result.rows for one in nothing.values()} == {0}
+        # What the library does for every query: global stores, partitions, bounds.
+        assert streams.query(in_store("customers").with_query(counting.CountQuery())).global_result.result.rows > 0
+        bound = PositionBound.at(next(iter(found.values())).position.with_component("elsewhere", 0, 1))
+        behind = streams.query(request.with_position_bound(bound).with_partitions([0, 9])).partition_results
+        assert behind[0].failure_reason is FailureReason.NOT_UP_TO_BOUND
+        assert behind[9].failure_reason is FailureReason.NOT_PRESENT
+        # A kind without a handler.
+        for one in streams.query(in_store("visits").with_query(counting.CountQuery())).partition_results.values():
+            assert one.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE
+    with OfflineStreams(app) as streams:
+        assert not streams.query(request).partition_results[0].is_success
+    assert "window" not in KEY_VALUE_KINDS
+
+
+def test_own_query_as_a_script(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    for store, status, said in (("latest-order", 0, " rows, "), ("visits", 3, "UNKNOWN_QUERY_TYPE")):
+        command = [sys.executable, str(EXAMPLES / "count_query.py"), str(app), store]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES.parent), os.environ["PYTHONPATH"]])}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert (done.returncode, done.stderr) == (status, "")
+        assert done.stdout.count(said) == 2
