@@ -434,25 +434,30 @@ def test_global_and_headers_stores_hold_what_their_iterators_show(
         row = json.loads(line)
         if topology == "headers" or row["store"] == "global-table":
             wanted[row["store"]][_iterated(row)] += 1
-    compared = 0
+    compared = with_headers = 0
     with kq.OfflineStreams(copy) as streams:
         for name, rows in wanted.items():
             kind = streams.stores(name)[0][1].kind.name
             if kind == "versioned":
                 continue
-            assert Counter(_everything(streams, name, kind)) == rows, name
+            # The stores of the DSL are shown without their headers.
+            headers = any('"headers": null' not in row for row in rows)
+            ours = Counter(_everything(streams, name, kind, headers=headers))
+            assert ours == rows, (name, list((ours - rows).items())[:2], list((rows - ours).items())[:2])
             compared += rows.total()
+            with_headers += headers
     assert compared > 100, wanted.keys()
-    assert topology != "headers" or len(wanted) >= 5, wanted.keys()
+    assert topology != "headers" or (len(wanted) >= 5 and with_headers >= 3), wanted.keys()
 
 
 def _iterated(row: dict[str, Any]) -> str:
     session = "session" in row["store"]
     kept = {k: row.get(k) for k in ("partition", "key", "value", "timestamp", "headers", "start")}
+    kept["headers"] = kept["headers"] or None
     return json.dumps({**kept, "end": row.get("end") if session else None}, sort_keys=True)
 
 
-def _everything(streams: kq.OfflineStreams, name: str, kind: str) -> Iterator[str]:
+def _everything(streams: kq.OfflineStreams, name: str, kind: str, *, headers: bool) -> Iterator[str]:
     if "key-value" in kind:
         query: kq.Query[Any] = kq.TimestampedRangeQuery()
     elif "window" in kind:
@@ -473,7 +478,7 @@ def _everything(streams: kq.OfflineStreams, name: str, kind: str) -> Iterator[st
                     "key": _text(key.key if windowed else key),
                     "value": _text(value.value),
                     "timestamp": value.timestamp if "session" not in kind else None,
-                    "headers": [[h.key, _text(h.value)] for h in value.headers] if kind.startswith("headers") else None,
+                    "headers": [[h.key, _text(h.value)] for h in value.headers] if headers else None,
                     "start": key.start if windowed else None,
                     "end": key.end if windowed else None,
                 }
