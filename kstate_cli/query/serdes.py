@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kstate_cli.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class Serde:
@@ -23,6 +25,31 @@ def _same(data: bytes) -> bytes:
 
 
 BYTES: Final = Serde("bytes", _same, _same)
+
+
+def _string(data: bytes) -> str:
+    return data.decode("utf-8")
+
+
+def _long(data: bytes) -> int:
+    if len(data) != 8:
+        raise ValueError(f"a long has 8 bytes, not {len(data)}")
+    return int.from_bytes(data, "big", signed=True)
+
+
+_NAMED: Final = {
+    "bytes": BYTES,
+    "string": Serde("string", lambda text: str(text).encode("utf-8"), _string),
+    "long": Serde("long", lambda number: int(number).to_bytes(8, "big", signed=True), _long),
+}
+
+
+def serde_named(name: str) -> Serde:
+    """The serde of that name. Raises UsageError where there is none."""
+    try:
+        return _NAMED[name]
+    except KeyError:
+        raise UsageError(f"{name!r} is no serde: {', '.join(sorted(_NAMED))}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,13 +149,16 @@ class Shadow:
 
     def live_files(self, family: str) -> tuple[LiveFile, ...]:
         """The SSTs of a column family (property ``rocksdb.sstables``), sorted by name."""
-        text = self._families[family].property_value("rocksdb.sstables") or ""
         found = []
-        for line in text.splitlines():
+        for line in self.sstables(family).splitlines():
             match = _FILE.match(line)
             if match:
                 found.append(LiveFile(f"{int(match[1]):06d}.sst", int(match[2])))
         return tuple(sorted(found, key=lambda file: file.name))
+
+    def sstables(self, family: str) -> str:
+        """RocksDB's text about the SSTs of a column family: number, size, first and last key of each."""
+        return self._families[family].property_value("rocksdb.sstables") or ""
 
     def table_properties(self, family: str) -> str:
         """RocksDB's aggregated table properties of a column family, as text."""

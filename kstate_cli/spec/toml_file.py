@@ -46,6 +46,12 @@ def read_spec(path: Path) -> Spec:
     return complete(read_draft(path), named=str(path))
 
 
+def kind_in(path: Path | None, store: str) -> str | None:
+    """The kind that a file gives a store, None without either. Raises UsageError."""
+    found = read_draft(path).store(store) if path is not None else None
+    return found.kind if found is not None else None
+
+
 def read_draft(path: Path) -> SpecDraft:
     """What a file says. Raises UsageError, naming file, table and key, where it cannot be understood."""
     try:
