@@ -160,8 +160,8 @@ def diff_applications(request: Request, watcher: Watcher) -> Diff:
             one.offsets = _unlike(offsets[0].get((task, name)), offsets[1].get((task, name)))
         stores.append(one)
         watcher.store(one)
-    for app in steady:
-        app.check()
+    for one_app in steady:
+        one_app.check()
     return Diff(
         stores,
         _lone_tasks(a, b, request),

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kstate_cli.errors import Interrupted
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.private import private_copy, remove_copy
 from kstate_cli.rocks.scanning import Row, pieces
@@ -164,8 +165,10 @@ class Shadow:
         """RocksDB's aggregated table properties of a column family, as text."""
         return self._families[family].property_value("rocksdb.aggregated-table-properties") or ""
 
-    def _real(self, error: Exception) -> RocksError:
-        """The error, its paths those of the real directory."""
+    def _real(self, error: Exception) -> RocksError | Interrupted:
+        """The error, its paths those of the real directory. A signal that came meanwhile stays what it is."""
+        if isinstance(error, Interrupted):
+            return error
         text = str(error).replace(str(self._private), str(self.path)) if self._private else str(error)
         return RocksError(text.strip() or type(error).__name__)
 
