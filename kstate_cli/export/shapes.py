@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from struct import Struct
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from kstate_cli.rocks.scanning import Row
 from kstate_cli.spec.model import SESSION_KINDS, TIME_ORDERED_KINDS, VERSIONED, WINDOW_KINDS
 
 Record = tuple[Any, ...]
+_I64: Final = Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +64,46 @@ def listed(headers: tuple[Header, ...]) -> list[tuple[str, bytes | None]]:
     return [(header.key, header.value) for header in headers]
 
 
-def _key_value(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
+def _splitter(layout: Layout) -> Callable[[bytes], tuple[bytes, int | None, Any]]:
+    """What makes value, timestamp and headers of a row's value."""
     decode = layout.decode
     if decode is None:
-        return ((key, value, None, None) for key, value in rows)
-    return ((key, *_stamped(decode(value), layout)) for key, value in rows)
+        return lambda data: (data, None, None)
+    if layout.has_headers:
+        return lambda data: _stamped(decode(data))
+
+    def split(data: bytes) -> tuple[bytes, int | None, Any]:
+        # As the decoder does, several times as fast.
+        if len(data) < _I64.size:
+            decode(data)  # raises
+        return data[_I64.size :], known(_I64.unpack_from(data)[0]), None
+
+    return split
 
 
-def _stamped(found: ValueAndTimestamp[bytes], layout: Layout) -> tuple[bytes, int | None, Any]:
-    return found.value, known(found.timestamp), listed(found.headers) if layout.has_headers else None
+def _stamped(found: ValueAndTimestamp[bytes]) -> tuple[bytes, int | None, Any]:
+    return found.value, known(found.timestamp), listed(found.headers)
+
+
+def _key_value(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
+    split = _splitter(layout)
+    return ((key, *split(value)) for key, value in rows)
 
 
 def _window(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
     read = WindowKey.from_time_first if layout.kind in TIME_ORDERED_KINDS else WindowKey.from_bytes
-    decode = layout.decode
+    split = _splitter(layout)
     for row, data in rows:
         key = read(row)
-        stamped = (data, None, None) if decode is None else _stamped(decode(data), layout)
-        yield key.key, *stamped, key.start, None, key.seq
+        yield key.key, *split(data), key.start, None, key.seq
 
 
 def _session(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
     read = SessionKey.from_time_first if layout.kind in TIME_ORDERED_KINDS else SessionKey.from_bytes
-    decode = layout.decode
+    split = _splitter(layout)
     for row, data in rows:
         key = read(row)
-        value, _, headers = (data, None, None) if decode is None else _stamped(decode(data), layout)
+        value, _, headers = split(data)
         yield key.key, value, headers, key.start, key.end
 
 
@@ -115,10 +131,10 @@ def _list(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
 
 
 def _subscription(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
-    assert layout.decode is not None
+    split = _splitter(layout)
     for row, data in rows:
         key = CombinedKey.from_bytes(row)
-        yield key.primary_key, key.foreign_key, *_stamped(layout.decode(data), layout)
+        yield key.primary_key, key.foreign_key, *split(data)
 
 
 def _buffer(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:

@@ -308,6 +308,34 @@ def test_a_missing_segment_file_is_not_passed_over(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_beside_a_running_application_only_when_asked(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            out = tmp_path / "out"
+            assert "--last-flush" in kstate("export", app, "visits", "--out", out, status=5).err
+            assert "--last-flush" in kstate("diff", app, app, status=5).err
+            (row,) = kstate("export", app, "visits", "--out", out, "--last-flush", "-o", "json").rows
+            assert row["as_of"] == "last-flush"
+            (*_, summary) = kstate("diff", app, app, "--last-flush", "-o", "json").rows
+            assert summary["as_of"] == {"a": "last-flush", "b": "last-flush"}
+        finally:
+            process.kill()
+
+
+def test_no_serde_reads_what_is_streams_own(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    out = tmp_path / "out"
+    refused = kstate("export", app, "grace-join-Buffer", "--out", out, "--value-serde", "string", status=4)
+    assert "Streams' own" in refused.err
+    kstate("export", app, "grace-join-Buffer", "--out", out, "--key-serde", "string")
+    assert all(isinstance(row["key"], str) for row in _read(out))
+    assert "is no serde" in kstate("export", app, "count", "--out", out, "--key-serde", "nope", status=2).err
+
+
 # --- many rows --------------------------------------------------------------------------------------------------------
 
 ROWS = 150_000
