@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -98,8 +99,12 @@ def _write(job: PartJob, written: str, progress: Progress) -> int:
     key, value = serde_named(job.key_serde), serde_named(job.value_serde)
     schema = schema_of(shape, key, value)
     rows = 0
-    with parquet.ParquetWriter(written, schema, compression=_COMPRESSION) as writer:
-        for group in _groups(_batches(job, schema), progress):
+    # Closed in any case, a signal too: it holds a database open.
+    with (
+        closing(_batches(job, schema)) as found,
+        parquet.ParquetWriter(written, schema, compression=_COMPRESSION) as writer,
+    ):
+        for group in _groups(found, progress):
             writer.write_table(pa.Table.from_batches(group, schema))
             rows += sum(batch.num_rows for batch in group)
     return rows
@@ -120,7 +125,7 @@ def _groups(found: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[lis
         yield group
 
 
-def _batches(job: PartJob, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(job: PartJob, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
     if job.path is None:
         return
     databases = Databases()

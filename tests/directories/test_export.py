@@ -389,7 +389,10 @@ def _read_with_spark(out: Path, rows: int) -> None:
 def _begun(big: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
     """An export that has written some of a file."""
     command = [sys.executable, "-m", "kstate_cli", "export", str(big), "count", "--out", str(out), "-q", *more]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    temporary = out.parent / "temporary"
+    temporary.mkdir(exist_ok=True)
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     until = time.monotonic() + 60
     while not any(path.stat().st_size for path in out.glob("_incomplete/part-*")):
         assert process.poll() is None
@@ -407,6 +410,7 @@ def test_interrupted_by_a_signal_nothing_is_left(tmp_path: Path, big: Path, work
     assert b"Traceback" not in err
     assert process.returncode == 128 + signal.SIGTERM, err
     assert not out.exists()
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_killed_it_is_taken_up_by_the_same_export_only(tmp_path: Path, big: Path) -> None:
