@@ -14,7 +14,7 @@ from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, ConditionNotMet
 
 if TYPE_CHECKING:
-    from kstate_cli.diff.run import Diff, StoreDiff
+    from kstate_cli.diff.model import Diff, StoreDiff
 
 _SCHEMA = 1
 

@@ -8,8 +8,8 @@ from collections import Counter
 from typing import Any
 
 from kstate_cli.cli.output import print_json, safe, say
+from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
 from kstate_cli.diff.rows import as_json, as_text, key_fields, value_fields
-from kstate_cli.diff.run import Diff, Difference, StoreDiff, Watcher
 from kstate_cli.formats.malformed import MalformedBytesError
 
 _SCHEMA = 1
