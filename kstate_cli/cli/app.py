@@ -18,6 +18,8 @@ from kstate_cli.cli import (
     check_cmd,
     clean_cmd,
     demo_cmd,
+    diff_cmd,
+    export_cmd,
     inspect_position_cmd,
     ls_cmd,
     migrate_cmd,
@@ -53,6 +55,8 @@ app.command("check")(check_cmd.check)
 app.command("migrate")(migrate_cmd.migrate)
 app.command("restore")(restore_cmd.restore)
 app.command("verify")(verify_cmd.verify)
+app.command("export")(export_cmd.export)
+app.command("diff")(diff_cmd.diff)
 app.command("wipe")(wipe_cmd.wipe)
 app.command("undo")(undo_cmd.undo)
 app.command("status")(status_cmd.status)

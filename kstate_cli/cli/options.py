@@ -70,6 +70,14 @@ KafkaSettings = Annotated[
     Path | None,
     typer.Option("--kafka-settings", metavar="FILE", help="name=value lines for librdkafka: security.protocol, …"),
 ]
+SpecFile = Annotated[
+    Path | None,
+    typer.Option("--spec", metavar="FILE", help="kstate.toml that says the kinds of stores whose bytes leave it open."),
+]
+LastFlush = Annotated[
+    bool,
+    typer.Option("--last-flush", help="Beside a running application: what was flushed last."),
+]
 
 
 def age(option: str, text: str) -> timedelta:

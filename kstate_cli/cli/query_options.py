@@ -16,7 +16,7 @@ from kstate_cli.cli.options import Quiet
 from kstate_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kstate_cli.query import Serde, StoreSerdes
+    from kstate_cli.query import StoreSerdes
 
 
 class RowFormat(str, Enum):
@@ -112,9 +112,10 @@ class Asked:
     def serdes(self) -> StoreSerdes:
         """The serdes that were named. Raises UsageError."""
         from kstate_cli.query import StoreSerdes
+        from kstate_cli.query.serdes import serde_for
 
         return StoreSerdes(
-            _serde("--key-serde", self.options.key_serde), _serde("--value-serde", self.options.value_serde)
+            serde_for("--key-serde", self.options.key_serde), serde_for("--value-serde", self.options.value_serde)
         )
 
     def key(self, text: str, what: str = "KEY") -> Any:
@@ -186,12 +187,3 @@ def asking(command: Callable[..., int]) -> Callable[..., int]:
 def _parameters(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
     known = get_type_hints(function, include_extras=True)
     return [one.replace(annotation=known[one.name]) for one in inspect.signature(function).parameters.values()]
-
-
-def _serde(option: str, name: str) -> Serde:
-    from kstate_cli.query import serde
-
-    try:
-        return serde(name)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint="kstate query --help tells of serdes") from None

@@ -38,6 +38,16 @@ class Layout:
     decode: Callable[[bytes], ValueAndTimestamp[bytes]] | None = None
     """Splits a value of the newest layout; None where the value is the whole of it."""
 
+    @property
+    def has_headers(self) -> bool:
+        """Whether values carry the record's headers."""
+        return self.decode in (_headers, _headers_session)
+
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether values carry the record's timestamp."""
+        return self.decode in (_headers, _timestamped)
+
 
 def _timestamped(data: bytes) -> ValueAndTimestamp[bytes]:
     found = TimestampedValue.from_bytes(data)

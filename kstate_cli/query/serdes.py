@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from kstate_cli.errors import UsageError
 from kstate_cli.formats.keys import SessionKey
 from kstate_cli.query.rendering import as_text, base64_bytes, bytes_text, jsonable, text_bytes
 from kstate_cli.query.times import parse_time
@@ -98,6 +99,14 @@ def serde(name: str) -> Serde:
     if colon:
         return _imported(name, kind, inner)
     raise ValueError(f"{name!r} is not a serde: {', '.join(NAMES)}, or MODULE:NAME")
+
+
+def serde_for(option: str, name: str) -> Serde:
+    """As :func:`serde`, for an option of a command: UsageError, which names it."""
+    try:
+        return serde(name)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", hint="kstate query --help tells of serdes") from None
 
 
 # --- text and JSON ----------------------------------------------------------------------------------------------------

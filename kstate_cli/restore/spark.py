@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.restore.jobs import SliceJob, SliceResult
@@ -34,6 +34,8 @@ _POLL_SECONDS = 0.2
 _WARM_TASKS, _WARM_SECONDS = 8, 0.25
 _TAIL_LINES = 5
 _END_SECONDS = 30
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +63,25 @@ class SparkSettings:
 class _Refusal:
     """A refusal is an answer, not a failure: trying again would give the same."""
 
-    message: str
-    hint: str | None
+    error: KstateError
 
 
-def _attempt(job: SliceJob) -> SliceResult | _Refusal:
-    try:
-        return build_runs(job)
-    except Refused as error:
-        return _Refusal(error.message, error.hint)
+@dataclass(frozen=True, slots=True)
+class _Attempt(Generic[Job, Answer]):
+    """What Spark calls for a job."""
+
+    function: Callable[[Job], Answer]
+    refusals: type[KstateError]
+
+    def __call__(self, job: Job) -> Answer | _Refusal:
+        try:
+            return self.function(job)
+        except self.refusals as error:
+            return _Refusal(error)
 
 
 @contextlib.contextmanager
-def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
+def spark_session(settings: SparkSettings, *, name: str = "kstate restore") -> Iterator[SparkSession]:
     """A session that is stopped in the end. Raises RunFailed when Spark does not start."""
     master = settings.effective_master
     local = master is not None and master.startswith(_LOCAL)
@@ -83,7 +91,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with _environment(environment):
         interrupt = signal.getsignal(signal.SIGINT)
-        session = _start(settings, master, local=local, loopback=loopback)
+        session = _start(settings, master, name, local=local, loopback=loopback)
         # pyspark puts its own handler in the place of kstate's.
         signal.signal(signal.SIGINT, interrupt)
         try:
@@ -92,7 +100,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
             _stop(session)
 
 
-def _start(settings: SparkSettings, master: str | None, *, local: bool, loopback: bool) -> SparkSession:
+def _start(settings: SparkSettings, master: str | None, name: str, *, local: bool, loopback: bool) -> SparkSession:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -109,7 +117,7 @@ def _start(settings: SparkSettings, master: str | None, *, local: bool, loopback
     }
     if loopback:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    builder = SparkSession.builder.appName("kstate restore")
+    builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
     for key, value in {**conf, **settings.conf}.items():
@@ -173,12 +181,29 @@ def slots_of(session: SparkSession) -> int:
 
 def run_jobs(session: SparkSession, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
     """One task per job. Raises Refused for what a slice refuses, RunFailed when Spark gives a task up."""
+    return run_tasks(session, build_runs, jobs, on_poll, refusals=Refused)
+
+
+def run_tasks(
+    session: SparkSession,
+    function: Callable[[Job], Answer],
+    jobs: Sequence[Job],
+    on_poll: Callable[[], None],
+    *,
+    refusals: type[KstateError] = KstateError,
+) -> list[Answer]:
+    """One task per job, the answers in the order of the jobs; ``function`` is one of a module.
+
+    ``refusals`` are raised here as they are, the first one; anything else Spark tries again, and it is RunFailed where
+    it gives up. ``on_poll`` is called now and then, in this thread.
+    """
     context = session.sparkContext
+    attempt = _Attempt(function, refusals)
     outcome: dict[str, Any] = {}
 
     def collect() -> None:
         try:
-            outcome["results"] = context.parallelize(jobs, len(jobs)).map(_attempt).collect()
+            outcome["results"] = context.parallelize(jobs, len(jobs)).map(attempt).collect()
         except BaseException as error:  # handed to the thread that waits
             outcome["error"] = error
 
@@ -194,10 +219,10 @@ def run_jobs(session: SparkSession, jobs: Sequence[SliceJob], on_poll: Callable[
         raise
     if "error" in outcome:
         raise _failure(outcome["error"]) from outcome["error"]
-    results: list[SliceResult] = []
+    results: list[Answer] = []
     for one in outcome["results"]:
         if isinstance(one, _Refusal):
-            raise Refused(one.message, hint=one.hint)
+            raise one.error
         results.append(one)
     return results
 

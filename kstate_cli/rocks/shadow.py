@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kstate_cli.errors import Interrupted
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.private import private_copy, remove_copy
 from kstate_cli.rocks.scanning import Row, pieces
@@ -149,20 +150,25 @@ class Shadow:
 
     def live_files(self, family: str) -> tuple[LiveFile, ...]:
         """The SSTs of a column family (property ``rocksdb.sstables``), sorted by name."""
-        text = self._families[family].property_value("rocksdb.sstables") or ""
         found = []
-        for line in text.splitlines():
+        for line in self.sstables(family).splitlines():
             match = _FILE.match(line)
             if match:
                 found.append(LiveFile(f"{int(match[1]):06d}.sst", int(match[2])))
         return tuple(sorted(found, key=lambda file: file.name))
 
+    def sstables(self, family: str) -> str:
+        """RocksDB's text about the SSTs of a column family: number, size, first and last key of each."""
+        return self._families[family].property_value("rocksdb.sstables") or ""
+
     def table_properties(self, family: str) -> str:
         """RocksDB's aggregated table properties of a column family, as text."""
         return self._families[family].property_value("rocksdb.aggregated-table-properties") or ""
 
-    def _real(self, error: Exception) -> RocksError:
-        """The error, its paths those of the real directory."""
+    def _real(self, error: Exception) -> RocksError | Interrupted:
+        """The error, its paths those of the real directory. A signal that came meanwhile stays what it is."""
+        if isinstance(error, Interrupted):
+            return error
         text = str(error).replace(str(self._private), str(self.path)) if self._private else str(error)
         return RocksError(text.strip() or type(error).__name__)
 

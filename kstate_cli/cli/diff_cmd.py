@@ -1,0 +1,170 @@
+"""``kstate diff``: what two application directories hold differently."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstate_cli.cli.options import LastFlush, Output, Quiet, SpecFile
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, ConditionNotMet
+
+if TYPE_CHECKING:
+    from kstate_cli.diff.model import Diff, StoreDiff
+
+_SCHEMA = 1
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Application directory.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The one to hold against it.")],
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="TASK", help="Stores of this task only; repeatable.")
+    ] = None,
+    store: Annotated[
+        list[str] | None, typer.Option("--store", metavar="STORE", help="This store only, in all tasks; repeatable.")
+    ] = None,
+    ignore_timestamps: Annotated[
+        bool, typer.Option("--ignore-timestamps", help="Rows that differ in their timestamps only are the same.")
+    ] = False,
+    ignore_headers: Annotated[
+        bool, typer.Option("--ignore-headers", help="Rows that differ in their headers only are the same.")
+    ] = False,
+    positions: Annotated[
+        bool, typer.Option("--positions", help="Other offsets or Positions are a difference too.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, metavar="N", help="Rows to show of each store; all are counted.")
+    ] = 20,
+    spec: SpecFile = None,
+    last_flush: LastFlush = False,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Databases to open at once; as many as processors by default.")
+    ] = os.cpu_count() or 1,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Compare the rows of two application directories, also those of different releases; changes nothing.
+
+    Rows are compared as the newest layout has them: a row that is not migrated yet equals its migrated form. What only
+    one of two layouts has (timestamps, headers) is not compared, and named. Exit codes: 3 something differs, 6
+    something cannot be read, whatever else was found.
+    """
+    from kstate_cli.cli.diff_report import DiffReport
+    from kstate_cli.diff.run import Request, diff_applications
+    from kstate_cli.query.errors import StoreUnreadable
+    from kstate_cli.spec.toml_file import kinds_in
+    from kstate_cli.statedir.find import find_application
+
+    request = Request(
+        a=find_application(a),
+        b=find_application(b),
+        tasks=frozenset(task or ()),
+        stores=frozenset(store or ()),
+        kinds=kinds_in(spec),
+        ignore_timestamps=ignore_timestamps,
+        ignore_headers=ignore_headers,
+        positions=positions,
+        last_flush=last_flush,
+        workers=workers,
+    )
+    report = DiffReport(limit, as_json=output is Format.json, quiet=quiet)
+    found = diff_applications(request, report)
+    if output is Format.json:
+        _print_json(found)
+    else:
+        _show(found)
+    report.remarks(found)
+    sys.stdout.flush()
+    if found.unread:
+        raise StoreUnreadable(
+            f"{found.unread} of what is there cannot be read: not everything was compared",
+            hint="kstate verify names every damaged file",
+        )
+    if found.differing:
+        raise ConditionNotMet(f"{found.differing} stores or tasks differ")
+    return EXIT_OK
+
+
+def _verdict(found: Diff, one: StoreDiff) -> str:
+    if one.unreadable is not None:
+        return "unreadable"
+    if one.where != "both":
+        return f"only in {one.where.upper()}"
+    if not one.comparable:
+        return "other kind"
+    return "different" if found.differs(one) else "equal"
+
+
+def _show(found: Diff) -> None:
+    from kstate_cli.cli.output import table
+
+    table(
+        None,
+        ("task", "store", "kind", "rows A", "rows B", "only A", "only B", "different", "verdict"),
+        [
+            (
+                one.task,
+                one.store,
+                " / ".join(dict.fromkeys(one.kinds)),
+                f"{one.rows_a:,}",
+                f"{one.rows_b:,}",
+                f"{one.only_a:,}",
+                f"{one.only_b:,}",
+                f"{one.different:,}",
+                _verdict(found, one),
+            )
+            for one in found.stores
+        ],
+        right=frozenset({"rows A", "rows B", "only A", "only B", "different"}),
+    )
+
+
+def _print_json(found: Diff) -> None:
+    from kstate_cli.cli.output import print_json
+
+    for name, where in found.tasks:
+        print_json({"schema_version": _SCHEMA, "type": "task", "task": name, "where": where})
+    for one in found.stores:
+        print_json(_store(found, one))
+    print_json(
+        {
+            "schema_version": _SCHEMA,
+            "type": "summary",
+            "equal": not found.unread and not found.differing,
+            "stores": len(found.stores),
+            "differing": found.differing,
+            "unread": found.unread,
+            "unreadable": found.unreadable,
+            "rows_a": sum(one.rows_a for one in found.stores),
+            "rows_b": sum(one.rows_b for one in found.stores),
+            "only_in_a": sum(one.only_a for one in found.stores),
+            "only_in_b": sum(one.only_b for one in found.stores),
+            "different": sum(one.different for one in found.stores),
+            "as_of": {"a": found.as_of[0], "b": found.as_of[1]},
+        }
+    )
+
+
+def _store(found: Diff, one: StoreDiff) -> dict[str, Any]:
+    return {
+        "schema_version": _SCHEMA,
+        "type": "store",
+        "task": one.task,
+        "store": one.store,
+        "where": one.where,
+        "kinds": list(one.kinds),
+        "verdict": _verdict(found, one),
+        "rows_a": one.rows_a,
+        "rows_b": one.rows_b,
+        "only_in_a": one.only_a,
+        "only_in_b": one.only_b,
+        "different": one.different,
+        "not_compared": list(one.left_out),
+        "unreadable": one.unreadable,
+        "offsets": {name: {"a": in_a, "b": in_b} for name, (in_a, in_b) in one.offsets.items()},
+    }

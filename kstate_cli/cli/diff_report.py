@@ -1,0 +1,102 @@
+"""What ``kstate diff`` prints while it compares: the first differences of each store, and how far it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+from kstate_cli.cli.output import print_json, safe, say
+from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
+from kstate_cli.diff.rows import as_json, as_text, key_fields, value_fields
+from kstate_cli.formats.malformed import MalformedBytesError
+
+_SCHEMA = 1
+_SECONDS = 10.0
+_SHOWN = 80
+_MARKS = {"only-in-a": "only in A", "only-in-b": "only in B", "different": "different"}
+
+
+class DiffReport(Watcher):
+    """Differences on standard output, a line each, at most ``limit`` of a store; messages on standard error."""
+
+    def __init__(self, limit: int, *, as_json: bool, quiet: bool) -> None:
+        self._limit = limit
+        self._json = as_json
+        self._quiet = quiet
+        self._shown: Counter[tuple[str, str]] = Counter()
+        self._said = time.monotonic()
+
+    def difference(self, of: StoreDiff, found: Difference) -> None:
+        """A line, unless the store has had its lines."""
+        where = (of.task, of.store)
+        if self._shown[where] >= self._limit:
+            return
+        self._shown[where] += 1
+        key = key_fields(found.kind, found.key)
+        if self._json:
+            print_json(
+                {
+                    "schema_version": _SCHEMA,
+                    "type": "difference",
+                    "task": of.task,
+                    "store": of.store,
+                    "what": found.what,
+                    **as_json(key),
+                    "row": found.key.hex(),
+                    "a": _value(found.a),
+                    "b": _value(found.b),
+                }
+            )
+            return
+        line = f"{_MARKS[found.what]}: {of.task}/{of.store} {as_text(key)}"
+        if found.what == "different":
+            line += f": {_short(found.a)} | {_short(found.b)}"
+        sys.stdout.write(safe(line) + "\n")
+
+    def at(self, of: StoreDiff, rows: int) -> None:
+        """A line now and then."""
+        if time.monotonic() - self._said > _SECONDS:
+            self._said = time.monotonic()
+            say(f"kstate: {of.task}/{of.store}: {rows:,} rows", quiet=self._quiet)
+
+    def remarks(self, found: Diff) -> None:
+        """What the table does not say."""
+        for name, where in found.tasks:
+            say(f"task {name} is only in {where.upper()}", quiet=self._quiet)
+        for text in found.unreadable:
+            say(f"cannot be read: {text}")
+        for one in found.stores:
+            shown = f"{one.task}/{one.store}"
+            if one.unreadable is not None:
+                say(f"cannot be read: {one.unreadable}")
+            for name, (in_a, in_b) in one.offsets.items():
+                say(f"{shown}: {name}: A {in_a}, B {in_b}", quiet=self._quiet)
+            hidden = one.only_a + one.only_b + one.different - self._shown[one.task, one.store]
+            if hidden:
+                say(f"{shown}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)
+        left_out: dict[str, dict[str, None]] = {}
+        for one in found.stores:
+            for text in one.left_out:
+                left_out.setdefault(text, {})[one.store] = None
+        for text, names in left_out.items():
+            say(f"not compared: {text} ({', '.join(names)})", quiet=self._quiet)
+        for side, as_of in zip("AB", found.as_of, strict=True):
+            if as_of != "closed":
+                say(f"{side}: the application is running: this is the state of its last flush", quiet=self._quiet)
+
+
+def _value(found: Any) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    try:
+        return value_fields(*found)
+    except MalformedBytesError:
+        return {"malformed": found[1].hex()}
+
+
+def _short(found: Any) -> str:
+    fields = _value(found) or {}
+    text = " ".join(f"{name}={value}" for name, value in fields.items())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,104 @@
+"""``kstate export``: a whole store as Parquet."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstate_cli.cli.options import App, LastFlush, Output, Quiet, SpecFile
+from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from kstate_cli.export.run import Exported
+
+_SCHEMA = 1
+
+
+def export(
+    app: App,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="Name of the store, in all tasks that have it.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the export, new or empty.")],
+    key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help="How keys are read.")] = "bytes",
+    value_serde: Annotated[str, typer.Option("--value-serde", metavar="SERDE", help="How values are read.")] = "bytes",
+    topology: Annotated[
+        str | None, typer.Option("--topology", metavar="NAME", help="The named topology, where several have the store.")
+    ] = None,
+    spec: SpecFile = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine", metavar="auto|local|spark", help="auto: processes of this host, Spark from 8 GiB of SSTs on."
+        ),
+    ] = "auto",
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Parts to write at once; as many as processors by default.")
+    ] = os.cpu_count() or 1,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is in the folder.")] = False,
+    last_flush: LastFlush = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Write all rows of a store to Parquet files, decoded; docs/export.md lists the columns.
+
+    The application directory is not changed. The export is complete when _manifest.json is there: it comes last.
+    Nothing that has expired is hidden.
+    """
+    from kstate_cli.cli.export_progress import ExportProgress
+    from kstate_cli.cli.output import print_json
+    from kstate_cli.errors import UsageError
+    from kstate_cli.export.engines import Engine
+    from kstate_cli.export.run import Request, export_store
+    from kstate_cli.spec.toml_file import kind_in
+    from kstate_cli.statedir.find import find_application
+
+    if engine not in {one.value for one in Engine}:
+        raise UsageError(f"--engine {engine!r} is none of auto, local, spark")
+    request = Request(
+        app=find_application(app),
+        store=store,
+        out=out,
+        topology=topology,
+        kind=kind_in(spec, store),
+        key_serde=key_serde,
+        value_serde=value_serde,
+        engine=Engine(engine),
+        workers=workers,
+        overwrite=overwrite,
+        last_flush=last_flush,
+    )
+    with ExportProgress(quiet=quiet) as progress:
+        found = export_store(request, progress)
+    if output is Format.json:
+        print_json(_summary(found))
+    else:
+        _show(found)
+    return 0
+
+
+def _summary(found: Exported) -> dict[str, Any]:
+    return {
+        **found.manifest,
+        "schema_version": _SCHEMA,
+        "type": "export",
+        "out": str(found.out),
+        "engine": found.engine,
+        "files": sum(len(one["files"]) for one in found.manifest["tasks"]),
+        "bytes": found.size,
+    }
+
+
+def _show(found: Exported) -> None:
+    from kstate_cli.cli.output import table
+
+    table(
+        None,
+        ("task", "store", "kind", "rows", "files"),
+        [
+            (one["task"], found.manifest["store"], one["kind"], f"{one['rows']:,}", len(one["files"]))
+            for one in found.manifest["tasks"]
+        ],
+        right=frozenset({"rows", "files"}),
+    )

@@ -1,0 +1,61 @@
+"""Progress of ``kstate export``: a bar on a terminal, else a plain line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from kstate_cli.cli.output import _console, say
+from kstate_cli.export.engines import Watcher
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_SECONDS = 10.0
+
+
+class ExportProgress(Watcher):
+    """Rows that were written, of about so many, on standard error. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._total = 0
+        self._said = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> ExportProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def begin(self, rows: int, parts: int, engine: str) -> None:
+        """About so many rows, in so many parts."""
+        self._total = rows
+        how = "Spark" if engine == "spark" else engine
+        say(f"kstate: about {rows:,} rows in {parts} parts, {how}", quiet=self._quiet)
+        if self._quiet or not sys.stderr.isatty():
+            return
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("exporting"),
+            BarColumn(),
+            TextColumn("{task.completed:,} of about {task.total:,} rows"),
+            TimeRemainingColumn(),
+            console=_console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("exporting", total=rows)
+
+    def at(self, rows: int) -> None:
+        """So many of them are written."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=rows)
+        elif not self._quiet and time.monotonic() - self._said > _SECONDS:
+            self._said = time.monotonic()
+            say(f"kstate: {rows:,} of about {self._total:,} rows")

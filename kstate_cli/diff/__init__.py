@@ -1,0 +1,1 @@
+"""``kstate diff``: what two application directories hold differently, row by row."""

@@ -1,0 +1,97 @@
+"""What a comparison finds, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstate_cli.diff.rows import group_of
+from kstate_cli.query.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A row that is not the same in both; None for a value that is not there."""
+
+    key: bytes
+    kind: str
+    a: tuple[Layout, bytes] | None
+    b: tuple[Layout, bytes] | None
+
+    @property
+    def what(self) -> str:
+        """``only-in-a``, ``only-in-b`` or ``different``."""
+        if self.a is None:
+            return "only-in-b"
+        return "only-in-a" if self.b is None else "different"
+
+
+@dataclass(slots=True)
+class StoreDiff:
+    """One store of one task. ``where`` is ``both``, or ``a`` or ``b`` where the other directory has no such store."""
+
+    task: str
+    store: str
+    where: str = "both"
+    kinds: tuple[str, str] = ("", "")
+    rows_a: int = 0
+    rows_b: int = 0
+    only_a: int = 0
+    only_b: int = 0
+    different: int = 0
+    left_out: tuple[str, ...] = ()
+    """What was not compared."""
+    unreadable: str | None = None
+    offsets: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """``changelog`` and ``position`` in A and in B, where they are not the same."""
+
+    @property
+    def comparable(self) -> bool:
+        """Whether rows of these two kinds can be held against each other."""
+        return self.where != "both" or not self.kinds[0] or group_of(self.kinds[0]) == group_of(self.kinds[1])
+
+    @property
+    def equal(self) -> bool:
+        """Never true for what could not be read; offsets are not looked at."""
+        if self.unreadable is not None or self.where != "both" or not self.comparable:
+            return False
+        return not (self.only_a or self.only_b or self.different)
+
+
+@dataclass(slots=True)
+class Diff:
+    """Everything that was compared. ``tasks`` are those that only one directory has: (name, ``a`` or ``b``)."""
+
+    stores: list[StoreDiff]
+    tasks: list[tuple[str, str]]
+    unreadable: list[str]
+    """What is wrong with a directory beyond the stores that were compared."""
+    positions: bool
+    as_of: tuple[str, str]
+
+    @property
+    def unread(self) -> int:
+        """How many things could not be read: then the directories are never equal."""
+        return len(self.unreadable) + sum(one.unreadable is not None for one in self.stores)
+
+    @property
+    def differing(self) -> int:
+        """How many stores and tasks differ."""
+        return len(self.tasks) + sum(self.differs(one) for one in self.stores)
+
+    def differs(self, one: StoreDiff) -> bool:
+        """Whether a store counts as different."""
+        return one.unreadable is None and (not one.equal or (self.positions and bool(one.offsets)))
+
+
+class Watcher:
+    """What a caller shows meanwhile."""
+
+    def difference(self, of: StoreDiff, found: Difference) -> None:
+        """A row that differs, as soon as it is known."""
+
+    def store(self, found: StoreDiff) -> None:
+        """A store is done."""
+
+    def at(self, of: StoreDiff, rows: int) -> None:
+        """So many rows of a store were compared."""

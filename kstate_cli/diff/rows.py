@@ -1,0 +1,137 @@
+"""How rows of two stores are held against each other: what of a value both layouts have, and how a row is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kstate_cli.export.shapes import known, shape_of
+from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.query.layout import Layout
+from kstate_cli.query.values import ValueAndTimestamp
+from kstate_cli.spec.model import TIME_ORDERED_KINDS
+
+Same = Callable[[bytes, bytes], bool]
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What of the values of two layouts is compared."""
+
+    timestamps: bool
+    headers: bool
+    left_out: tuple[str, ...]
+    """What is not, and why: for the reader."""
+
+
+def group_of(kind: str) -> str:
+    """Kinds of one group have the same row keys: their rows can be held against each other."""
+    ordered = "time-ordered-" if kind in TIME_ORDERED_KINDS else ""
+    return ordered + shape_of(kind).name
+
+
+def compared(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_headers: bool) -> Compared:
+    """What both layouts have, less what is to be ignored."""
+    left_out: list[str] = []
+    answers = []
+    for what, in_a, in_b, ignored in (
+        ("timestamps", a.has_timestamps, b.has_timestamps, ignore_timestamps),
+        ("headers", a.has_headers, b.has_headers, ignore_headers),
+    ):
+        answers.append(in_a and in_b and not ignored)
+        if ignored and (in_a or in_b):
+            left_out.append(f"{what}: ignored")
+        elif in_a != in_b:
+            left_out.append(f"{what}: {'B' if in_a else 'A'}'s layout has none")
+    return Compared(answers[0], answers[1], tuple(left_out))
+
+
+def same_values(a: Layout, b: Layout, what: Compared) -> Same:
+    """Tells whether two values, of the newest layouts, are the same as far as ``what`` goes.
+
+    It raises MalformedBytesError for a value that is none of its layout.
+    """
+    decode_a, decode_b = _decoder(a), _decoder(b)
+    one_layout = a.decode is b.decode
+
+    def same(left: bytes, right: bytes) -> bool:
+        if one_layout and left == right:
+            return True
+        one, other = decode_a(left), decode_b(right)
+        return (
+            one.value == other.value
+            and (not what.timestamps or one.timestamp == other.timestamp)
+            and (not what.headers or one.headers == other.headers)
+        )
+
+    return same
+
+
+def value_fields(layout: Layout, data: bytes) -> Fields:
+    """A value to show: bytes as hexadecimal digits, and what the layout has beside the value."""
+    found = _decoder(layout)(data)
+    fields: Fields = {"value": found.value.hex()}
+    if layout.has_timestamps:
+        fields["timestamp"] = known(found.timestamp)
+    if layout.has_headers:
+        fields["headers"] = [
+            {"key": one.key, "value": None if one.value is None else one.value.hex()} for one in found.headers
+        ]
+    return fields
+
+
+def key_fields(kind: str, row: bytes) -> Fields:
+    """The parts of a row's key, bytes as they are. The whole of it where it is none of that kind."""
+    try:
+        return _key_fields(kind, row)
+    except MalformedBytesError:
+        return {"key": row}
+
+
+def _key_fields(kind: str, row: bytes) -> Fields:
+    group = group_of(kind)
+    if group in ("window", "time-ordered-window", "grace-buffer"):
+        window = WindowKey.from_bytes(row) if group == "window" else WindowKey.from_time_first(row)
+        time = "buffer_time" if group == "grace-buffer" else "window_start"
+        return {"key": window.key, time: window.start, "seq": window.seq}
+    if group in ("session", "time-ordered-session"):
+        session = SessionKey.from_bytes(row) if group == "session" else SessionKey.from_time_first(row)
+        return {"key": session.key, "window_start": session.start, "window_end": session.end}
+    if group == "versioned":
+        version = VersionedKey.from_bytes(row)
+        return {"key": version.key, "segment": "latest" if version.is_latest else version.segment}
+    if group == "list-value":
+        waiting = JoinSideKey.from_bytes(row)
+        return {"key": waiting.key, "timestamp": waiting.timestamp, "side": "left" if waiting.left else "right"}
+    if group == "foreign-key-subscription":
+        combined = CombinedKey.from_bytes(row)
+        return {"key": combined.primary_key, "foreign_key": combined.foreign_key}
+    return {"key": row}
+
+
+def as_text(fields: Mapping[str, Any]) -> str:
+    """Parts of a key on one line: the key first, the rest by name."""
+    rest = "".join(f" {name}={_text(value)}" for name, value in fields.items() if name != "key")
+    return f"{_text(fields['key'])}{rest}"
+
+
+def as_json(fields: Mapping[str, Any]) -> Fields:
+    """Parts of a key, bytes as hexadecimal digits."""
+    return {name: value.hex() if isinstance(value, bytes) else value for name, value in fields.items()}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"0x{value.hex()}"
+    return text if text and text.isprintable() else f"0x{value.hex()}"
+
+
+def _decoder(layout: Layout) -> Callable[[bytes], ValueAndTimestamp[bytes]]:
+    return layout.decode or (lambda data: ValueAndTimestamp(data, -1))

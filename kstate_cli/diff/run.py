@@ -1,0 +1,229 @@
+"""``kstate diff``: two application directories, store by store and row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kstate_cli.diff.merge import pairs
+from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
+from kstate_cli.diff.rows import Compared, compared, group_of, same_values
+from kstate_cli.errors import InUse, UsageError
+from kstate_cli.export.choose import Steady, open_whole, refuse_running
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.migrate.describe import store_rows
+from kstate_cli.query.databases import Databases
+from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.query.segment import Segment
+from kstate_cli.query.store import StoreReader
+from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.scan import read_application
+
+_STEP = 65_536
+"""Rows between two calls of ``Watcher.at``."""
+_OFFSET_FILES = (".checkpoint", ".position")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to compare; no ``tasks`` or ``stores``: all of them."""
+
+    a: Path
+    b: Path
+    tasks: frozenset[str] = frozenset()
+    stores: frozenset[str] = frozenset()
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """What the specification says, by store."""
+    ignore_timestamps: bool = False
+    ignore_headers: bool = False
+    positions: bool = False
+    """Offsets and Positions count."""
+    last_flush: bool = False
+    workers: int = 1
+
+
+def diff_applications(request: Request, watcher: Watcher) -> Diff:
+    """Compares; the rows at hand and a few open databases are all that it keeps. Raises UsageError and InUse."""
+    a = read_application(request.a, workers=request.workers)
+    b = read_application(request.b, workers=request.workers)
+    for app in (a, b):
+        refuse_running(app, last_flush=request.last_flush)
+    here, there = _stores(a, request), _stores(b, request)
+    if not here and not there and (request.tasks or request.stores):
+        raise UsageError("no such task or store in either directory", hint=f"kstate ls {a.path} shows what there is")
+    steady = [
+        Steady.of(app, [store for _, store in found.values()])
+        for app, found in ((a, here), (b, there))
+        if not app.running
+    ]
+    offsets = _offsets(a), _offsets(b)
+    names = dict.fromkeys([*here, *there])
+    stores: list[StoreDiff] = []
+    for task, name in sorted(names):
+        one = StoreDiff(task, name)
+        both = here.get((task, name)), there.get((task, name))
+        if both[0] is None or both[1] is None:
+            one.where = "b" if both[0] is None else "a"
+        else:
+            _compare(one, request, (a, both[0]), (b, both[1]), watcher)
+            one.offsets = _unlike(offsets[0].get((task, name)), offsets[1].get((task, name)))
+        stores.append(one)
+        watcher.store(one)
+    for one_app in steady:
+        one_app.check()
+    return Diff(
+        stores,
+        _lone_tasks(a, b, request),
+        [*_problems("A", a, request), *_problems("B", b, request)],
+        request.positions,
+        (a.as_of, b.as_of),
+    )
+
+
+_Found = dict[tuple[str, str], tuple[Task, Store]]
+
+
+def _stores(app: Application, request: Request) -> _Found:
+    return {
+        (task.name, store.name): (task, store)
+        for task in app.tasks
+        for store in task.stores
+        if _named(task.name, request.tasks) and _named(store.name, request.stores)
+    }
+
+
+def _named(name: str, wanted: Collection[str]) -> bool:
+    return not wanted or name in wanted
+
+
+def _lone_tasks(a: Application, b: Application, request: Request) -> list[tuple[str, str]]:
+    if request.stores:
+        return []  # a task without the named stores is nobody's matter
+    in_a, in_b = ({task.name for task in app.tasks if _named(task.name, request.tasks)} for app in (a, b))
+    return sorted([*((name, "a") for name in in_a - in_b), *((name, "b") for name in in_b - in_a)])
+
+
+def _compare(
+    one: StoreDiff,
+    request: Request,
+    in_a: tuple[Application, tuple[Task, Store]],
+    in_b: tuple[Application, tuple[Task, Store]],
+    watcher: Watcher,
+) -> None:
+    with closing(Databases()) as databases:
+        try:
+            a, filled_a = _open(in_a, request, databases, "A")
+            b, filled_b = _open(in_b, request, databases, "B")
+            one.kinds = _kinds(a, b, filled_a, filled_b)
+            if not one.comparable:
+                one.left_out = (f"rows: a {one.kinds[0]} store has other keys than a {one.kinds[1]} one",)
+                return
+            what = compared(
+                a.layout,
+                b.layout,
+                ignore_timestamps=request.ignore_timestamps,
+                ignore_headers=request.ignore_headers,
+            )
+            _rows(one, (a, filled_a), (b, filled_b), what, watcher)
+        except (StoreUnreadable, MalformedBytesError, InUse) as error:
+            one.unreadable = str(error)
+
+
+def _open(
+    found: tuple[Application, tuple[Task, Store]], request: Request, databases: Databases, side: str
+) -> tuple[StoreReader, list[Segment]]:
+    app, (task, store) = found
+    others = [other for of in app.tasks for other in of.stores if other.name == store.name]
+    try:
+        reader = open_whole(task, store, others, databases, kind=request.kinds.get(store.name))
+    except StoreUnreadable as error:
+        raise StoreUnreadable(f"{side}: {error}", hint=error.hint) from None
+    filled = {database.path for database in store.databases if not database.empty}
+    return reader, [segment for segment in reader.segments if segment.path in filled]
+
+
+def _kinds(a: StoreReader, b: StoreReader, filled_a: list[Segment], filled_b: list[Segment]) -> tuple[str, str]:
+    """A store without rows may look like another kind: then it is what the other one is."""
+    if group_of(a.kind) != group_of(b.kind):
+        if not filled_a and not filled_b:
+            return a.kind, a.kind
+        if not filled_a:
+            return b.kind, b.kind
+        if not filled_b:
+            return a.kind, a.kind
+    return a.kind, b.kind
+
+
+def _rows(
+    one: StoreDiff,
+    in_a: tuple[StoreReader, list[Segment]],
+    in_b: tuple[StoreReader, list[Segment]],
+    what: Compared,
+    watcher: Watcher,
+) -> None:
+    (a, filled_a), (b, filled_b) = in_a, in_b
+    one.left_out = what.left_out
+    same = same_values(a.layout, b.layout, what)
+    done = 0
+    for key, left, right in pairs(a, b, filled_a, filled_b):
+        done += 1
+        if done % _STEP == 0:
+            watcher.at(one, done)
+        one.rows_a += left is not None
+        one.rows_b += right is not None
+        if left is not None and right is not None:
+            try:
+                if same(left, right):
+                    continue
+            except MalformedBytesError as error:
+                raise StoreUnreadable(f"{one.task}/{one.store}, row {key.hex()}: {error}") from None
+            one.different += 1
+        elif left is not None:
+            one.only_a += 1
+        else:
+            one.only_b += 1
+        watcher.difference(
+            one,
+            Difference(
+                key,
+                one.kinds[0],
+                None if left is None else (a.layout, left),
+                None if right is None else (b.layout, right),
+            ),
+        )
+
+
+def _offsets(app: Application) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (row["task"], row["store"]): {"changelog": row["changelog"], "position": row["position"]}
+        for row in store_rows(app)
+    }
+
+
+def _unlike(a: dict[str, Any] | None, b: dict[str, Any] | None) -> dict[str, tuple[Any, Any]]:
+    one, other = a or {}, b or {}
+    return {name: (one.get(name), other.get(name)) for name in {**one, **other} if one.get(name) != other.get(name)}
+
+
+def _problems(side: str, app: Application, request: Request) -> list[str]:
+    """What stops anybody from reading all of a directory: rows would be missing in silence.
+
+    Those of stores that were compared are told there; files of offsets matter only where offsets count.
+    """
+    found = []
+    compared_here = {f"{task.name}/{store.path.relative_to(task.path)}" for task in app.tasks for store in task.stores}
+    for problem in (*app.problems, *(one for task in app.tasks for one in task.problems)):
+        parts = problem.where.split("/")
+        of_store = any(problem.where == root or problem.where.startswith(f"{root}/") for root in compared_here)
+        of_offsets = any(mark in parts[-1] for mark in _OFFSET_FILES)
+        if not problem.fatal or of_store or (of_offsets and not request.positions):
+            continue
+        if request.stores and not request.stores.intersection(parts):
+            continue
+        if request.tasks and len(parts) > 1 and not any(problem.where.startswith(f"{one}/") for one in request.tasks):
+            continue
+        found.append(f"{side}: {problem.where}: {problem.what}")
+    return found

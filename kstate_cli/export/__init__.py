@@ -1,0 +1,1 @@
+"""``kstate export``: a whole store as Parquet, its rows decoded, without a change to the application directory."""

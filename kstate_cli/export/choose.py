@@ -1,0 +1,81 @@
+"""The stores of an application that are to be read whole, and whether they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kstate_cli.errors import InUse
+from kstate_cli.query.databases import Databases
+from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.query.open import open_store
+from kstate_cli.query.serdes import StoreSerdes
+from kstate_cli.query.store import StoreReader
+from kstate_cli.statedir.model import Application, Store, Task
+
+_HINT = "kstate verify names every damaged file"
+
+
+def open_whole(
+    task: Task, store: Store, others: Sequence[Store], databases: Databases, *, kind: str | None = None
+) -> StoreReader:
+    """The reader of a store of which every row is wanted; ``others`` and ``kind`` are those of ``open_store``.
+
+    Raises StoreUnreadable where a part of it is not a database any more: rows would be missing in silence.
+    """
+    problem = first_problem(task, store)
+    if problem is not None:
+        raise StoreUnreadable(problem, hint=_HINT)
+    return open_store(task, store, others, databases, kind=kind, serdes=StoreSerdes(), retention_ms=None)
+
+
+def first_problem(task: Task, store: Store) -> str | None:
+    """What is wrong with the folder of a store beyond its databases."""
+    root = f"{task.name}/{store.path.relative_to(task.path)}"
+    for problem in task.problems:
+        if problem.fatal and (problem.where == root or problem.where.startswith(f"{root}/")):
+            return f"{problem.where}: {problem.what}"
+    return None
+
+
+def refuse_running(app: Application, *, last_flush: bool) -> None:
+    """Raises InUse beside a running application, unless what was flushed last is asked for."""
+    if app.running and not last_flush:
+        holder = f"process {app.pid}" if app.pid else "another process"
+        raise InUse(
+            f"{app.path} is open in {holder}: its newest rows are not on disk",
+            hint="stop the application, or take what was flushed last (--last-flush)",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """What databases look like that nobody writes to."""
+
+    app: Path
+    seen: tuple[tuple[Path, tuple[object, ...]], ...]
+
+    @classmethod
+    def of(cls, app: Application, stores: Iterable[Store]) -> Steady:
+        """As they are now."""
+        return cls(app.path, tuple((one.path, _look(one.path)) for store in stores for one in store.databases))
+
+    def check(self) -> None:
+        """Raises InUse where one of them has been opened or written to since: its parts may not fit together."""
+        for path, before in self.seen:
+            if _look(path) != before:
+                raise InUse(
+                    f"{path.relative_to(self.app)} has changed while it was read",
+                    hint="stop the application, and run the command again",
+                )
+
+
+def _look(path: Path) -> tuple[object, ...]:
+    """RocksDB replaces CURRENT when it opens a database for writing, and writes the MANIFEST when files change."""
+    try:
+        current = (path / "CURRENT").stat()
+        manifest = (path / (path / "CURRENT").read_text("ascii").strip()).stat()
+    except (OSError, ValueError):
+        return ()
+    return current.st_mtime_ns, current.st_ino, manifest.st_mtime_ns, manifest.st_size

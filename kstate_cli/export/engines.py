@@ -1,0 +1,122 @@
+"""Who writes the parts: this process, worker processes, or Spark on this host. All of them write the same files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from kstate_cli.errors import RunFailed
+from kstate_cli.export.part import PartJob, PartResult, write_in_worker, write_part
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.workers import Workers
+from kstate_cli.verify.progress import Counters
+
+PROCESSES_BYTES: Final = 32 << 20
+"""From so many bytes of SSTs on, processes gain more than their start costs."""
+SPARK_BYTES: Final = 8 << 30
+"""From so many on, ``auto`` starts Spark, where there is a Java."""
+_LOOK_SECONDS: Final = 0.2
+
+
+class Engine(str, Enum):
+    """``--engine``."""
+
+    auto = "auto"
+    local = "local"
+    spark = "spark"
+
+
+class Watcher:
+    """What a caller may show meanwhile."""
+
+    def begin(self, rows: int, parts: int, engine: str) -> None:
+        """So many rows are expected, by an estimate."""
+
+    def at(self, rows: int) -> None:
+        """So many are written. Called now and then, from another thread."""
+
+
+def chosen(engine: Engine, size: int, parts: int, workers: int) -> str:
+    """``spark``, ``processes`` or ``one process`` for so many bytes of SSTs in so many parts."""
+    if engine is Engine.spark or (engine is Engine.auto and size >= SPARK_BYTES and _java()):
+        return "spark"
+    return "processes" if min(parts, workers) > 1 and size >= PROCESSES_BYTES else "one process"
+
+
+def write_parts(
+    jobs: Sequence[PartJob], rows: int, engine: str, workers: int, watcher: Watcher
+) -> tuple[PartResult, ...]:
+    """Writes all parts; ``engine`` is what :func:`chosen` gave. Raises what ``write_part`` raises, and RunFailed."""
+    with _scratch() as scratch:
+        counters = Counters(scratch / "counters", len(jobs))
+        told = [replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)]
+        watcher.begin(rows, len(jobs), engine)
+        with _watched(counters, watcher):
+            if engine == "spark":
+                return _on_spark(told, workers)
+            if engine == "processes":
+                return _in_processes(told, workers)
+            return tuple(map(write_part, told))
+
+
+class _Processes(Workers):
+    """Processes from the first job on: rows are looked at in Python, where threads would take turns."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self._start()
+
+
+def _in_processes(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
+    try:
+        with _Processes(min(workers, len(jobs))) as pool:
+            return tuple(pool.map(write_in_worker, jobs))
+    except RocksError as error:
+        raise RunFailed(str(error), hint="nothing has changed; with fewer --workers it takes less memory") from None
+
+
+def _on_spark(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
+    from kstate_cli.restore.spark import SparkSettings, run_tasks, spark_session
+
+    # The databases are on this host, so the tasks are.
+    with spark_session(SparkSettings(master=f"local[{workers},4]"), name="kstate export") as session:
+        return tuple(run_tasks(session, write_in_worker, jobs, lambda: None))
+
+
+def _java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return bool(shutil.which("java") or (home and os.access(f"{home}/bin/java", os.X_OK)))
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="kstate-export-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _watched(counters: Counters, watcher: Watcher) -> Iterator[None]:
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            watcher.at(counters.done())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

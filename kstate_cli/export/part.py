@@ -1,0 +1,150 @@
+"""One part of an export: a range of one database, to one Parquet file. It runs in any process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.export.columns import batches, schema_of
+from kstate_cli.export.shapes import bounds_of, shape_of
+from kstate_cli.query.databases import Databases
+from kstate_cli.query.errors import SerdeError
+from kstate_cli.query.layout import Layout
+from kstate_cli.query.segment import UNREADABLE, Segment
+from kstate_cli.query.serdes import serde
+from kstate_cli.rocks.scanning import Row
+from kstate_cli.verify.progress import Counter, Progress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_GROUP_BYTES: Final = 32 << 20
+_GROUP_ROWS: Final = 1 << 20
+"""A row group is written when so much has come together: what a part holds in memory at most, but for its encoding."""
+_COMPRESSION: Final = "zstd"
+
+
+@dataclass(frozen=True, slots=True)
+class PartJob:
+    """What is to be written; plain data."""
+
+    name: str
+    """Of the file in the end."""
+    folder: Path
+    """Where it is written under another name."""
+    partition: int | None
+    layout: Layout
+    key_serde: str
+    value_serde: str
+    path: Path | None = None
+    """The database; None for a part without rows."""
+    shown: str = ""
+    start: int | None = None
+    lower: bytes | None = None
+    below: bytes | None = None
+    """Row keys of this part: ``lower <= key < below``."""
+    rows: int = 0
+    """Estimated."""
+    counter: Counter | None = None
+    scratch: Path | None = None
+    """Where a worker process makes shadows: the parent removes it, however the worker ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """A part that is complete and on disk, under a name of its attempt."""
+
+    name: str
+    written: str
+    rows: int
+    size: int
+
+
+def write_in_worker(job: PartJob) -> PartResult:
+    """As :func:`write_part`, in a process that may be killed at any time."""
+    if job.scratch is not None:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(job.scratch)
+    return write_part(job)
+
+
+def write_part(job: PartJob) -> PartResult:
+    """Writes the file and flushes it to disk. Raises StoreUnreadable, SerdeError, OSError; leaves no file then."""
+    progress = Progress(job.counter, job.rows)
+    written = f"{job.folder}/{job.name}.{os.getpid()}-{secrets.token_hex(4)}"
+    descriptor = os.open(written, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    try:
+        rows = _write(job, written, progress)
+        os.fsync(descriptor)
+        size = os.fstat(descriptor).st_size
+    except BaseException:
+        os.unlink(written)
+        raise
+    finally:
+        os.close(descriptor)
+    progress.finished()
+    return PartResult(job.name, os.path.basename(written), rows, size)
+
+
+def _write(job: PartJob, written: str, progress: Progress) -> int:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    shape = shape_of(job.layout.kind)
+    key, value = serde(job.key_serde), serde(job.value_serde)
+    schema = schema_of(shape, key, value)
+    rows = 0
+    # Closed in any case, a signal too: it holds a database open.
+    with (
+        closing(_batches(job, schema)) as found,
+        parquet.ParquetWriter(written, schema, compression=_COMPRESSION) as writer,
+    ):
+        for group in _groups(found, progress):
+            writer.write_table(pa.Table.from_batches(group, schema))
+            rows += sum(batch.num_rows for batch in group)
+    return rows
+
+
+def _groups(found: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[list[pa.RecordBatch]]:
+    group: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in found:
+        group.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        progress.add(batch.num_rows)
+        if size >= _GROUP_BYTES or rows >= _GROUP_ROWS:
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group
+
+
+def _batches(job: PartJob, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+    if job.path is None:
+        return
+    databases = Databases()
+    segment = Segment(job.path, job.shown, job.start, job.layout, databases)
+    shape = shape_of(job.layout.kind)
+    key, value = serde(job.key_serde), serde(job.value_serde)
+    try:
+        records = shape.records(_rows(segment, job), job.layout)
+        yield from batches(records, shape, schema, job.partition, key, value)
+    except SerdeError as error:
+        raise SerdeError(f"{job.shown}: {error.message}", hint=error.hint) from None
+    except UNREADABLE as error:
+        raise segment.blame(error) from None
+    finally:
+        databases.close()
+
+
+def _rows(segment: Segment, job: PartJob) -> Iterator[Row]:
+    first, end = bounds_of(job.layout.kind)
+    lower = max(filter(None, (first, job.lower)), default=None)
+    below = min(filter(None, (end, job.below)), default=None)
+    return segment.scan(lower, below)

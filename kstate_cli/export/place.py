@@ -1,0 +1,163 @@
+"""The folder of an export: whose it is, what may be in it before, and how its files get their names.
+
+Files are written in ``_incomplete`` within it, which Spark and pyarrow pass over. When all of them are on disk they are
+renamed, ``_manifest.json`` last: where that is, the export is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli.errors import InUse, Refused, UsageError
+from kstate_cli.statedir.find import OWN_FOLDER
+
+MANIFEST: Final = "_manifest.json"
+INCOMPLETE: Final = "_incomplete"
+_OWNER: Final = "export.json"
+_NAMES: Final = "renaming.json"
+_PART: Final = re.compile(r"part-.+-\d{5,}\.parquet")
+
+
+def check_out(out: Path, app: Path) -> Path:
+    """The absolute path of ``out``. Raises UsageError within an application directory or what kstate keeps."""
+    absolute = Path(os.path.realpath(out))
+    for forbidden in (app, app.parent / OWN_FOLDER):
+        if absolute == forbidden or forbidden in absolute.parents:
+            raise UsageError(f"--out {out} is within {forbidden}", hint="name a folder elsewhere")
+    if absolute.exists() and not absolute.is_dir():
+        raise UsageError(f"--out {out} is not a directory")
+    return absolute
+
+
+class OutFolder:
+    """``out`` while an export goes on. A context manager: without :meth:`publish` nothing of the export is left.
+
+    ``owner`` tells an interrupted export of the same from another one. Raises Refused where ``out`` holds anything
+    else, InUse where another export writes to it.
+    """
+
+    def __init__(self, out: Path, owner: Mapping[str, Any], *, overwrite: bool) -> None:
+        self.out = out
+        self.folder = out / INCOMPLETE
+        self._owner = dict(owner)
+        self._overwrite = overwrite
+        self._lock: int | None = None
+        self._made: list[Path] = []
+
+    def __enter__(self) -> OutFolder:
+        self._make(self.out)
+        try:
+            self._lock = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InUse(f"another export writes to {self.out}", hint="wait for it, or name another --out") from None
+            self._refuse_others()
+            self._drop_interrupted()
+            self.folder.mkdir()
+            (self.folder / _OWNER).write_text(json.dumps(self._owner), encoding="utf-8")
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._leave()
+
+    def publish(self, names: Mapping[str, str], manifest: Mapping[str, Any]) -> None:
+        """Gives each complete file its name (name -> name in ``folder``), and writes the manifest."""
+        _write(self.folder / MANIFEST, manifest)
+        _write(self.folder / _NAMES, sorted(names))
+        _sync(self.folder)
+        before = [] if not self._overwrite else sorted(one for one in os.listdir(self.out) if _PART.fullmatch(one))
+        done: list[str] = []
+        try:
+            # From here on the old export is not complete any more.
+            for name in [MANIFEST] * (MANIFEST in os.listdir(self.out)) + before:
+                os.unlink(self.out / name)
+            for name, written in names.items():
+                done.append(name)
+                os.rename(self.folder / written, self.out / name)
+            _sync(self.out)
+            os.rename(self.folder / MANIFEST, self.out / MANIFEST)
+        except BaseException:
+            for name in done:
+                (self.out / name).unlink(missing_ok=True)
+            raise
+        _sync(self.out)
+        self._made.clear()
+
+    def _make(self, out: Path) -> None:
+        for parent in reversed([out, *out.parents]):
+            if not parent.exists():
+                parent.mkdir()
+                self._made.append(parent)
+
+    def _leave(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        for made in reversed(self._made):
+            with contextlib.suppress(OSError):
+                made.rmdir()
+
+    def _refuse_others(self) -> None:
+        names = set(os.listdir(self.out))
+        own = {name for name in names if name in (INCOMPLETE, MANIFEST) or _PART.fullmatch(name)}
+        if foreign := sorted(names - own):
+            raise Refused(f"{self.out} is not empty: it holds {foreign[0]}", hint="name a new folder")
+        if not names or self._overwrite:
+            return
+        if INCOMPLETE not in names or MANIFEST in names or own - {INCOMPLETE} - self._renamed():
+            raise Refused(f"{self.out} holds an export", hint="name a new folder, or --overwrite")
+        # Without a file it was interrupted before there was anything.
+        if self._read(_OWNER) not in (None, self._owner):
+            raise Refused(
+                f"{self.out} holds an interrupted export of something else", hint="name a new folder, or --overwrite"
+            )
+
+    def _drop_interrupted(self) -> None:
+        if self.folder.exists():
+            if MANIFEST not in os.listdir(self.out):
+                for name in self._renamed():
+                    (self.out / name).unlink(missing_ok=True)
+            shutil.rmtree(self.folder)
+
+    def _renamed(self) -> set[str]:
+        """The names of files that an interrupted export may have given already."""
+        found = self._read(_NAMES)
+        return {str(name) for name in found if _PART.fullmatch(str(name))} if isinstance(found, list) else set()
+
+    def _read(self, name: str) -> Any:
+        try:
+            return json.loads((self.folder / name).read_bytes())
+        except (OSError, ValueError):
+            return None
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _sync(path: Path) -> None:
+    with _opened(path) as descriptor:
+        os.fsync(descriptor)
+
+
+def _write(path: Path, content: Mapping[str, Any] | Sequence[str]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    _sync(path)

@@ -1,0 +1,136 @@
+"""Which parts an export has: the same ones whatever engine writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kstate_cli.errors import Refused
+from kstate_cli.export.choose import open_whole
+from kstate_cli.export.part import PartJob
+from kstate_cli.export.ranges import Range, split
+from kstate_cli.export.shapes import Shape, bounds_of, shape_of
+from kstate_cli.formats.offsets import OFFSETS_CF
+from kstate_cli.query.databases import Databases
+from kstate_cli.query.segment import UNREADABLE, Segment
+from kstate_cli.query.store import StoreReader
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.statedir.model import Store, Task
+from kstate_cli.verify.alone import tables
+
+PART_BYTES: Final = 64 << 20
+"""A database with more bytes of SSTs than this is read in ranges of about so many."""
+_ENTRIES: Final = re.compile(r"# entries=(\d+)")
+_DELETIONS: Final = re.compile(r"# deletions=(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """The parts of one task, in the order of its segments and keys."""
+
+    reader: StoreReader
+    parts: tuple[PartJob, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """``size`` is the bytes of the SSTs, ``rows`` an estimate."""
+
+    shape: Shape
+    tasks: tuple[TaskPlan, ...]
+    size: int
+    rows: int
+
+    @property
+    def parts(self) -> tuple[PartJob, ...]:
+        """All of them."""
+        return tuple(part for task in self.tasks for part in task.parts)
+
+
+def plan_export(
+    found: Sequence[tuple[Task, Store]],
+    folder: Path,
+    *,
+    key_serde: str,
+    value_serde: str,
+    kind: str | None = None,
+    part_bytes: int | None = PART_BYTES,
+) -> ExportPlan:
+    """The parts of a store in these tasks; ``kind`` is what the specification says, no ``part_bytes``: no ranges.
+
+    Raises StoreUnreadable for a store that is damaged or of no certain kind, Refused where tasks do not fit together.
+    """
+    databases = Databases()
+    readers = [open_whole(task, store, [one for _, one in found], databases, kind=kind) for task, store in found]
+    shapes = {shape_of(reader.kind).name: shape_of(reader.kind) for reader in readers}
+    if len(shapes) > 1:
+        raise Refused(
+            f"{found[0][1].name} is of different kinds: {', '.join(map(str, readers))}",
+            hint="kstate ls shows them; say the kind in kstate.toml (--spec)",
+        )
+    plans: list[TaskPlan] = []
+    size = 0
+    for (_, store), reader in zip(found, readers, strict=True):
+        empty = PartJob("", folder, reader.partition, reader.layout, key_serde, value_serde)
+        filled = {database.path: _bytes(store, database.path) for database in store.databases if not database.empty}
+        size += sum(filled.values())
+        parts = [
+            part for segment in reader.segments if segment.path in filled for part in _parts(segment, empty, part_bytes)
+        ]
+        named = (replace(part, name=_name(reader.task, number)) for number, part in enumerate(parts or [empty]))
+        plans.append(TaskPlan(reader, tuple(named)))
+    return ExportPlan(
+        next(iter(shapes.values())), tuple(plans), size, sum(part.rows for plan in plans for part in plan.parts)
+    )
+
+
+def _bytes(store: Store, path: Path) -> int:
+    found = next(database for database in store.databases if database.path == path)
+    return sum(file.size for name, files in found.live.items() if name != OFFSETS_CF for file in files)
+
+
+def _name(task: str, number: int) -> str:
+    return f"part-{task.replace('/', '.')}-{number:05d}.parquet"
+
+
+def _parts(segment: Segment, empty: PartJob, part_bytes: int | None) -> Iterator[PartJob]:
+    try:
+        with Shadow(segment.path) as shadow:
+            families = [name for name in shadow.column_families if name != OFFSETS_CF]
+            found = [table for name in families for table in tables(shadow.sstables(name))]
+            rows = sum(_rows(shadow, name) for name in families)
+    except UNREADABLE as error:
+        raise segment.blame(error) from None
+    ranges = _within(split(found, part_bytes), empty.layout.kind) if part_bytes is not None else [(None, None)]
+    for lower, below in ranges:
+        yield replace(
+            empty,
+            path=segment.path,
+            shown=segment.shown,
+            start=segment.start,
+            lower=lower,
+            below=below,
+            rows=max(1, rows // len(ranges)),
+        )
+
+
+def _within(ranges: Sequence[Range], kind: str) -> list[Range]:
+    """Those ranges that hold data of such a store."""
+    first, end = bounds_of(kind)
+    return [
+        (lower, below)
+        for lower, below in ranges
+        if (end is None or lower is None or lower < end) and (first is None or below is None or below > first)
+    ]
+
+
+def _rows(shadow: Shadow, family: str) -> int:
+    text = shadow.table_properties(family)
+    entries, deletions = _ENTRIES.search(text), _DELETIONS.search(text)
+    if entries is None or deletions is None:
+        return 0
+    # A deletion is an entry, and hides another one.
+    return max(0, int(entries[1]) - 2 * int(deletions[1]))

@@ -1,0 +1,138 @@
+"""``kstate export`` from paths to the result: read, plan, write parts, give them their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli.errors import Refused
+from kstate_cli.export.choose import Steady, refuse_running
+from kstate_cli.export.columns import schema_of
+from kstate_cli.export.engines import Engine, Watcher, chosen, write_parts
+from kstate_cli.export.part import PartResult
+from kstate_cli.export.place import OutFolder, check_out
+from kstate_cli.export.plan import PART_BYTES, ExportPlan, plan_export
+from kstate_cli.query.errors import UnknownStateStoreError
+from kstate_cli.query.serdes import serde_for
+from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.scan import read_application
+
+SCHEMA: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to export, and where to."""
+
+    app: Path
+    """Absolute, of the application directory."""
+    store: str
+    out: Path
+    topology: str | None = None
+    kind: str | None = None
+    """What the specification says."""
+    key_serde: str = "bytes"
+    value_serde: str = "bytes"
+    engine: Engine = Engine.auto
+    workers: int = 1
+    overwrite: bool = False
+    last_flush: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written: the manifest, and which engine it was."""
+
+    manifest: Mapping[str, Any]
+    engine: str
+    out: Path
+    size: int
+    """Bytes of all files."""
+
+
+def export_store(request: Request, watcher: Watcher) -> Exported:
+    """Writes a store. Raises UsageError, Refused, InUse, StoreUnreadable, SerdeError and RunFailed.
+
+    Whatever it raises, nothing of this export is left but, after a kill, the folder ``_incomplete``.
+    """
+    out = check_out(request.out, request.app)
+    key, value = serde_for("--key-serde", request.key_serde), serde_for("--value-serde", request.value_serde)
+    app = read_application(request.app, stores={request.store}, workers=request.workers)
+    refuse_running(app, last_flush=request.last_flush)
+    found = _chosen(app, request)
+    owner = {
+        "schema_version": SCHEMA,
+        "app": str(app.path),
+        "store": request.store,
+        "topology": request.topology,
+    }
+    with OutFolder(out, owner, overwrite=request.overwrite) as place:
+        plan = plan_export(
+            found,
+            place.folder,
+            key_serde=request.key_serde,
+            value_serde=request.value_serde,
+            kind=request.kind,
+            # Ranges of a database that is written to meanwhile would not fit together.
+            part_bytes=None if app.running else PART_BYTES,
+        )
+        if plan.shape.internal and request.value_serde != "bytes":
+            raise Refused(
+                f"values of a {plan.shape.name} store are Streams' own: no serde reads them",
+                hint="leave out --value-serde",
+            )
+        steady = Steady.of(app, [store for _, store in found])
+        engine = chosen(request.engine, plan.size, len(plan.parts), request.workers)
+        results = write_parts(plan.parts, plan.rows, engine, request.workers, watcher)
+        if not app.running:
+            steady.check()
+        manifest = _manifest(app, request, plan, results)
+        manifest["columns"] = {field.name: str(field.type) for field in schema_of(plan.shape, key, value)}
+        place.publish({one.name: one.written for one in results}, manifest)
+    return Exported(manifest, engine, out, sum(one.size for one in results))
+
+
+def _chosen(app: Application, request: Request) -> list[tuple[Task, Store]]:
+    found = [
+        (task, store)
+        for task in app.tasks
+        for store in task.stores
+        if store.name == request.store and request.topology in (None, task.topology)
+    ]
+    if not found:
+        raise UnknownStateStoreError(
+            f"no task of {app.path} has a store {request.store}", hint=f"kstate ls {app.path} shows the stores"
+        )
+    topologies = sorted({task.topology or "" for task, _ in found})
+    if len(topologies) > 1:
+        raise Refused(
+            f"store {request.store} is in several topologies: {', '.join(topologies)}", hint="name one: --topology"
+        )
+    return found
+
+
+def _manifest(app: Application, request: Request, plan: ExportPlan, results: tuple[PartResult, ...]) -> dict[str, Any]:
+    by_name = {one.name: one for one in results}
+    return {
+        "schema_version": SCHEMA,
+        "application": app.app_id,
+        "store": request.store,
+        "kind": plan.shape.name,
+        "as_of": app.as_of,
+        "key_serde": request.key_serde,
+        "value_serde": request.value_serde,
+        "rows": sum(one.rows for one in results),
+        "tasks": [
+            {
+                "task": one.reader.task,
+                "partition": one.reader.partition,
+                "kind": one.reader.kind,
+                "rows": sum(by_name[part.name].rows for part in one.parts),
+                "position": one.reader.position.as_map(),
+                "files": [{"name": part.name, "rows": by_name[part.name].rows} for part in one.parts],
+            }
+            for one in plan.tasks
+        ],
+    }

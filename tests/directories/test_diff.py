@@ -1,0 +1,216 @@
+"""``kstate diff``: says which rows differ, whatever releases wrote them, and never ``equal`` of what it cannot read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rocksdict import Options, Rdict
+
+from tests.golden import unpack
+
+from .support import Done, kstate, tree_hash
+
+
+def _pair(golden: str, tmp_path: Path) -> tuple[Path, Path]:
+    """A directory and a copy of it, in places of their own."""
+    a = unpack(golden, tmp_path / "a")
+    b = tmp_path / "b" / a.name
+    shutil.copytree(a, b)
+    return a, b
+
+
+def _edit(database: Path, family: str, rows: Mapping[bytes, bytes | None]) -> None:
+    """Writes rows into a column family, None deletes; flushed, as Streams leaves it."""
+    options = Options(raw_mode=True)
+    names = Rdict.list_cf(str(database), options)
+    db = Rdict(str(database), options, column_families={name: Options(raw_mode=True) for name in names})
+    column = db.get_column_family(family)
+    for key, value in rows.items():
+        if value is None:
+            del column[key]
+        else:
+            column[key] = value
+    column.flush()
+    del column
+    db.close()
+    for name in ("rocksdict-config.json", "LOCK"):
+        (database / name).unlink(missing_ok=True)
+
+
+def _rows(database: Path, family: str) -> dict[bytes, bytes]:
+    from kstate_cli.rocks.shadow import Shadow
+
+    with Shadow(database) as shadow:
+        return dict(shadow.rows(family))
+
+
+def _diff(a: Path, b: Path, *more: object, status: int = 0) -> tuple[Done, dict[str, Any], list[dict[str, Any]]]:
+    done = kstate("diff", a, b, "-o", "json", *more, status=status)
+    *rows, summary = done.rows
+    assert summary["type"] == "summary"
+    assert summary["equal"] == (status == 0)
+    return done, summary, rows
+
+
+def _of(rows: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["type"] == kind]
+
+
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [
+        ("4.3.1-kinds-eos", "3.9"),
+        ("3.9.2-kinds-alos", "4.3"),
+        ("4.3.1-headers-joins-eos", "4.2"),
+        ("4.2.1-kinds-eos", "4.3"),
+    ],
+)
+def test_nothing_differs_after_a_migration(tmp_path: Path, golden: str, target: str) -> None:
+    a, b = _pair(golden, tmp_path)
+    kstate(
+        "migrate", b, "--to", target, "--warnings-ok", "--quiet", *(["--drop-headers"] if "headers" in golden else [])
+    )
+    before = tree_hash(tmp_path)
+    _, summary, rows = _diff(a, b)
+    assert summary["rows_a"] == summary["rows_b"] > 100
+    assert _of(rows, "difference") == []
+    assert {row["verdict"] for row in _of(rows, "store")} == {"equal"}
+    said = {text for row in _of(rows, "store") for text in row["not_compared"]}
+    # 4.2 has no timestamps in the windows of a join.
+    lost = {"headers: B's layout has none", "timestamps: B's layout has none"}
+    assert said == (lost if "headers" in golden else set())
+    assert "equal" in kstate("diff", b, a).out
+    assert tree_hash(tmp_path) == before
+
+
+def test_exactly_the_edited_rows_differ(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-kinds-eos", tmp_path)
+    family = "keyValueWithTimestamp"
+    database = "0_1/rocksdb/kv-timestamped"
+    rows = _rows(b / database, family)
+    changed, deleted, restamped = list(rows)[:3]
+    segment = sorted((b / "0_0" / "window-count").iterdir())[0]
+    window = next(iter(_rows(segment, family)))
+    _edit(
+        b / database,
+        family,
+        {
+            changed: rows[changed][:8] + b"other",
+            deleted: None,
+            restamped: (7).to_bytes(8, "big") + rows[restamped][8:],
+        },
+    )
+    before = tree_hash(tmp_path)
+    done, summary, found = _diff(a, b, status=3)
+    assert "1 stores or tasks differ" in done.err
+    differences = {bytes.fromhex(row["key"]): row for row in _of(found, "difference")}
+    assert {key: row["what"] for key, row in differences.items()} == {
+        changed: "different",
+        deleted: "only-in-a",
+        restamped: "different",
+    }
+    assert bytes.fromhex(differences[changed]["b"]["value"]) == b"other"
+    assert differences[deleted]["b"] is None
+    assert differences[restamped]["b"]["timestamp"] == 7
+    assert (summary["different"], summary["only_in_a"], summary["only_in_b"]) == (2, 1, 0)
+    assert [(row["task"], row["store"]) for row in _of(found, "store") if row["verdict"] != "equal"] == [
+        ("0_1", "kv-timestamped")
+    ]
+    _, summary, found = _diff(a, b, "--ignore-timestamps", status=3)
+    assert (summary["different"], summary["only_in_a"]) == (1, 1)
+    done, summary, found = _diff(b, a, "--limit", "1", "--store", "kv-timestamped", status=3)
+    assert len(_of(found, "difference")) == 1
+    assert "2 more rows differ" in done.err
+    assert (summary["different"], summary["only_in_b"]) == (2, 1)
+    _diff(a, b, "--store", "count")
+    _diff(a, b, "--task", "0_0")
+    shown = kstate("diff", a, b, status=3).out
+    assert "only in A: 0_1/kv-timestamped" in shown
+    assert tree_hash(tmp_path) == before
+    _edit(segment, family, {window: None})
+    _, _, found = _diff(a, b, "--task", "0_0", status=3)
+    (row,) = _of(found, "difference")
+    assert (row["store"], row["what"], row["seq"]) == ("window-count", "only-in-a", 0)
+    assert bytes.fromhex(row["row"]) == window
+
+
+def test_a_plain_row_is_its_migrated_form(tmp_path: Path) -> None:
+    a, b = _pair("3.9.2-kinds-eos", tmp_path)
+    database = "0_1/rocksdb/count"
+    plain = {b"one": b"1", b"two": b"2"}
+    _edit(a / database, "default", plain)
+    _edit(b / database, "keyValueWithTimestamp", {key: b"\xff" * 8 + value for key, value in plain.items()})
+    _diff(a, b)
+
+
+def test_segments_that_begin_elsewhere_hold_the_same_rows(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-kinds-eos", tmp_path)
+    for store in ("window-count", "session-count", "window-final"):
+        path = sorted((b / "0_1" / store).iterdir())[-1]
+        start = int(path.name.rpartition(".")[2])
+        path.rename(path.with_name(f"{store}.{start + 1000}"))
+    _, summary, rows = _diff(a, b)
+    assert summary["rows_a"] > 100
+    # A segment that only one of them has.
+    shutil.rmtree(sorted((b / "0_1" / "window-count").iterdir())[0])
+    _, summary, rows = _diff(a, b, status=3)
+    assert summary["only_in_a"] == len(_of(rows, "difference")) > 0
+    assert summary["only_in_b"] == summary["different"] == 0
+
+
+def test_a_store_or_task_on_one_side_only(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-kinds-eos", tmp_path)
+    shutil.rmtree(b / "0_1" / "rocksdb" / "reduce")
+    shutil.rmtree(b / "6_1")
+    done, summary, rows = _diff(a, b, status=3)
+    assert summary["differing"] == 3
+    assert [(row["task"], row["where"]) for row in _of(rows, "task")] == [("6_1", "a")]
+    assert {(row["task"], row["store"], row["verdict"]) for row in _of(rows, "store") if row["where"] != "both"} == {
+        ("0_1", "reduce", "only in A"),
+        ("6_1", "versioned", "only in A"),
+    }
+    assert "task 6_1 is only in A" in done.err
+    _diff(b, a, "--store", "reduce", status=3)
+    _diff(b, a, "--store", "count")
+    assert "no such task or store" in kstate("diff", a, b, "--store", "nothing", status=2).err
+
+
+def test_what_cannot_be_read_is_never_equal(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-kinds-eos", tmp_path)
+    sst = max((b / "0_1/rocksdb/kv-plain").glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(sst.read_bytes())
+    data[10] ^= 1
+    sst.write_bytes(data)
+    before = tree_hash(tmp_path)
+    done, summary, rows = _diff(a, b, status=6)
+    assert summary["unread"] == 1
+    assert [row["store"] for row in _of(rows, "store") if row["verdict"] == "unreadable"] == ["kv-plain"]
+    assert "cannot be read: B: " in done.err
+    _diff(a, b, "--store", "count")
+    assert tree_hash(tmp_path) == before
+    # The same damage on both sides is not equality either.
+    shutil.copyfile(sst, a / sst.relative_to(b))
+    _diff(a, b, "--store", "kv-plain", status=6)
+    for app in (a, b):
+        (app / "0_0" / "link").symlink_to("nowhere")
+    done, summary, _ = _diff(a, b, "--store", "link", "--store", "count", status=6)
+    assert len(summary["unreadable"]) == 2
+
+
+def test_positions_are_shown_and_count_only_when_asked(tmp_path: Path) -> None:
+    a, b = _pair("3.9.2-kinds-eos", tmp_path)
+    path = b / "0_0" / "kv-plain.position"
+    if not path.exists():
+        path = next((b / "0_0").glob("*.position"), b / "0_0" / ".checkpoint")
+    version, count, line, *rest = path.read_text().splitlines()
+    words = line.split(" ")
+    path.write_text("\n".join([version, count, " ".join([*words[:-1], str(int(words[-1]) + 5)]), *rest]) + "\n")
+    done, _, rows = _diff(a, b)
+    assert [row["offsets"] for row in _of(rows, "store") if row["offsets"]]
+    assert "position" in done.err or "changelog" in done.err
+    _diff(a, b, "--positions", status=3)
+    assert kstate("diff", a, b, "-q").err == ""

@@ -1,0 +1,473 @@
+"""``kstate export``: the rows of a store as queries answer them, in files that are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+
+from kstate_cli.errors import InUse
+from kstate_cli.export import plan
+from kstate_cli.export.choose import Steady
+from kstate_cli.export.engines import Engine, Watcher
+from kstate_cli.export.ranges import split
+from kstate_cli.export.run import Request, export_store
+from kstate_cli.formats.keys import CombinedKey, JoinSideKey, VersionedKey, WindowKey
+from kstate_cli.formats.values import BufferValue, decode_list
+from kstate_cli.query import (
+    MultiVersionedKeyQuery,
+    OfflineStreams,
+    RawScanQuery,
+    TimestampedRangeQuery,
+    WindowRangeQuery,
+    in_store,
+)
+from kstate_cli.query.segment import Segment
+from kstate_cli.query.values import ValueAndTimestamp
+from kstate_cli.statedir.find import find_application
+from kstate_cli.statedir.scan import read_application
+from kstate_cli.verify.alone import Table
+from tests.golden import unpack
+
+from .big import make_big
+from .support import kstate, tree_hash
+
+FOREVER = (1 << 63) - 1
+
+
+def _read(out: Path) -> list[dict[str, Any]]:
+    """Rows in the order of files and rows."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(out.glob("part-*.parquet")):
+        found += parquet.read_table(path).to_pylist()
+    return found
+
+
+def _headers(found: ValueAndTimestamp[bytes]) -> list[dict[str, Any]]:
+    return [{"key": one.key, "value": one.value} for one in found.headers]
+
+
+def _stamp(found: ValueAndTimestamp[bytes]) -> int | None:
+    return None if found.timestamp == -1 else found.timestamp
+
+
+class Answers:
+    """What OfflineStreams says of a store, as rows of an export."""
+
+    def __init__(self, streams: OfflineStreams, store: str) -> None:
+        self.streams, self.store = streams, store
+
+    def ask(self, query: Any) -> list[tuple[int | None, Any]]:
+        answer = self.streams.query(in_store(self.store).with_query(query))
+        if answer.global_result is not None:
+            return [(None, row) for row in answer.global_result.result]
+        return [(p, row) for p in sorted(answer.partition_results) for row in answer.partition_results[p].result]
+
+    def rows(self, kind: str) -> list[dict[str, Any]]:
+        if kind in ("timestamped-key-value", "headers-key-value"):
+            return [
+                {
+                    "partition": p,
+                    "key": key,
+                    "value": found.value,
+                    "timestamp": _stamp(found),
+                    "headers": _headers(found) if kind.startswith("headers") else None,
+                }
+                for p, (key, found) in self.ask(TimestampedRangeQuery.with_no_bounds())
+            ]
+        if kind == "key-value":
+            return [
+                {"partition": p, "key": key, "value": value, "timestamp": None, "headers": None}
+                for p, (key, value) in self.ask(RawScanQuery.scan())
+            ]
+        if "window" in kind:
+            return [self._window(kind, p, *row) for p, row in self.ask(self._all_windows())]
+        if "session" in kind:
+            return [self._session(kind, p, *row) for p, row in self._sessions()]
+        if kind == "versioned":
+            return [row for p, key in self._keys(VersionedKey) for row in self._versions(p, key)]
+        return [row for p, found in self.ask(RawScanQuery.scan()) for row in _internal(kind, p, *found)]
+
+    def _all_windows(self) -> Any:
+        return WindowRangeQuery.with_window_start_range(0, FOREVER)
+
+    def _window(self, kind: str, p: int | None, window: Any, value: Any) -> dict[str, Any]:
+        stamped = value if isinstance(value, ValueAndTimestamp) else ValueAndTimestamp(value, -1)
+        return {
+            "partition": p,
+            "key": window.key,
+            "value": stamped.value,
+            "timestamp": _stamp(stamped),
+            "headers": _headers(stamped) if kind.startswith("headers") else None,
+            "window_start": window.start,
+            "window_end": None,
+        }
+
+    def _sessions(self) -> list[tuple[int | None, Any]]:
+        keys = dict.fromkeys(row["key"] for row in self.exported)
+        return [found for key in keys for found in self.ask(WindowRangeQuery.with_key(key))]
+
+    def _session(self, _kind: str, p: int | None, window: Any, value: bytes) -> dict[str, Any]:
+        return {
+            "partition": p,
+            "key": window.key,
+            "value": value,
+            "window_start": window.start,
+            "window_end": window.end,
+        }
+
+    exported: list[dict[str, Any]]
+
+    def _keys(self, of: Any) -> list[tuple[int | None, bytes]]:
+        return list(dict.fromkeys((p, of.from_bytes(row).key) for p, (row, _) in self.ask(RawScanQuery.scan())))
+
+    def _versions(self, p: int | None, key: bytes) -> list[dict[str, Any]]:
+        return [
+            {
+                "partition": p,
+                "key": key,
+                "value": one.value,
+                "valid_from": one.timestamp,
+                "valid_to": one.valid_to,
+                "is_latest": one.valid_to is None,
+                "tombstone": False,
+            }
+            for q, one in self.ask(MultiVersionedKeyQuery.with_key(key))
+            if q == p
+        ]
+
+
+def _internal(kind: str, p: int | None, row: bytes, value: bytes) -> list[dict[str, Any]]:
+    if kind == "list-value":
+        waiting = JoinSideKey.from_bytes(row)
+        return [
+            {
+                "partition": p,
+                "key": waiting.key,
+                "value": entry.value if entry else None,
+                "timestamp": waiting.timestamp,
+                "side": "left" if waiting.left else "right",
+                "seq": number,
+            }
+            for number, entry in enumerate(decode_list(value))
+        ]
+    if kind == "foreign-key-subscription":
+        combined = CombinedKey.from_bytes(row)
+        return [{"partition": p, "key": combined.primary_key, "foreign_key": combined.foreign_key}]
+    key, buffered = WindowKey.from_time_first(row), BufferValue.from_bytes(value)
+    return [
+        {
+            "partition": p,
+            "key": key.key,
+            "value": value,
+            "timestamp": buffered.timestamp,
+            "buffer_time": key.start,
+            "seq": key.seq,
+        }
+    ]
+
+
+def _sorted(rows: list[dict[str, Any]], names: Any) -> list[str]:
+    return sorted(repr([(name, row[name]) for name in names]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    "golden",
+    [
+        "3.2.3-kinds-eos",
+        "3.9.2-kinds-eos",
+        "4.3.1-kinds-eos-upgraded",
+        "4.3.1-headers-joins-eos",
+        "3.9.2-sparse-named-eos",
+    ],
+)
+def test_rows_are_the_answers_of_queries(tmp_path: Path, golden: str) -> None:
+    app = find_application(unpack(golden, tmp_path / "state"))
+    before = tree_hash(tmp_path / "state")
+    found = read_application(app)
+    kinds = {store.name: store.kind.name for task in found.tasks for store in task.stores}
+    # A store may look empty in one task and not in another.
+    kinds |= {store.name: store.kind.name for task in found.tasks for store in task.stores if store.kind.certain}
+    seen = 0
+    with OfflineStreams(app) as streams:
+        for store, kind in sorted(kinds.items()):
+            out = tmp_path / "out" / store
+            result = export_store(Request(app, store, out), Watcher())
+            exported = _read(out)
+            assert result.manifest["rows"] == len(exported)
+            answers = Answers(streams, store)
+            answers.exported = exported
+            if kind == "windowed":
+                assert exported == []
+                continue
+            if kind == "versioned":
+                # Queries do not show deletions.
+                exported = [row for row in exported if not row["tombstone"]]
+            expected = answers.rows(kind)
+            names = expected[0].keys() if expected else ()
+            assert _sorted(exported, names) == _sorted(expected, names), store
+            if "session" not in kind and kind != "versioned":
+                # Within a partition they are in the same order, too.
+                assert [row["key"] for row in exported] == [row["key"] for row in expected], store
+            seen += len(expected)
+    assert seen > (0 if "sparse" in golden else 200)
+    assert tree_hash(tmp_path / "state") == before
+
+
+def test_columns_serdes_and_the_manifest(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    out = tmp_path / "a" / "out"
+    (row,) = kstate("export", app, "latest-order", "--out", out, "--key-serde", "string", "-o", "json", "-q").rows
+    manifest = json.loads((out / "_manifest.json").read_text())
+    assert {name: row[name] for name in manifest} == manifest
+    assert row["type"] == "export"
+    assert row["engine"] == "one process"
+    assert manifest["application"] == "orders"
+    assert manifest["as_of"] == "closed"
+    assert [one["partition"] for one in manifest["tasks"]] == [0, 1]
+    assert all(one["position"] for one in manifest["tasks"])
+    assert list(manifest["columns"]) == ["partition", "key", "value", "timestamp", "headers"]
+    assert manifest["columns"]["key"] == "string"
+    rows = _read(out)
+    assert len(rows) == manifest["rows"] > 0
+    assert all(isinstance(one["key"], str) and isinstance(one["value"], bytes) for one in rows)
+    assert sorted(os.listdir(out)) == sorted(
+        ["_manifest.json", *(file["name"] for one in manifest["tasks"] for file in one["files"])]
+    )
+    refused = kstate("export", app, "latest-order", "--out", tmp_path / "b", "--value-serde", "long", status=4)
+    assert "value cannot be read as long" in refused.err
+    assert not (tmp_path / "b").exists()
+    table = kstate("export", app, "customers", "--out", tmp_path / "c")
+    assert "global" in table.out
+    assert [one["partition"] for one in _read(tmp_path / "c")] == [None] * len(_read(tmp_path / "c"))
+
+
+def test_full_column_sets() -> None:
+    from kstate_cli.export.columns import schema_of
+    from kstate_cli.export.shapes import shape_of
+    from kstate_cli.formats.kinds import KINDS
+    from kstate_cli.query import BYTES
+
+    for kind in KINDS:
+        schema = schema_of(shape_of(kind), BYTES, BYTES)
+        assert schema.names[:2] == ["partition", "key"]
+        assert "value" in schema.names
+        text = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+        assert all(f"`{name}`" in text for name in schema.names), kind
+
+
+def test_where_an_export_may_go(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    before = tree_hash(app)
+    for inside in (app, app / "0_0", app / "new", tmp_path / ".kstate" / "x"):
+        assert "is within" in kstate("export", app, "visits", "--out", inside, status=2).err
+    out = tmp_path / "out"
+    kstate("export", app, "visits", "--out", out, "-q")
+    first = tree_hash(out)
+    assert "holds an export" in kstate("export", app, "visits", "--out", out, status=4).err
+    assert tree_hash(out) == first
+    kstate("export", app, "latest-order", "--out", out, "--overwrite")
+    assert json.loads((out / "_manifest.json").read_text())["store"] == "latest-order"
+    assert {path.name.split("-")[1] for path in out.glob("part-*")} == {"0_0", "0_1"}
+    (out / "mine.txt").write_text("x")
+    refused = kstate("export", app, "visits", "--out", out, "--overwrite", status=4)
+    assert "mine.txt" in refused.err
+    assert "no task" in kstate("export", app, "nothing", "--out", tmp_path / "x", status=2).err
+    assert not (tmp_path / "x").exists()
+    assert tree_hash(app) == before
+
+
+def test_a_damaged_store_leaves_nothing(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    sst = max((app / "0_1/rocksdb/latest-order").glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(sst.read_bytes())
+    data[10] ^= 1
+    sst.write_bytes(data)
+    before = tree_hash(app)
+    failed = kstate("export", app, "latest-order", "--out", tmp_path / "out", status=6)
+    assert sst.name in failed.err or "latest-order" in failed.err
+    assert not (tmp_path / "out").exists()
+    assert tree_hash(app) == before
+
+
+def test_a_missing_segment_file_is_not_passed_over(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    segment = sorted((app / "0_0" / "visits").iterdir())[0]
+    for path in [*segment.glob("MANIFEST-*"), segment / "CURRENT"]:
+        path.unlink()
+    assert "visits" in kstate("export", app, "visits", "--out", tmp_path / "out", status=6).err
+    assert not (tmp_path / "out").exists()
+
+
+def test_beside_a_running_application_only_when_asked(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            out = tmp_path / "out"
+            assert "--last-flush" in kstate("export", app, "visits", "--out", out, status=5).err
+            assert "--last-flush" in kstate("diff", app, app, status=5).err
+            (row,) = kstate("export", app, "visits", "--out", out, "--last-flush", "-o", "json").rows
+            assert row["as_of"] == "last-flush"
+            (*_, summary) = kstate("diff", app, app, "--last-flush", "-o", "json").rows
+            assert summary["as_of"] == {"a": "last-flush", "b": "last-flush"}
+        finally:
+            process.kill()
+
+
+def test_no_serde_reads_what_is_streams_own(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    out = tmp_path / "out"
+    refused = kstate("export", app, "grace-join-Buffer", "--out", out, "--value-serde", "string", status=4)
+    assert "Streams' own" in refused.err
+    kstate("export", app, "grace-join-Buffer", "--out", out, "--key-serde", "string")
+    assert all(isinstance(row["key"], str) for row in _read(out))
+    assert "is no serde" in kstate("export", app, "count", "--out", out, "--key-serde", "nope", status=2).err
+
+
+# --- many rows --------------------------------------------------------------------------------------------------------
+
+ROWS = 150_000
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_big(tmp_path_factory.mktemp("big") / "bigapp", tasks=2, rows=ROWS)
+
+
+def _bytes_of(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.iterdir()}
+
+
+def test_engines_write_the_same_files(tmp_path: Path, big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = find_application(big)
+    monkeypatch.setattr(plan, "PART_BYTES", 4 << 20)
+    monkeypatch.setattr("kstate_cli.export.run.PART_BYTES", 4 << 20)
+    outs = {}
+    for name, engine, workers in (
+        ("one process", Engine.local, 1),
+        ("processes", Engine.local, 2),
+        ("spark", Engine.spark, 2),
+    ):
+        out = tmp_path / name.replace(" ", "-")
+        found = export_store(Request(app, "count", out, engine=engine, workers=workers), Watcher())
+        assert found.engine == name
+        outs[name] = _bytes_of(out)
+    assert outs["one process"] == outs["processes"] == outs["spark"]
+    out = tmp_path / "spark"
+    rows = _read(out)
+    assert len(rows) == 2 * ROWS
+    assert [row["key"] for row in rows] == 2 * [b"key-%010d" % number for number in range(ROWS)]
+    assert [row["timestamp"] for row in rows] == 2 * list(range(ROWS))
+    _read_with_spark(out, len(rows))
+
+
+def _read_with_spark(out: Path, rows: int) -> None:
+    from kstate_cli.restore.spark import SparkSettings, spark_session
+
+    with spark_session(SparkSettings(master="local[1]"), name="test") as session:
+        frame = session.read.parquet(str(out))
+        assert frame.columns == ["partition", "key", "value", "timestamp", "headers"]
+        assert frame.count() == rows
+        first = frame.orderBy("partition", "key").first()
+        assert first is not None
+        assert bytes(first["key"]) == b"key-0000000000"
+        assert first["timestamp"] == 0
+
+
+def _begun(big: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
+    """An export that has written some of a file."""
+    command = [sys.executable, "-m", "kstate_cli", "export", str(big), "count", "--out", str(out), "-q", *more]
+    temporary = out.parent / "temporary"
+    temporary.mkdir(exist_ok=True)
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while not any(path.stat().st_size for path in out.glob("_incomplete/part-*")):
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    return process
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_interrupted_by_a_signal_nothing_is_left(tmp_path: Path, big: Path, workers: str) -> None:
+    out = tmp_path / "out"
+    with _begun(big, out, "--workers", workers) as process:
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert b"Traceback" not in err
+    assert process.returncode == 128 + signal.SIGTERM, err
+    assert not out.exists()
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_killed_it_is_taken_up_by_the_same_export_only(tmp_path: Path, big: Path) -> None:
+    out = tmp_path / "out"
+    with _begun(big, out) as process:
+        process.kill()
+        process.communicate(timeout=60)
+    assert sorted(os.listdir(out)) == ["_incomplete"]
+    other = unpack("4.3.1-demo-eos", tmp_path)
+    refused = kstate("export", other, "visits", "--out", out, status=4)
+    assert "interrupted export of something else" in refused.err
+    kstate("export", big, "count", "--out", out, "-q")
+    assert sorted(os.listdir(out)) == ["_manifest.json", "part-0_0-00000.parquet", "part-0_1-00000.parquet"]
+    assert len(_read(out)) == 2 * ROWS
+
+
+def test_two_exports_do_not_meet_in_one_folder(tmp_path: Path, big: Path) -> None:
+    out = tmp_path / "out"
+    with _begun(big, out) as process:
+        assert "another export" in kstate("export", big, "count", "--out", out, status=5).err
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def test_a_database_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    found = read_application(app)
+    steady = Steady.of(found, [store for task in found.tasks for store in task.stores])
+    steady.check()
+    os.utime(app / "0_0/rocksdb/latest-order/CURRENT")
+    with pytest.raises(InUse, match="latest-order has changed"):
+        steady.check()
+
+
+def test_rows_that_cannot_be_read_on_end_the_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = find_application(unpack("4.3.1-demo-eos", tmp_path))
+    scan = Segment.scan
+
+    def fails(self: Segment, *bounds: Any) -> Any:
+        yield next(scan(self, *bounds))
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Segment, "scan", fails)
+    with pytest.raises(Exception, match=r"latest-order.*Input/output error"):
+        export_store(Request(app, "latest-order", tmp_path / "out"), Watcher())
+    assert not (tmp_path / "out").exists()
+
+
+def test_ranges_are_even_and_hold_every_key() -> None:
+    tables = [
+        Table(f"{number:06d}.sst", 10, 0, 0, b"%03d" % number + bytes(8), b"%03d" % (number + 9) + bytes(8))
+        for number in range(0, 100, 10)
+    ]
+    ranges = split(tables, 25)
+    assert ranges[0][0] is None
+    assert ranges[-1][1] is None
+    assert all(one[1] == other[0] for one, other in pairwise(ranges))
+    assert 3 <= len(ranges) <= 5
+    assert split([], 25) == [(None, None)]
+    assert split(tables, 10_000) == [(None, None)]
