@@ -6,7 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kstate_cli.cli.output import _console, say
+from kstate_cli.cli.output import say
+from kstate_cli.cli.terminal import progress_bar
 from kstate_cli.export.engines import Watcher
 
 if TYPE_CHECKING:
@@ -39,16 +40,9 @@ class ExportProgress(Watcher):
         say(f"kstate: about {rows:,} rows in {parts} parts, {how}", quiet=self._quiet)
         if self._quiet or not sys.stderr.isatty():
             return
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import TextColumn
 
-        self._bar = Progress(
-            TextColumn("exporting"),
-            BarColumn(),
-            TextColumn("{task.completed:,} of about {task.total:,} rows"),
-            TimeRemainingColumn(),
-            console=_console(stderr=True),
-            transient=True,
-        )
+        self._bar = progress_bar("exporting", TextColumn("{task.completed:,} of about {task.total:,} rows"))
         self._bar.start()
         self._task = self._bar.add_task("exporting", total=rows)
 

@@ -16,7 +16,7 @@ from kstate_cli.cli.options import Quiet
 from kstate_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kstate_cli.query import StoreSerdes
+    from kstate_cli.query import Serde, StoreSerdes
 
 
 class RowFormat(str, Enum):
