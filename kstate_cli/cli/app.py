@@ -14,22 +14,7 @@ from typing import Any
 
 import typer
 
-from kstate_cli.cli import (
-    check_cmd,
-    clean_cmd,
-    demo_cmd,
-    diff_cmd,
-    export_cmd,
-    inspect_position_cmd,
-    ls_cmd,
-    migrate_cmd,
-    query_cmd,
-    restore_cmd,
-    status_cmd,
-    undo_cmd,
-    verify_cmd,
-    wipe_cmd,
-)
+from kstate_cli.cli.commands import LazyGroup
 from kstate_cli.cli.output import safe
 from kstate_cli.errors import Interrupted, KstateError
 
@@ -40,6 +25,7 @@ _EPILOG = (
 
 app = typer.Typer(
     name="kstate",
+    cls=LazyGroup,
     help="Looks after the state directories of Kafka Streams applications while the application is stopped.",
     epilog=_EPILOG,
     no_args_is_help=True,
@@ -48,20 +34,6 @@ app = typer.Typer(
     context_settings={"auto_envvar_prefix": "KSTATE", "help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-app.command("ls")(ls_cmd.ls)
-app.command("inspect-position")(inspect_position_cmd.inspect_position)
-app.add_typer(query_cmd.query_app, name="query")
-app.command("check")(check_cmd.check)
-app.command("migrate")(migrate_cmd.migrate)
-app.command("restore")(restore_cmd.restore)
-app.command("verify")(verify_cmd.verify)
-app.command("export")(export_cmd.export)
-app.command("diff")(diff_cmd.diff)
-app.command("wipe")(wipe_cmd.wipe)
-app.command("undo")(undo_cmd.undo)
-app.command("status")(status_cmd.status)
-app.command("clean")(clean_cmd.clean)
-app.command("demo")(demo_cmd.demo)
 
 
 def _version(value: bool) -> None:

@@ -1,0 +1,88 @@
+"""Which commands there are. A module is imported when its command is used: ``kstate --help`` needs none of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import typer
+import typer.core
+import typer.main
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a command is, and what the list of commands says of it."""
+
+    module: str
+    name: str
+    """A function, or a ``typer.Typer`` with subcommands."""
+    help: str
+
+
+COMMANDS: Final = {
+    "ls": Entry("ls_cmd", "ls", "Tasks and stores: kind, size, where offsets are."),
+    "inspect-position": Entry("inspect_position_cmd", "inspect_position", "Changelog offsets and IQv2 Positions."),
+    "query": Entry("query_cmd", "query_app", "Ask a store: by key, range or time, row by row."),
+    "export": Entry("export_cmd", "export", "Write a whole store to Parquet, decoded."),
+    "diff": Entry("diff_cmd", "diff", "Compare the rows of two application directories."),
+    "check": Entry("check_cmd", "check", "What the next start of a release will do."),
+    "verify": Entry("verify_cmd", "verify", "Read everything, name what is damaged."),
+    "migrate": Entry("migrate_cmd", "migrate", "Upgrade or downgrade in place, undoable."),
+    "wipe": Entry("wipe_cmd", "wipe", "Move stores out, to be rebuilt from earliest."),
+    "restore": Entry("restore_cmd", "restore", "Restore stores in bulk from a changelog dump."),
+    "undo": Entry("undo_cmd", "undo", "Take the newest change back."),
+    "status": Entry("status_cmd", "status", "Runs of kstate: state, progress, bytes kept."),
+    "clean": Entry("clean_cmd", "clean", "Delete what runs have kept for undo."),
+    "demo": Entry("demo_cmd", "demo", "The whole story on a bundled directory."),
+}
+"""In the order of the list: those that look, those that change, what goes with them."""
+
+
+class _Commands(MutableMapping[str, Any]):
+    """The commands by name; each is made when it is asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _made(name, COMMANDS[name])
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        raise TypeError("commands are listed in COMMANDS")
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("commands are listed in COMMANDS")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+def _made(name: str, entry: Entry) -> Any:
+    found = getattr(importlib.import_module(f"kstate_cli.cli.{entry.module}"), entry.name)
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
+        found.command(name)(function)
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])

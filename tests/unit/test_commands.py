@@ -1,0 +1,41 @@
+"""The list of commands: complete, and free of what the commands import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import typer.main
+
+import kstate_cli.cli
+from kstate_cli.cli.app import app
+from kstate_cli.cli.commands import COMMANDS
+
+
+def test_every_module_of_a_command_is_listed() -> None:
+    modules = {path.stem for path in Path(kstate_cli.cli.__path__[0]).glob("*_cmd.py")}
+    assert modules == {entry.module for entry in COMMANDS.values()}
+
+
+def test_every_command_has_help_of_its_own_and_a_line_in_the_list() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert list(commands) == list(COMMANDS)
+    for name, entry in COMMANDS.items():
+        assert commands[name].name == name
+        assert len(commands[name].help or "") > 20, name
+        assert entry.help.endswith(".") and len(entry.help) <= 54, name  # one line of 80 columns
+
+
+def test_the_list_imports_no_command() -> None:
+    code = (
+        "import sys; sys.argv = ['kstate', '--help']\n"
+        "from kstate_cli.cli.app import main\n"
+        "try:\n    main()\n"
+        "finally:\n    sys.stderr.write(' '.join(sorted(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert "verify" in done.stdout
+    assert not {name for name in loaded if name.startswith("kstate_cli.cli.") and name.endswith("_cmd")}
+    assert not loaded & {"rich", "rocksdict", "pyarrow", "pyspark", "numpy"}
