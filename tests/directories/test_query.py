@@ -257,32 +257,56 @@ def _histories(store: Store) -> dict[bytes, list[tuple[int, int, bytes | None]]]
     return {key: sorted(versions, key=lambda v: v[:2]) for key, versions in found.items()}
 
 
-def test_rows_that_are_not_migrated_yet_are_read_as_if_they_were(tmp_path: Path) -> None:
-    app = unpack("4.3.1-kinds-alos", tmp_path)
-    path = next(d.path for t, s in _stores(app) if s.name == "count" and t.partition == 0 for d in s.databases)
+OLDER = {
+    # Golden directory, store, its newer and its older family, and what migrating a row puts before its value.
+    "timestamped": ("4.3.1-kinds-alos", "count", "keyValueWithTimestamp", "default", b"\xff" * 8),
+    "timestamped-window": ("4.3.1-kinds-alos", "window-count", "keyValueWithTimestamp", "default", b"\xff" * 8),
+    "headers": ("4.3.1-headers-eos", "count", "keyValueWithTimestampAndHeaders", "keyValueWithTimestamp", b"\0"),
+    "headers-window": (
+        "4.3.1-headers-eos", "window-count", "keyValueWithTimestampAndHeaders", "keyValueWithTimestamp", b"\0",
+    ),
+    "headers-session": ("4.3.1-headers-eos", "session-headers", "sessionKeyValueWithHeaders", "default", b"\0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OLDER)
+def test_rows_that_are_not_migrated_yet_are_read_as_if_they_were(tmp_path: Path, case: str) -> None:
+    golden, store, newer, older, prefix = OLDER[case]
+    app = unpack(golden, tmp_path)
+    partition, path = next(
+        (t.partition or 0, d.path)
+        for t, s in _stores(app)
+        if s.name == store
+        for d in s.databases
+        if sum(prefix != b"\0" or value.startswith(prefix) for _, value in d.samples[newer]) > 1
+    )
     options, families = Options.load_latest(str(path), Env(), True)
+    families.setdefault(older, families[newer])
+    options.create_missing_column_families(True)
     database = Rdict(str(path), options, column_families=families)
-    old, new = database.get_column_family("default"), database.get_column_family("keyValueWithTimestamp")
-    key, value = next(iter(new.items()))
-    second = sorted(new.keys())[1]
+    old, new = database.get_column_family(older), database.get_column_family(newer)
+    rows = {key: value for key, value in new.items() if prefix != b"\0" or value.startswith(prefix)}
     # One row is in the older layout only, one in both: the newer one counts.
-    new.delete(key, WriteOptions())
-    old[key] = value[8:]
-    old[second] = b"stale"
-    kept = new[second]
+    moved, both = sorted(rows)[:2]
+    new.delete(moved, WriteOptions())
+    old[moved] = rows[moved][len(prefix) :]
+    old[both] = b"stale"
     database.flush()
     del old, new
     database.close()
+    (path / "rocksdict-config.json").unlink(missing_ok=True)
     before = tree_hash(tmp_path)
     with OfflineStreams(app) as streams:
-        rows = dict(_partition(streams, "count", TimestampedRangeQuery.with_no_bounds(), 0).result)
-        assert rows[key] == ValueAndTimestamp(value[8:], -1)
-        assert rows[second] == _split("timestamped-key-value", kept)
-        assert _partition(streams, "count", KeyQuery(key), 0).result == value[8:]
-        assert _partition(streams, "count", KeyQuery(second), 0).result == kept[8:]
-        assert _partition(streams, "count", RawKeyQuery(key), 0).result == b"\xff" * 8 + value[8:]
-        descending = RangeQuery.with_no_bounds().with_descending_keys()
-        assert [k for k, _ in _partition(streams, "count", descending, 0).result] == sorted(rows, reverse=True)
+        found = dict(_partition(streams, store, RawScanQuery(), partition).result)
+        assert found[moved] == prefix + rows[moved][len(prefix) :]
+        assert found[both] == rows[both]
+        assert _partition(streams, store, RawKeyQuery(moved), partition).result == found[moved]
+        assert _partition(streams, store, RawKeyQuery(both), partition).result == rows[both]
+        if store == "count":
+            descending = TimestampedRangeQuery.with_no_bounds().with_descending_keys()
+            shown = list(_partition(streams, store, descending, partition).result)
+            kind = "headers" if case == "headers" else "timestamped"
+            assert shown == [(key, _split(kind, found[key])) for key in sorted(found, reverse=True)]
     assert tree_hash(tmp_path) == before
 
 
