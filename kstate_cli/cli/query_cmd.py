@@ -210,7 +210,7 @@ def session(asked: Asked, key: Key, collate: Collate = False) -> int:
             "key": found[0].key,
             "window_start": found[0].start,
             "window_end": found[0].end,
-            **_stamped(found[1]),
+            **{name: part for name, part in _stamped(found[1]).items() if name != "timestamp"},
         },
         collated=collate,
     )
@@ -274,7 +274,7 @@ def multi_versioned(
 _PLAIN = ("key", "value")
 _STAMPED = ("key", "value", "timestamp", "headers")
 _WINDOW = ("key", "window_start", "value", "timestamp", "headers")
-_SESSION = ("key", "window_start", "window_end", "value", "timestamp", "headers")
+_SESSION = ("key", "window_start", "window_end", "value", "headers")
 _VERSION = ("key", "value", "valid_from", "valid_to")
 
 

@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class ValueAndTimestamp(Generic[V]):
-    """A value, its timestamp (ms; -1 where the row was written without one) and, in stores with them, its headers."""
+    """A value, its timestamp (ms; -1 where the row has none, as in sessions) and, in stores with them, its headers."""
 
     value: V
     timestamp: int

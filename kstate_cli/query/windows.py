@@ -88,8 +88,6 @@ def _as_it_is(data: bytes, _key: bytes) -> bytes:
 
 def _values(store: StoreReader) -> Any:
     """What makes a value of a row's bytes and key: with its timestamp in a store with them. None: the bytes are it."""
-    if store.kind == "headers-session":
-        return store.value
     if store.layout.decode is not None:
         return store.stamped
     return None if store.plain_bytes else store.value

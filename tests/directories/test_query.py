@@ -14,7 +14,7 @@ import pytest
 from rocksdict import Env, Options, Rdict, WriteOptions
 
 from kstate_cli.formats.keys import SessionKey, VersionedKey, WindowKey
-from kstate_cli.formats.values import HeadersValue, TimestampedValue
+from kstate_cli.formats.values import HeadersSessionValue, HeadersValue, TimestampedValue
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
 from kstate_cli.query import (
     FailureReason,
@@ -559,3 +559,15 @@ def test_an_iterator_ends_with_its_block_and_the_directory(tmp_path: Path) -> No
         with contextlib.suppress(StopIteration):
             next(rows)
             raise AssertionError("closed iterators have no rows")
+
+
+def test_sessions_with_headers_are_answered_with_them(tmp_path: Path) -> None:
+    app = unpack("4.3.1-headers-eos", tmp_path)
+    task, store = next((t, s) for t, s in _stores(app) if s.name == "session-headers" and not s.empty)
+    rows = {SessionKey.from_bytes(key): HeadersSessionValue.from_bytes(value) for key, value in _rows(store).items()}
+    assert any(value.headers for value in rows.values())
+    with OfflineStreams(app) as streams:
+        for session, value in rows.items():
+            found = dict(_ask(streams, task, store.name, WindowRangeQuery.with_key(session.key)))
+            at = next(window for window in found if (window.start, window.end) == (session.start, session.end))
+            assert found[at] == ValueAndTimestamp(value.value, -1, value.headers)
