@@ -20,9 +20,10 @@ _HEAD = """# What `kstate check` says, and what Kafka Streams does
     kstate check APP --for 4.3 --dump DUMP            # and --offsets FILE or --bootstrap-server HOST:PORT, or none of them
     kstate check APP --for 4.2 --guarantee at_least_once -o json
 
-For each store of each task: opens as it is; restores N records; restores everything; its task is wiped; the start fails, with
-the file and the text that Streams prints. How many records are restored, and whether an offset is still in the log, is said
-only where the log is known: from the manifest of a dump (records are counted), or from a file
+For each store of each task: opens as it is; restores N records; restores everything; its task is wiped, so that it restores
+everything, or, without a changelog, has lost its rows; the start fails, with the file and the text that Streams prints. How many
+records are restored, and whether an offset is still in the log, is said only where the log is known: from the manifest of a dump
+(records are counted), or from a file
 `{"TOPIC": {"0": {"start": 0, "end": 42, "id": "…", "committed": 40}}}` (at most so many; `id` and `committed` may be missing).
 `--bootstrap-server` asks a broker for the same. Where a dump is given too, what the broker says goes first, records are counted
 in the dump as long as it is of the same log, and topic ids that differ are a finding.
