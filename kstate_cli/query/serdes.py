@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from kstate_cli.errors import UsageError
+from kstate_cli.errors import Interrupted, UsageError
 from kstate_cli.formats.keys import SessionKey
 from kstate_cli.query.rendering import as_text, base64_bytes, bytes_text, jsonable, text_bytes
 from kstate_cli.query.times import parse_time
@@ -357,6 +357,8 @@ def _imported(name: str, module: str, path: str) -> Serde:
         mine = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
         what = "there is no such module" if mine else f"{module} cannot be imported: {error}"
         raise ValueError(f"{name!r}: {what} (PYTHONPATH says where modules are looked for)") from None
+    except Interrupted:
+        raise
     except (Exception, SystemExit) as error:
         raise ValueError(f"{name!r}: {module} cannot be imported: {_told(error)}") from None
     for part in path.split("."):
@@ -367,6 +369,8 @@ def _imported(name: str, module: str, path: str) -> Serde:
     if isinstance(found, type) or (callable(found) and not _serializes(found)):
         try:
             found = found()
+        except Interrupted:
+            raise
         except (Exception, SystemExit) as error:
             raise ValueError(f"{name!r}: {_told(error)}") from None
     if isinstance(found, Serde):
@@ -396,7 +400,7 @@ def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def guarded(value: Any) -> Any:
         try:
             return function(value)
-        except ValueError:
+        except (ValueError, Interrupted):
             raise
         except Exception as error:
             raise ValueError(_told(error)) from error
