@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -333,7 +334,7 @@ def test_no_serde_reads_what_is_streams_own(tmp_path: Path) -> None:
     assert "Streams' own" in refused.err
     kstate("export", app, "grace-join-Buffer", "--out", out, "--key-serde", "string")
     assert all(isinstance(row["key"], str) for row in _read(out))
-    assert "is no serde" in kstate("export", app, "count", "--out", out, "--key-serde", "nope", status=2).err
+    assert "is not a serde" in kstate("export", app, "count", "--out", out, "--key-serde", "nope", status=2).err
 
 
 # --- many rows --------------------------------------------------------------------------------------------------------
