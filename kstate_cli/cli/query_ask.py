@@ -228,15 +228,18 @@ def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
 
 def _spec(asked: Asked) -> Spec | None:
     """What --spec says of the store, together with the directory. Raises UsageError and Refused."""
+    from kstate_cli.query.find import stores_of
     from kstate_cli.spec.combine import resolve_spec
     from kstate_cli.spec.toml_file import read_draft
 
     if asked.options.spec is None:
         return None
     draft = read_draft(asked.options.spec)
-    with OfflineStreams(asked.app, topology=asked.options.topology) as streams:
-        streams.stores(asked.store)
+    with OfflineStreams(asked.app) as streams:
         directory = streams.application(asked.store)
+    stated = draft.store(asked.store)
+    subtopology = stated.subtopology if stated else None
+    stores_of(directory, asked.store, topology=asked.options.topology, subtopology=subtopology)
     return resolve_spec(directory, draft, named=str(asked.options.spec), only={asked.store})
 
 

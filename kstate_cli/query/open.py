@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.query.find import first_problem
 from kstate_cli.query.layout import Layout, layout_of
 from kstate_cli.query.segment import Segment
 from kstate_cli.query.serdes import StoreSerdes
@@ -26,12 +27,13 @@ def open_store(
 ) -> StoreReader:
     """The reader of a store; ``others`` are those of its name in all tasks, ``kind`` is what the specification says.
 
-    Raises StoreUnreadable where it is damaged, or where it is not certain how its rows are to be read.
+    Raises StoreUnreadable where it or a part of it is damaged, or where it is not certain how its rows are to be read.
     """
-    for database in store.databases:
-        for problem in database.problems:
-            if problem.fatal:
-                raise StoreUnreadable(f"{problem.where}: {problem.what}", hint="kstate verify names every damaged file")
+    problems = (f"{one.where}: {one.what}" for database in store.databases for one in database.problems if one.fatal)
+    problem = first_problem(task, store) or next(problems, None)
+    if problem is not None:
+        # Rows would be missing in silence.
+        raise StoreUnreadable(problem, hint="kstate verify names every damaged file")
     layout = _layout(task, store, others, kind)
     # A store whose kind is not known has no rows, so that nothing of it need be read.
     databases_here = store.databases if layout.families else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from rocksdict import Env, Options, Rdict, WriteOptions
 
+from kstate_cli.errors import Refused
 from kstate_cli.formats.keys import SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.values import HeadersValue, TimestampedValue
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
@@ -535,3 +537,45 @@ def test_an_iterator_ends_with_its_block_and_the_directory(tmp_path: Path) -> No
         with contextlib.suppress(StopIteration):
             next(rows)
             raise AssertionError("closed iterators have no rows")
+
+
+# --- what is out of sight ---------------------------------------------------------------------------------------------
+
+
+def test_a_segment_that_is_no_database_any_more_is_not_passed_over(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    segment = sorted((app / "0_0" / "window-count").iterdir())[0]
+    for path in [*segment.glob("MANIFEST-*"), segment / "CURRENT"]:
+        path.unlink()
+    with OfflineStreams(app) as streams:
+        everything = in_store("window-count").with_query(WindowRangeQuery.with_window_start_range(0, FOREVER))
+        broken, whole = streams.query(everything).partition_results.values()
+        assert broken.failure_reason is FailureReason.STORE_EXCEPTION
+        assert segment.name in broken.failure_message
+        assert list(whole.result)
+
+
+@pytest.mark.parametrize("hidden", ["0_1/rocksdb/count", "0_1/rocksdb", "0_1", "0_1/window-count"])
+def test_a_store_behind_a_link_is_refused(tmp_path: Path, hidden: str) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    (app / hidden).rename(tmp_path / "elsewhere")
+    (app / hidden).symlink_to(tmp_path / "elsewhere")
+    store = "window-count" if "window" in hidden else "count"
+    with OfflineStreams(app) as streams:
+        with pytest.raises(Refused, match=f"{hidden} is a symbolic link: a part of store {store} may be out of sight"):
+            streams.query(in_store(store).with_query(RawScanQuery()))
+        other = in_store("versioned").with_query(RawScanQuery())
+        if hidden not in ("0_1", "0_1/rocksdb"):  # these may hide any store
+            assert all(answer.is_success for answer in streams.query(other).partition_results.values())
+
+
+def test_a_task_that_is_left_over_is_not_taken_for_the_other(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    shutil.copytree(app / "0_1", app / "99_1")
+    request = in_store("count").with_query(RangeQuery.with_no_bounds())
+    with OfflineStreams(app) as streams, pytest.raises(Refused, match="several subtopologies: 0_0, 0_1, 99_1"):
+        streams.query(request)
+    for subtopology, partitions in ((0, [0, 1]), (99, [1])):
+        spec = Spec(None, (StoreSpec(name="count", kind="timestamped-key-value", subtopology=subtopology),))
+        with OfflineStreams(app, spec=spec) as streams:
+            assert list(streams.query(request).partition_results) == partitions
