@@ -119,7 +119,9 @@ class _Telling:
             say(f"none: {self._asked.store} has no such row", quiet=self._asked.options.quiet)
         elif self._more:
             cut = f"the first {self._view.count:,} rows are shown, there are more rows"
-            say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=self._asked.options.quiet)
+            # Nobody asked for fewer: then it is no message that --quiet takes away.
+            quiet = self._asked.options.quiet and self._asked.options.limit is not None
+            say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=quiet)
         return 0
 
     def _collated(self, found: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:

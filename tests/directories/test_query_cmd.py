@@ -279,6 +279,9 @@ def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
     cut = ask(found, "made", "range")
     assert cut.out.count("0000") > 0 and "00999" in cut.out and "01000" not in cut.out
     assert "the first 1,000 rows are shown, there are more rows: --limit N" in cut.err
+    # Nobody asked for fewer rows: then --quiet does not hide that there are more.
+    assert ask(found, "made", "range", "--quiet").err == cut.err
+    assert ask(found, "made", "range", "--quiet", "--limit", 5).err == ""
     whole = ask(found, "made", "range", "--limit", 2500)
     assert whole.out.count("value (bytes)") == 3  # printed as they come, 1000 at a time
     assert "02499" in whole.out and whole.err == ""
