@@ -539,6 +539,18 @@ def test_an_iterator_ends_with_its_block_and_the_directory(tmp_path: Path) -> No
             raise AssertionError("closed iterators have no rows")
 
 
+def test_segments_of_one_partition_and_of_several_are_collated(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    for segment in sorted((app / "0_0" / "window-count").iterdir())[1:]:
+        shutil.rmtree(segment)
+    with OfflineStreams(app) as streams:
+        answers = streams.query(in_store("window-count").with_query(RawScanQuery())).partition_results
+        counts = [len(streams.reader(*found).segments) for found in streams.stores("window-count")]
+        assert counts[0] == 1 < counts[1]
+        with collate(answer.result for answer in answers.values()) as rows:
+            assert sum(1 for _ in rows) == sum(len(_rows(s)) for _, s in _stores(app) if s.name == "window-count")
+
+
 # --- what is out of sight ---------------------------------------------------------------------------------------------
 
 
