@@ -116,8 +116,10 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
                     if base is not None:
                         yield found.start, base
         else:
-            for row, value in segment.scan(BASE_PREFIX + _time(first), BASE_PREFIX + _time(last) + b"\xff"):
+            for row, value in _base_rows(segment, first):
                 found = WindowKey.from_time_first(row)
+                if found.start > last:
+                    break
                 if found.key == key:
                     yield found.start, value
 

@@ -591,3 +591,31 @@ def test_a_task_that_is_left_over_is_not_taken_for_the_other(tmp_path: Path) -> 
         spec = Spec(None, (StoreSpec(name="count", kind="timestamped-key-value", subtopology=subtopology),))
         with OfflineStreams(app, spec=spec) as streams:
             assert list(streams.query(request).partition_results) == partitions
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_keys_of_any_bytes_in_a_time_ordered_store(tmp_path: Path, indexed: bool) -> None:
+    keys = [b"", b"\0", b"k", b"k\0", b"kk", b"\xff", b"\xff" * 9, (60_001).to_bytes(8, "big")]
+    starts = [60_000, 60_001, 119_999]
+    path = tmp_path / "app" / "0_0" / "buffer" / "buffer.60000"
+    path.parent.mkdir(parents=True)
+    (tmp_path / "app" / ".lock").touch()
+    db = Rdict(str(path), Options(raw_mode=True))
+    for key in keys:
+        for start in starts:
+            window = WindowKey(key, start)
+            db[window.to_time_first()] = (7).to_bytes(8, "big") + key
+            if indexed:
+                db[window.to_key_first()] = b""
+    db.flush()
+    db.close()
+    spec = Spec(None, (StoreSpec(name="buffer", kind="time-ordered-window"),))
+    with OfflineStreams(tmp_path / "app", spec=spec) as streams:
+        for key in keys:
+            for first, last in ((0, FOREVER), (60_000, 60_000), (60_001, 60_001), (60_001, 119_999), (0, 60_000)):
+                rows = list(_partition(streams, "buffer", WindowKeyQuery(key, first, last), 0).result)
+                assert rows == [(s, ValueAndTimestamp(key, 7)) for s in starts if first <= s <= last], (key, last)
+        for last in (60_000, 60_001, FOREVER):
+            windows = WindowRangeQuery.with_window_start_range(60_000, last)
+            found = [(w.start, w.key) for w, _ in _partition(streams, "buffer", windows, 0).result]
+            assert sorted(found) == sorted((s, k) for k in keys for s in starts if s <= last)
