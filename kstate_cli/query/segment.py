@@ -41,14 +41,18 @@ class Segment:
         return None
 
     def scan(self, lower: bytes | None = None, below: bytes | None = None, *, reverse: bool = False) -> Iterator[Row]:
-        """Rows with ``lower <= key < below``, values in the newest layout. Raises StoreUnreadable, now or later."""
-        shadow = self._take()
-        try:
+        """Rows with ``lower <= key < below``, values in the newest layout.
+
+        The database is open from the first row to the last one, or until the iterator is dropped. Raises
+        StoreUnreadable at any row, the first one too.
+        """
+        with self._reading() as shadow:
             families = [one for one in self._present(shadow) if _has_rows(shadow, one[0])]
-        except BaseException:
-            self._databases.give_back(self.path)
-            raise
-        return self._rows(shadow, families, lower, below, reverse)
+            found = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
+            if len(found) == 1:
+                yield from found[0]
+            elif found:
+                yield from _newest(found, reverse)
 
     def ids(self, prefix_bytes: int) -> list[bytes]:
         """The first ``prefix_bytes`` of its keys, each once, ascending: one seek each. Raises StoreUnreadable."""
@@ -61,20 +65,6 @@ class Segment:
             found.append(row[0][:prefix_bytes])
             lower = next_prefix(found[-1])
         return found
-
-    def _rows(
-        self, shadow: Shadow, families: list[Family], lower: bytes | None, below: bytes | None, reverse: bool
-    ) -> Iterator[Row]:
-        try:
-            found = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
-            if len(found) == 1:
-                yield from found[0]
-            elif found:
-                yield from _newest(found, reverse)
-        except UNREADABLE as error:
-            raise self.blame(error) from None
-        finally:
-            self._databases.give_back(self.path)
 
     def _present(self, shadow: Shadow) -> list[Family]:
         foreign = set(shadow.column_families) - {name for name, _ in self._layout.families} - {OFFSETS_CF}
@@ -92,21 +82,16 @@ class Segment:
             f"{where}{text}", hint="kstate verify names every damaged file; kstate restore rebuilds the store"
         )
 
-    def _take(self) -> Shadow:
-        try:
-            return self._databases.take(self.path)
-        except UNREADABLE as error:
-            raise self.blame(error) from None
-
     @contextmanager
     def _reading(self) -> Iterator[Shadow]:
-        shadow = self._take()
         try:
-            yield shadow
+            shadow = self._databases.take(self.path)
+            try:
+                yield shadow
+            finally:
+                self._databases.give_back(self.path)
         except UNREADABLE as error:
             raise self.blame(error) from None
-        finally:
-            self._databases.give_back(self.path)
 
 
 def next_prefix(prefix: bytes) -> bytes | None:

@@ -539,6 +539,19 @@ def test_an_iterator_ends_with_its_block_and_the_directory(tmp_path: Path) -> No
             raise AssertionError("closed iterators have no rows")
 
 
+def test_a_dropped_iterator_leaves_no_database_open(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    with OfflineStreams(app) as streams:
+        task, store = streams.stores("window-count")[0]
+        databases = streams._databases._open
+        begun, never = (segment.scan() for segment in streams.reader(task, store).segments[:2])
+        assert not databases
+        next(begun)
+        assert [one.users for one in databases.values()] == [1]
+        del begun, never
+        assert [one.users for one in databases.values()] == [0]
+
+
 def test_segments_of_one_partition_and_of_several_are_collated(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     for segment in sorted((app / "0_0" / "window-count").iterdir())[1:]:
