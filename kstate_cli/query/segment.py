@@ -13,6 +13,7 @@ from kstate_cli.formats.offsets import OFFSETS_CF
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable
 from kstate_cli.query.layout import Family, Layout
+from kstate_cli.query.times import FOREVER
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rocks.shadow import Shadow
@@ -22,12 +23,22 @@ UNREADABLE = (RocksError, OSError, MalformedBytesError, InUse)
 
 
 class Segment:
-    """The rows of one database: a whole store, or one segment of it (``start`` in ms)."""
+    """The rows of one database: a whole store, or one segment of it, from ``start`` until ``end`` (ms, exclusive)."""
 
-    def __init__(self, path: Path, shown: str, start: int | None, layout: Layout, databases: Databases) -> None:
+    def __init__(
+        self,
+        path: Path,
+        shown: str,
+        start: int | None,
+        layout: Layout,
+        databases: Databases,
+        *,
+        end: int = FOREVER + 1,
+    ) -> None:
         self.path = path
         self.shown = shown
         self.start = start
+        self.end = end
         self._layout = layout
         self._databases = databases
 
@@ -65,6 +76,16 @@ class Segment:
             found.append(row[0][:prefix_bytes])
             lower = next_prefix(found[-1])
         return found
+
+    def own(self, time: int) -> int:
+        """The time of a row of this segment. Raises StoreUnreadable for one that cannot lie in it."""
+        # Streams divides towards zero: what is before 1970 lies in segment 0.
+        if not (self.start or 0) <= max(time, 0) < self.end:
+            raise StoreUnreadable(
+                f"{self.shown} has a row of {time}, and segments begin elsewhere: they are not of one segment interval",
+                hint="its retention was changed, or a segment was renamed: kstate check names what Streams ignores",
+            )
+        return time
 
     def _present(self, shadow: Shadow) -> list[Family]:
         foreign = set(shadow.column_families) - {name for name, _ in self._layout.families} - {OFFSETS_CF}

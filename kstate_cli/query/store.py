@@ -13,8 +13,6 @@ from kstate_cli.query.serdes import BYTES, StoreSerdes
 from kstate_cli.query.values import ValueAndTimestamp
 from kstate_cli.spec.model import SEGMENTED_KINDS
 
-FOREVER = (1 << 63) - 1
-"""The last millisecond."""
 _NOT_TAKEN = (ValueError, TypeError, LookupError, ArithmeticError)
 
 
@@ -32,6 +30,7 @@ class StoreReader:
         *,
         serdes: StoreSerdes,
         retention_ms: int | None = None,
+        off_grid: StoreUnreadable | None = None,
     ) -> None:
         self.name = name
         self.task = task
@@ -43,6 +42,7 @@ class StoreReader:
         self.serdes = serdes
         self.retention_ms = retention_ms
         """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
+        self._off_grid = off_grid
         self._earliest: int | None = None
 
     @property
@@ -61,14 +61,13 @@ class StoreReader:
         return self.segments[0] if self.segments else None
 
     def between(self, time_from: int, time_to: int) -> tuple[Segment, ...]:
-        """The segments that may have rows from ``time_from`` to ``time_to``, in the order of time."""
-        starts = [segment.start or 0 for segment in self.segments]
-        ends = [*starts, FOREVER + 1][1:]
-        return tuple(
-            segment
-            for segment, start, end in zip(self.segments, starts, ends, strict=True)
-            if start <= time_to and end > time_from
-        )
+        """The segments that may have rows from ``time_from`` to ``time_to``, in the order of time.
+
+        Raises StoreUnreadable where the starts of segments do not tell which ones those are.
+        """
+        if self._off_grid is not None:
+            raise self._off_grid
+        return tuple(one for one in self.segments if (one.start or 0) <= time_to and one.end > time_from)
 
     def earliest(self, stream_time: Callable[[StoreReader], int | None]) -> int:
         """The first time that is not expired: that of the newest row, less the retention. 0 without a retention."""

@@ -606,6 +606,28 @@ def test_a_task_that_is_left_over_is_not_taken_for_the_other(tmp_path: Path) -> 
             assert list(streams.query(request).partition_results) == partitions
 
 
+@pytest.mark.parametrize(
+    ("store", "query"),
+    [
+        ("window-count", WindowKeyQuery(b"k0000", 0, FOREVER)),
+        ("window-final", WindowRangeQuery.with_window_start_range(0, FOREVER)),
+        ("session-count", WindowRangeQuery.with_key(b"k0000")),
+    ],
+)
+def test_segments_of_two_intervals_are_not_asked_by_time(tmp_path: Path, store: str, query: Query[Any]) -> None:
+    """After a change of the retention old segments overlap new ones, and Streams reads some of them only."""
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    first = sorted((app / "0_1" / store).iterdir())[0]
+    start = int(first.name.rpartition(".")[2])
+    shutil.copytree(first, first.with_name(f"{store}.{start + 60_000}"))
+    with OfflineStreams(app) as streams:
+        answer = _partition(streams, store, query, 1)
+        assert answer.failure_reason is FailureReason.STORE_EXCEPTION
+        assert "not of one segment interval" in answer.failure_message
+        # Rows as they lie are asked for without times.
+        assert list(_partition(streams, store, RawScanQuery(), 1).result)
+
+
 @pytest.mark.parametrize("indexed", [False, True])
 def test_keys_of_any_bytes_in_a_time_ordered_store(tmp_path: Path, indexed: bool) -> None:
     keys = [b"", b"\0", b"k", b"k\0", b"kk", b"\xff", b"\xff" * 9, (60_001).to_bytes(8, "big")]
@@ -632,3 +654,19 @@ def test_keys_of_any_bytes_in_a_time_ordered_store(tmp_path: Path, indexed: bool
             windows = WindowRangeQuery.with_window_start_range(60_000, last)
             found = [(w.start, w.key) for w, _ in _partition(streams, "buffer", windows, 0).result]
             assert sorted(found) == sorted((s, k) for k in keys for s in starts if s <= last)
+
+
+def test_a_kind_that_does_not_lie_so_is_not_believed(tmp_path: Path) -> None:
+    for start in (0, 60_000):
+        path = tmp_path / "app" / "0_0" / "store" / f"store.{start}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        db = Rdict(str(path), Options(raw_mode=True))
+        # The row of a window as well as that of a session.
+        db[bytes(8) + 2 * start.to_bytes(8, "big")] = b"v"
+        db.flush()
+        db.close()
+    spec = Spec(None, (StoreSpec(name="store", kind="key-value"),))
+    with OfflineStreams(tmp_path / "app", spec=spec) as streams:
+        answer = _partition(streams, "store", RangeQuery.with_no_bounds(), 0)
+        assert answer.failure_reason is FailureReason.STORE_EXCEPTION
+        assert "0_0/store is segmented: it is no key-value store" in answer.failure_message
