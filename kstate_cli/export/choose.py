@@ -9,7 +9,7 @@ from pathlib import Path
 from kstate_cli.errors import InUse
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.open import open_store
-from kstate_cli.query.serdes import StoreSerdes
+from kstate_cli.query.serde_type import StoreSerdes
 from kstate_cli.query.store import StoreReader
 from kstate_cli.statedir.model import Application, Store, Task
 

@@ -11,7 +11,7 @@ from kstate_cli.query.errors import StoreUnreadable
 from kstate_cli.query.find import first_problem
 from kstate_cli.query.layout import Layout, layout_of
 from kstate_cli.query.segment import Segment
-from kstate_cli.query.serdes import StoreSerdes
+from kstate_cli.query.serde_type import StoreSerdes
 from kstate_cli.query.store import StoreReader
 from kstate_cli.query.times import FOREVER
 from kstate_cli.spec.model import IN_MEMORY, SEGMENTED_KINDS

@@ -9,11 +9,9 @@ from kstate_cli.formats.position import Position
 from kstate_cli.query.errors import SerdeError, StoreUnreadable
 from kstate_cli.query.layout import Layout
 from kstate_cli.query.segment import Segment
-from kstate_cli.query.serdes import BYTES, StoreSerdes
+from kstate_cli.query.serde_type import BYTES, NOT_TAKEN, StoreSerdes
 from kstate_cli.query.values import ValueAndTimestamp
 from kstate_cli.spec.model import SEGMENTED_KINDS
-
-_NOT_TAKEN = (ValueError, TypeError, LookupError, ArithmeticError)
 
 
 class StoreReader:
@@ -90,7 +88,7 @@ class StoreReader:
         serde = self.serdes.key
         try:
             return serde.serialize(key)
-        except _NOT_TAKEN as error:
+        except NOT_TAKEN as error:
             raise self._refused(f"key {key!r} cannot be written", serde.name, error) from None
 
     def key(self, data: bytes) -> Any:
@@ -98,7 +96,7 @@ class StoreReader:
         serde = self.serdes.key
         try:
             return serde.deserialize(data)
-        except _NOT_TAKEN as error:
+        except NOT_TAKEN as error:
             raise self._refused(f"key {data!r} cannot be read", serde.name, error) from None
 
     def value(self, data: bytes, key: bytes | None = None) -> Any:
@@ -119,7 +117,7 @@ class StoreReader:
         serde = self.serdes.value
         try:
             return serde.deserialize(value)
-        except _NOT_TAKEN as error:
+        except NOT_TAKEN as error:
             what = "a value" if key is None else f"the value of key {key!r}"
             raise self._refused(f"{what} cannot be read", serde.name, error) from None
 

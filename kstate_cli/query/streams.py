@@ -29,7 +29,7 @@ from kstate_cli.query.open import open_store
 from kstate_cli.query.request import StateQueryRequest
 from kstate_cli.query.result import FailureReason, QueryResult, StateQueryResult
 from kstate_cli.query.rows import RowIterator
-from kstate_cli.query.serdes import StoreSerdes
+from kstate_cli.query.serde_type import StoreSerdes
 from kstate_cli.query.store import StoreReader
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.find import find_application
