@@ -119,7 +119,9 @@ class _Telling:
             say(f"none: {self._asked.store} has no such row", quiet=self._asked.options.quiet)
         elif self._more:
             cut = f"the first {self._view.count:,} rows are shown, there are more rows"
-            say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=self._asked.options.quiet)
+            # Nobody asked for fewer: then it is no message that --quiet takes away.
+            quiet = self._asked.options.quiet and self._asked.options.limit is not None
+            say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=quiet)
         return 0
 
     def _collated(self, found: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
@@ -228,15 +230,18 @@ def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
 
 def _spec(asked: Asked) -> Spec | None:
     """What --spec says of the store, together with the directory. Raises UsageError and Refused."""
+    from kstate_cli.query.find import stores_of
     from kstate_cli.spec.combine import resolve_spec
     from kstate_cli.spec.toml_file import read_draft
 
     if asked.options.spec is None:
         return None
     draft = read_draft(asked.options.spec)
-    with OfflineStreams(asked.app, topology=asked.options.topology) as streams:
-        streams.stores(asked.store)
+    with OfflineStreams(asked.app) as streams:
         directory = streams.application(asked.store)
+    stated = draft.store(asked.store)
+    subtopology = stated.subtopology if stated else None
+    stores_of(directory, asked.store, topology=asked.options.topology, subtopology=subtopology)
     return resolve_spec(directory, draft, named=str(asked.options.spec), only={asked.store})
 
 

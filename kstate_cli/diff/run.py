@@ -136,7 +136,7 @@ def _open(
     found: tuple[Application, tuple[Task, Store]], request: Request, databases: Databases, side: str
 ) -> tuple[StoreReader, list[Segment]]:
     app, (task, store) = found
-    others = [other for of in app.tasks for other in of.stores if other.name == store.name]
+    others = [o for of in app.tasks if of.topology == task.topology for o in of.stores if o.name == store.name]
     try:
         reader = open_whole(task, store, others, databases, kind=request.kinds.get(store.name))
     except StoreUnreadable as error:

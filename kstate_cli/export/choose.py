@@ -1,4 +1,4 @@
-"""The stores of an application that are to be read whole, and whether they can be."""
+"""Stores that are to be read whole, and whether they stay as they are meanwhile."""
 
 from __future__ import annotations
 
@@ -8,35 +8,17 @@ from pathlib import Path
 
 from kstate_cli.errors import InUse
 from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import StoreUnreadable
 from kstate_cli.query.open import open_store
-from kstate_cli.query.serdes import StoreSerdes
+from kstate_cli.query.serde_type import StoreSerdes
 from kstate_cli.query.store import StoreReader
 from kstate_cli.statedir.model import Application, Store, Task
-
-_HINT = "kstate verify names every damaged file"
 
 
 def open_whole(
     task: Task, store: Store, others: Sequence[Store], databases: Databases, *, kind: str | None = None
 ) -> StoreReader:
-    """The reader of a store of which every row is wanted; ``others`` and ``kind`` are those of ``open_store``.
-
-    Raises StoreUnreadable where a part of it is not a database any more: rows would be missing in silence.
-    """
-    problem = first_problem(task, store)
-    if problem is not None:
-        raise StoreUnreadable(problem, hint=_HINT)
+    """The reader of a store of which every row is wanted, as bytes; raises and takes what ``open_store`` does."""
     return open_store(task, store, others, databases, kind=kind, serdes=StoreSerdes(), retention_ms=None)
-
-
-def first_problem(task: Task, store: Store) -> str | None:
-    """What is wrong with the folder of a store beyond its databases."""
-    root = f"{task.name}/{store.path.relative_to(task.path)}"
-    for problem in task.problems:
-        if problem.fatal and (problem.where == root or problem.where.startswith(f"{root}/")):
-            return f"{problem.where}: {problem.what}"
-    return None
 
 
 def refuse_running(app: Application, *, last_flush: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.export.shapes import Record, Shape
 from kstate_cli.query.errors import SerdeError
-from kstate_cli.query.serdes import BYTES, Serde
+from kstate_cli.query.serde_type import BYTES, NOT_TAKEN, Serde
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,7 +98,7 @@ def _reader(name: str, serde: Serde) -> Callable[[bytes | None], Any]:
             return None
         try:
             found = serde.deserialize(data)
-        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        except NOT_TAKEN as error:
             raise SerdeError(
                 f"{name} cannot be read as {serde.name}: {error}",
                 hint="name the serde that the application uses, or bytes",

@@ -14,9 +14,9 @@ from kstate_cli.export.engines import Engine, Watcher, chosen, write_parts
 from kstate_cli.export.part import PartResult
 from kstate_cli.export.place import OutFolder, check_out
 from kstate_cli.export.plan import PART_BYTES, ExportPlan, plan_export
-from kstate_cli.query.errors import UnknownStateStoreError
+from kstate_cli.query.find import stores_of
 from kstate_cli.query.serdes import serde_for
-from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
 
 SCHEMA: Final = 1
@@ -32,7 +32,8 @@ class Request:
     out: Path
     topology: str | None = None
     kind: str | None = None
-    """What the specification says."""
+    """What the specification says, as ``subtopology``."""
+    subtopology: int | None = None
     key_serde: str = "bytes"
     value_serde: str = "bytes"
     engine: Engine = Engine.auto
@@ -61,7 +62,8 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
     key, value = serde_for("--key-serde", request.key_serde), serde_for("--value-serde", request.value_serde)
     app = read_application(request.app, stores={request.store}, workers=request.workers)
     refuse_running(app, last_flush=request.last_flush)
-    found = _chosen(app, request)
+    found = stores_of(app, request.store, topology=request.topology, subtopology=request.subtopology)
+    steady = Steady.of(app, [store for _, store in found])
     owner = {
         "schema_version": SCHEMA,
         "app": str(app.path),
@@ -83,7 +85,6 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
                 f"values of a {plan.shape.name} store are Streams' own: no serde reads them",
                 hint="leave out --value-serde",
             )
-        steady = Steady.of(app, [store for _, store in found])
         engine = chosen(request.engine, plan.size, len(plan.parts), request.workers)
         results = write_parts(plan.parts, plan.rows, engine, request.workers, watcher)
         if not app.running:
@@ -92,25 +93,6 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
         manifest["columns"] = {field.name: str(field.type) for field in schema_of(plan.shape, key, value)}
         place.publish({one.name: one.written for one in results}, manifest)
     return Exported(manifest, engine, out, sum(one.size for one in results))
-
-
-def _chosen(app: Application, request: Request) -> list[tuple[Task, Store]]:
-    found = [
-        (task, store)
-        for task in app.tasks
-        for store in task.stores
-        if store.name == request.store and request.topology in (None, task.topology)
-    ]
-    if not found:
-        raise UnknownStateStoreError(
-            f"no task of {app.path} has a store {request.store}", hint=f"kstate ls {app.path} shows the stores"
-        )
-    topologies = sorted({task.topology or "" for task, _ in found})
-    if len(topologies) > 1:
-        raise Refused(
-            f"store {request.store} is in several topologies: {', '.join(topologies)}", hint="name one: --topology"
-        )
-    return found
 
 
 def _manifest(app: Application, request: Request, plan: ExportPlan, results: tuple[PartResult, ...]) -> dict[str, Any]:

@@ -31,7 +31,8 @@ from kstate_cli.query.queries import (
 from kstate_cli.query.request import StateQueryRequest, in_store
 from kstate_cli.query.result import FailureReason, QueryResult, StateQueryResult
 from kstate_cli.query.rows import RowIterator, collate
-from kstate_cli.query.serdes import BYTES, Serde, StoreSerdes, serde
+from kstate_cli.query.serde_type import BYTES, Serde, StoreSerdes
+from kstate_cli.query.serdes import serde
 from kstate_cli.query.store import StoreReader
 from kstate_cli.query.streams import OfflineStreams
 from kstate_cli.query.values import ValueAndTimestamp, VersionedRecord, Windowed

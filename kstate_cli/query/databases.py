@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.shadow import Shadow
 
 _IDLE = 16
@@ -21,6 +22,8 @@ class Databases:
     """Shadows that are shared while they are open. Those that nobody uses are closed, the longest unused first."""
 
     def __init__(self) -> None:
+        # Each partition that is being read has its database open.
+        most_descriptors()
         self._open: OrderedDict[Path, _Open] = OrderedDict()
 
     def take(self, path: Path) -> Shadow:

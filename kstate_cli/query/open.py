@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
+from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.query.find import first_problem
 from kstate_cli.query.layout import Layout, layout_of
 from kstate_cli.query.segment import Segment
-from kstate_cli.query.serdes import StoreSerdes
+from kstate_cli.query.serde_type import StoreSerdes
 from kstate_cli.query.store import StoreReader
-from kstate_cli.spec.model import IN_MEMORY
-from kstate_cli.statedir.model import Store, Task
+from kstate_cli.query.times import FOREVER
+from kstate_cli.spec.model import IN_MEMORY, SEGMENTED_KINDS
+from kstate_cli.spec.times import segment_time_of
+from kstate_cli.statedir.model import Database, Store, Task
 
 
 def open_store(
@@ -26,15 +31,17 @@ def open_store(
 ) -> StoreReader:
     """The reader of a store; ``others`` are those of its name in all tasks, ``kind`` is what the specification says.
 
-    Raises StoreUnreadable where it is damaged, or where it is not certain how its rows are to be read.
+    Raises StoreUnreadable where it or a part of it is damaged, or where it is not certain how its rows are to be read.
     """
-    for database in store.databases:
-        for problem in database.problems:
-            if problem.fatal:
-                raise StoreUnreadable(f"{problem.where}: {problem.what}", hint="kstate verify names every damaged file")
+    problems = (f"{one.where}: {one.what}" for database in store.databases for one in database.problems if one.fatal)
+    problem = first_problem(task, store) or next(problems, None)
+    if problem is not None:
+        # Rows would be missing in silence.
+        raise StoreUnreadable(problem, hint="kstate verify names every damaged file")
     layout = _layout(task, store, others, kind)
     # A store whose kind is not known has no rows, so that nothing of it need be read.
-    databases_here = store.databases if layout.families else ()
+    found = sorted(store.databases if layout.families else (), key=lambda one: one.segment_start or 0)
+    ends = [*(one.segment_start or 0 for one in found[1:]), FOREVER + 1]
     segments = tuple(
         Segment(
             database.path,
@@ -42,8 +49,9 @@ def open_store(
             database.segment_start,
             layout,
             databases,
+            end=end,
         )
-        for database in sorted(databases_here, key=lambda one: one.segment_start or 0)
+        for database, end in zip(found, ends, strict=False)
     )
     return StoreReader(
         store.name,
@@ -54,7 +62,24 @@ def open_store(
         store.position,
         serdes=serdes,
         retention_ms=retention_ms,
+        off_grid=_off_grid(layout.kind, segments, found),
     )
+
+
+def _off_grid(kind: str, segments: Sequence[Segment], databases: Sequence[Database]) -> StoreUnreadable | None:
+    """What is wrong where a sampled row does not lie in its segment: the one interval that there must be is none."""
+    if kind not in SEGMENTED_KINDS:
+        return None
+    time_of = segment_time_of(kind)
+    try:
+        for segment, database in zip(segments, databases, strict=True):
+            for key, _ in chain.from_iterable(database.samples.values()):
+                segment.own(time_of(key))
+    except StoreUnreadable as error:
+        return error
+    except MalformedBytesError:
+        return None  # whoever reads the row says so
+    return None
 
 
 def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None) -> Layout:
@@ -72,6 +97,11 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
                 hint="say its kind in kstate.toml (--spec); kstate ls --spec writes one",
             )
     layout = layout_of(name, store.families)
+    if store.segmented != (name in SEGMENTED_KINDS or name in ("grace-buffer", "windowed")):
+        segmented = "segmented" if store.segmented else "not segmented"
+        raise StoreUnreadable(
+            f"{task.name}/{store.name} is {segmented}: it is no {name} store", hint="correct its kind in kstate.toml"
+        )
     if layout is None:
         # Only an empty store comes here: whatever it is asked, it has no rows.
         return Layout(name, ())

@@ -24,7 +24,7 @@ def raw_key_query(store: StoreReader, query: RawKeyQuery) -> bytes | None:
 
 def raw_scan_query(store: StoreReader, _query: RawScanQuery) -> RowIterator[Row]:
     """All rows, segment by segment. Nothing that has expired is hidden."""
-    if len(store.segments) == 1:
+    if len(store.segments) == 1 and store.segments[0].start is None:
         return RowIterator(store.segments[0].scan(), order=itemgetter(0))
     return RowIterator(
         chain.from_iterable(_scans(store.segments)), order=lambda pair: (pair[0], pair[1][0]), decode=itemgetter(1)

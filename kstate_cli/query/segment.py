@@ -13,6 +13,7 @@ from kstate_cli.formats.offsets import OFFSETS_CF
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable
 from kstate_cli.query.layout import Family, Layout
+from kstate_cli.query.times import FOREVER
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rocks.shadow import Shadow
@@ -22,12 +23,22 @@ UNREADABLE = (RocksError, OSError, MalformedBytesError, InUse)
 
 
 class Segment:
-    """The rows of one database: a whole store, or one segment of it (``start`` in ms)."""
+    """The rows of one database: a whole store, or one segment of it, from ``start`` until ``end`` (ms, exclusive)."""
 
-    def __init__(self, path: Path, shown: str, start: int | None, layout: Layout, databases: Databases) -> None:
+    def __init__(
+        self,
+        path: Path,
+        shown: str,
+        start: int | None,
+        layout: Layout,
+        databases: Databases,
+        *,
+        end: int = FOREVER + 1,
+    ) -> None:
         self.path = path
         self.shown = shown
         self.start = start
+        self.end = end
         self._layout = layout
         self._databases = databases
 
@@ -41,14 +52,18 @@ class Segment:
         return None
 
     def scan(self, lower: bytes | None = None, below: bytes | None = None, *, reverse: bool = False) -> Iterator[Row]:
-        """Rows with ``lower <= key < below``, values in the newest layout. Raises StoreUnreadable, now or later."""
-        shadow = self._take()
-        try:
+        """Rows with ``lower <= key < below``, values in the newest layout.
+
+        The database is open from the first row to the last one, or until the iterator is dropped. Raises
+        StoreUnreadable at any row, the first one too.
+        """
+        with self._reading() as shadow:
             families = [one for one in self._present(shadow) if _has_rows(shadow, one[0])]
-        except BaseException:
-            self._databases.give_back(self.path)
-            raise
-        return self._rows(shadow, families, lower, below, reverse)
+            found = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
+            if len(found) == 1:
+                yield from found[0]
+            elif found:
+                yield from _newest(found, reverse)
 
     def ids(self, prefix_bytes: int) -> list[bytes]:
         """The first ``prefix_bytes`` of its keys, each once, ascending: one seek each. Raises StoreUnreadable."""
@@ -62,19 +77,15 @@ class Segment:
             lower = next_prefix(found[-1])
         return found
 
-    def _rows(
-        self, shadow: Shadow, families: list[Family], lower: bytes | None, below: bytes | None, reverse: bool
-    ) -> Iterator[Row]:
-        try:
-            found = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
-            if len(found) == 1:
-                yield from found[0]
-            elif found:
-                yield from _newest(found, reverse)
-        except UNREADABLE as error:
-            raise self.blame(error) from None
-        finally:
-            self._databases.give_back(self.path)
+    def own(self, time: int) -> int:
+        """The time of a row of this segment. Raises StoreUnreadable for one that cannot lie in it."""
+        # Streams divides towards zero: what is before 1970 lies in segment 0.
+        if not (self.start or 0) <= max(time, 0) < self.end:
+            raise StoreUnreadable(
+                f"{self.shown} has a row of {time}, and segments begin elsewhere: they are not of one segment interval",
+                hint="its retention was changed, or a segment was renamed: kstate check names what Streams ignores",
+            )
+        return time
 
     def _present(self, shadow: Shadow) -> list[Family]:
         foreign = set(shadow.column_families) - {name for name, _ in self._layout.families} - {OFFSETS_CF}
@@ -92,21 +103,16 @@ class Segment:
             f"{where}{text}", hint="kstate verify names every damaged file; kstate restore rebuilds the store"
         )
 
-    def _take(self) -> Shadow:
-        try:
-            return self._databases.take(self.path)
-        except UNREADABLE as error:
-            raise self.blame(error) from None
-
     @contextmanager
     def _reading(self) -> Iterator[Shadow]:
-        shadow = self._take()
         try:
-            yield shadow
+            shadow = self._databases.take(self.path)
+            try:
+                yield shadow
+            finally:
+                self._databases.give_back(self.path)
         except UNREADABLE as error:
             raise self.blame(error) from None
-        finally:
-            self._databases.give_back(self.path)
 
 
 def next_prefix(prefix: bytes) -> bytes | None:

@@ -25,60 +25,20 @@ window and session stores are taken apart anyway.
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.keys import SessionKey
-from kstate_cli.query.rendering import as_text, base64_bytes, bytes_text, jsonable, text_bytes
+from kstate_cli.query.own_serdes import imported
+from kstate_cli.query.rendering import base64_bytes, jsonable
+from kstate_cli.query.serde_type import BYTES, Serde
 from kstate_cli.query.times import parse_time
 from kstate_cli.query.values import Windowed
-
-
-def _itself(text: str) -> str:
-    return text
-
-
-@dataclass(frozen=True, slots=True)
-class Serde:
-    """Turns what a caller writes into bytes and back. All of them raise ValueError for what they cannot turn."""
-
-    name: str
-    serialize: Callable[[Any], bytes]
-    deserialize: Callable[[bytes], Any]
-    parse: Callable[[str], Any] = _itself
-    """What a text, such as an argument of a command, means; ``serialize`` takes it."""
-    render: Callable[[Any], Any] = jsonable
-    """Something that ``json.dumps`` takes."""
-    show: Callable[[Any], str] | None = None
-    """The text that ``parse`` reads; None: what ``render`` gives, as JSON where it is not a string."""
-
-    def text(self, value: Any) -> str:
-        """A value as a cell of a table. Raises ValueError."""
-        return self.show(value) if self.show is not None else as_text(self.render(value))
-
-
-def _same(data: bytes) -> bytes:
-    if not isinstance(data, bytes):
-        raise ValueError(f"{data!r} is not bytes")
-    return data
-
-
-BYTES: Final = Serde("bytes", _same, _same, text_bytes, jsonable, bytes_text)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSerdes:
-    """The serdes of one store, of its record keys (not of its windowed keys) and its values."""
-
-    key: Serde = BYTES
-    value: Serde = BYTES
 
 
 def serde(name: str) -> Serde:
@@ -97,7 +57,7 @@ def serde(name: str) -> Serde:
     if colon and kind == "session-windowed":
         return _session_windowed(name, serde(inner))
     if colon:
-        return _imported(name, kind, inner)
+        return imported(name, kind, inner)
     raise ValueError(f"{name!r} is not a serde: {', '.join(NAMES)}, or MODULE:NAME")
 
 
@@ -344,65 +304,3 @@ def _windowed_json(of: Serde) -> Callable[[Any], Any]:
 
 def _windowed_text(of: Serde) -> Callable[[Any], str]:
     return lambda value: f"{of.text(value.key)}@{value.start}" + ("" if value.end is None else f"/{value.end}")
-
-
-# --- a user's own code ------------------------------------------------------------------------------------------------
-
-
-def _imported(name: str, module: str, path: str) -> Serde:
-    try:
-        found: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        # A module that the user's own imports is another matter than the user's own.
-        mine = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
-        what = "there is no such module" if mine else f"{module} cannot be imported: {error}"
-        raise ValueError(f"{name!r}: {what} (PYTHONPATH says where modules are looked for)") from None
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"{name!r}: {module} cannot be imported: {_told(error)}") from None
-    for part in path.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise ValueError(f"{name!r}: {module} has no {path}") from None
-    if isinstance(found, type) or (callable(found) and not _serializes(found)):
-        try:
-            found = found()
-        except (Exception, SystemExit) as error:
-            raise ValueError(f"{name!r}: {_told(error)}") from None
-    if isinstance(found, Serde):
-        show = None if found.show is None else _guarded(found.show)
-        parts = (found.serialize, found.deserialize, found.parse, found.render)
-    elif _serializes(found):
-        show = _guarded(found.text) if callable(getattr(found, "text", None)) else None
-        parts = (
-            found.serialize,
-            found.deserialize,
-            getattr(found, "parse", _itself),
-            getattr(found, "render", jsonable),
-        )
-    else:
-        raise ValueError(f"{name!r} is a {type(found).__name__}, not a serde: it has no serialize and deserialize")
-    serialize, deserialize, parse, render = (_guarded(part) for part in parts)
-    return Serde(name, lambda value: _same(serialize(value)), deserialize, parse, render, show)
-
-
-def _serializes(found: Any) -> bool:
-    return callable(getattr(found, "serialize", None)) and callable(getattr(found, "deserialize", None))
-
-
-def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The user's function, whose every error is a ValueError."""
-
-    def guarded(value: Any) -> Any:
-        try:
-            return function(value)
-        except ValueError:
-            raise
-        except Exception as error:
-            raise ValueError(_told(error)) from error
-
-    return guarded
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -9,13 +9,9 @@ from kstate_cli.formats.position import Position
 from kstate_cli.query.errors import SerdeError, StoreUnreadable
 from kstate_cli.query.layout import Layout
 from kstate_cli.query.segment import Segment
-from kstate_cli.query.serdes import BYTES, StoreSerdes
+from kstate_cli.query.serde_type import BYTES, NOT_TAKEN, StoreSerdes
 from kstate_cli.query.values import ValueAndTimestamp
 from kstate_cli.spec.model import SEGMENTED_KINDS
-
-FOREVER = (1 << 63) - 1
-"""The last millisecond."""
-_NOT_TAKEN = (ValueError, TypeError, LookupError, ArithmeticError)
 
 
 class StoreReader:
@@ -32,6 +28,7 @@ class StoreReader:
         *,
         serdes: StoreSerdes,
         retention_ms: int | None = None,
+        off_grid: StoreUnreadable | None = None,
     ) -> None:
         self.name = name
         self.task = task
@@ -43,6 +40,7 @@ class StoreReader:
         self.serdes = serdes
         self.retention_ms = retention_ms
         """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
+        self._off_grid = off_grid
         self._earliest: int | None = None
 
     @property
@@ -61,14 +59,13 @@ class StoreReader:
         return self.segments[0] if self.segments else None
 
     def between(self, time_from: int, time_to: int) -> tuple[Segment, ...]:
-        """The segments that may have rows from ``time_from`` to ``time_to``, in the order of time."""
-        starts = [segment.start or 0 for segment in self.segments]
-        ends = [*starts, FOREVER + 1][1:]
-        return tuple(
-            segment
-            for segment, start, end in zip(self.segments, starts, ends, strict=True)
-            if start <= time_to and end > time_from
-        )
+        """The segments that may have rows from ``time_from`` to ``time_to``, in the order of time.
+
+        Raises StoreUnreadable where the starts of segments do not tell which ones those are.
+        """
+        if self._off_grid is not None:
+            raise self._off_grid
+        return tuple(one for one in self.segments if (one.start or 0) <= time_to and one.end > time_from)
 
     def earliest(self, stream_time: Callable[[StoreReader], int | None]) -> int:
         """The first time that is not expired: that of the newest row, less the retention. 0 without a retention."""
@@ -91,7 +88,7 @@ class StoreReader:
         serde = self.serdes.key
         try:
             return serde.serialize(key)
-        except _NOT_TAKEN as error:
+        except NOT_TAKEN as error:
             raise self._refused(f"key {key!r} cannot be written", serde.name, error) from None
 
     def key(self, data: bytes) -> Any:
@@ -99,7 +96,7 @@ class StoreReader:
         serde = self.serdes.key
         try:
             return serde.deserialize(data)
-        except _NOT_TAKEN as error:
+        except NOT_TAKEN as error:
             raise self._refused(f"key {data!r} cannot be read", serde.name, error) from None
 
     def value(self, data: bytes, key: bytes | None = None) -> Any:
@@ -120,7 +117,7 @@ class StoreReader:
         serde = self.serdes.value
         try:
             return serde.deserialize(value)
-        except _NOT_TAKEN as error:
+        except NOT_TAKEN as error:
             what = "a value" if key is None else f"the value of key {key!r}"
             raise self._refused(f"{what} cannot be read", serde.name, error) from None
 

@@ -19,17 +19,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from kstate_cli.errors import Refused
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.position import is_permitted
 from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import StoreUnreadable, UnknownStateStoreError
+from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.query.find import stores_of
 from kstate_cli.query.handlers import Handlers, default_handlers
 from kstate_cli.query.open import open_store
 from kstate_cli.query.request import StateQueryRequest
 from kstate_cli.query.result import FailureReason, QueryResult, StateQueryResult
 from kstate_cli.query.rows import RowIterator
-from kstate_cli.query.serdes import StoreSerdes
+from kstate_cli.query.serde_type import StoreSerdes
 from kstate_cli.query.store import StoreReader
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.find import find_application
@@ -102,19 +102,11 @@ class OfflineStreams:
         return StateQueryResult(answers)
 
     def stores(self, name: str) -> list[tuple[Task, Store]]:
-        """The tasks that have the store. Raises UnknownStateStoreError, Refused where topologies share the name."""
-        app = self.application(name)
-        found = [(task, store) for task in app.tasks for store in task.stores if store.name == name]
-        if self._topology is not None:
-            found = [(task, store) for task, store in found if task.topology == self._topology]
-        if not found:
-            raise UnknownStateStoreError(
-                f"no task of {self.path} has a store {name}", hint=f"kstate ls {self.path} shows the stores"
-            )
-        topologies = sorted({task.topology or "" for task, _ in found})
-        if len(topologies) > 1:
-            raise Refused(f"store {name} is in several topologies: {', '.join(topologies)}", hint="name one of them")
-        return found
+        """The tasks that have the store. Raises UnknownStateStoreError, and Refused as ``stores_of`` does."""
+        spec = self._store_spec(name)
+        return stores_of(
+            self.application(name), name, topology=self._topology, subtopology=spec.subtopology if spec else None
+        )
 
     def reader(self, task: Task, store: Store) -> StoreReader:
         """The store as handlers see it. Raises StoreUnreadable where it cannot be judged, or is open elsewhere."""

@@ -9,7 +9,8 @@ from typing import Final
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MAX: Final = (1 << 63) - 1
+FOREVER: Final = (1 << 63) - 1
+"""The last millisecond."""
 
 
 def parse_time(text: str) -> int:
@@ -23,7 +24,7 @@ def parse_time(text: str) -> int:
         # Python 3.10 does not know the Z.
         at = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", _three_digits(text)))
         found = ((at if at.tzinfo else at.replace(tzinfo=timezone.utc)) - _EPOCH) // _MILLISECOND
-    if not -_MAX - 1 <= found <= _MAX:
+    if not -FOREVER - 1 <= found <= FOREVER:
         raise ValueError(f"{text} does not fit 64 bits")
     return found
 

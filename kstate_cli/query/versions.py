@@ -14,7 +14,8 @@ from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
 from kstate_cli.query.queries import MultiVersionedKeyQuery, ResultOrder, VersionedKeyQuery
 from kstate_cli.query.rows import RowIterator
 from kstate_cli.query.segment import Segment, next_prefix
-from kstate_cli.query.store import FOREVER, StoreReader
+from kstate_cli.query.store import StoreReader
+from kstate_cli.query.times import FOREVER
 from kstate_cli.query.values import VersionedRecord
 
 _ID_BYTES = 8

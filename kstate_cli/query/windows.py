@@ -14,7 +14,8 @@ from kstate_cli.formats.keys import BASE_PREFIX, INDEX_PREFIX, SessionKey, Windo
 from kstate_cli.query.queries import WindowKeyQuery, WindowRangeQuery
 from kstate_cli.query.rows import RowIterator
 from kstate_cli.query.segment import Segment
-from kstate_cli.query.store import FOREVER, StoreReader
+from kstate_cli.query.store import StoreReader
+from kstate_cli.query.times import FOREVER
 from kstate_cli.query.values import Windowed
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.spec.model import TIME_ORDERED_KINDS
@@ -101,8 +102,9 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
         if store.kind not in TIME_ORDERED_KINDS:
             size = len(key) + _WINDOW_TAIL
             for row, value in segment.scan(key + _time(first), key + _time(last) + _LAST):
-                if len(row) == size and row.startswith(key):
-                    yield WindowKey.from_bytes(row).start, value
+                # A longer key may begin with this one.
+                if len(row) == size:
+                    yield segment.own(WindowKey.from_bytes(row).start), value
         elif _has_index(segment):
             prefixed = INDEX_PREFIX + key
             size = len(prefixed) + _WINDOW_TAIL
@@ -112,24 +114,26 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
                     base = segment.get(found.to_time_first())
                     # An index row may outlive its base row when the application dies between two writes.
                     if base is not None:
-                        yield found.start, base
+                        yield segment.own(found.start), base
         else:
-            for row, value in segment.scan(BASE_PREFIX + _time(first), BASE_PREFIX + _time(last) + b"\xff"):
+            for row, value in _base_rows(segment, first):
                 found = WindowKey.from_time_first(row)
+                if found.start > last:
+                    break
                 if found.key == key:
-                    yield found.start, value
+                    yield segment.own(found.start), value
 
 
 def _windows(store: StoreReader, first: int, last: int) -> Iterator[_Found]:
     for segment in store.between(first, last):
         if store.kind in TIME_ORDERED_KINDS:
             for row, value in _base_rows(segment, first):
-                if WindowKey.from_time_first(row).start > last:
+                if segment.own(WindowKey.from_time_first(row).start) > last:
                     break
                 yield segment.start, row, value
         else:
             for row, value in segment.scan():
-                if first <= WindowKey.from_bytes(row).start <= last:
+                if first <= segment.own(WindowKey.from_bytes(row).start) <= last:
                     yield segment.start, row, value
 
 
@@ -138,8 +142,10 @@ def _sessions_of(store: StoreReader, key: bytes, first: int) -> Iterator[tuple[S
         if store.kind not in TIME_ORDERED_KINDS:
             size = len(key) + _SESSION_TAIL
             for row, value in segment.scan(key + _time(first), key + _time(FOREVER) + _LAST + b"\0"):
-                if len(row) == size and row.startswith(key):
-                    yield SessionKey.from_bytes(row), value
+                if len(row) == size:
+                    session = SessionKey.from_bytes(row)
+                    segment.own(session.end)
+                    yield session, value
         elif _has_index(segment):
             prefixed = INDEX_PREFIX + key
             size = len(prefixed) + _SESSION_TAIL
@@ -148,11 +154,13 @@ def _sessions_of(store: StoreReader, key: bytes, first: int) -> Iterator[tuple[S
                     found = SessionKey.from_key_first(row)
                     base = segment.get(found.to_time_first())
                     if base is not None:
+                        segment.own(found.end)
                         yield found, base
         else:
             for row, value in _base_rows(segment, first):
                 found = SessionKey.from_time_first(row)
                 if found.key == key:
+                    segment.own(found.end)
                     yield found, value
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -41,6 +42,7 @@ def private_copy(path: Path, *, writable: bool) -> Path:
         small = [name for name in small if not name.startswith("OPTIONS-") or name == options.name]
     folder = _folder(sum(os.stat(f"{path}/{name}").st_size for name in small))
     try:
+        os.mkdir(folder, 0o700)
         for name in small:
             with open(f"{path}/{name}", "rb") as source, open(f"{folder}/{name}", "xb") as target:
                 shutil.copyfileobj(source, target)
@@ -60,10 +62,13 @@ def remove_copy(folder: Path) -> None:
 
 
 def _folder(size: int) -> Path:
-    """On disk where ``TMPDIR`` says so, or where memory is short."""
-    parent: Path | None = None
+    """A name that nobody else has; on disk where ``TMPDIR`` says so, or where memory is short.
+
+    Known before the folder is there, so that a signal while it is made does not leave it behind.
+    """
+    parent = Path(tempfile.gettempdir())
     if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK):
         room = os.statvfs(_MEMORY)
         if size + _SPARE_BYTES <= room.f_bavail * room.f_frsize:
             parent = _MEMORY
-    return Path(tempfile.mkdtemp(prefix="kstate-shadow-", dir=parent))
+    return parent / f"kstate-shadow-{secrets.token_hex(16)}"

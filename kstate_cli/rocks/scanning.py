@@ -46,14 +46,29 @@ def pieces(family: Rdict, lower: bytes | None, below: bytes | None, *, reverse: 
         # Few rows come soon; values of a megabyte must not be taken 512 at a time.
         row_bytes = sum(len(value) for _, value in piece) // len(piece) + 1
         many = max(1, min(_MOST_ROWS, 2 * many, _PIECE_BYTES // row_bytes))
-    prove_end(family, last if last is not None or reverse else lower, options, reverse=reverse)
+    prove_end(family, last, options, lower=lower, reverse=reverse)
 
 
-def prove_end(family: Rdict, last: bytes | None, options: ReadOptions | None = None, *, reverse: bool = False) -> None:
-    """Raises RocksError unless no row follows the key ``last``, which need not be there. None: unless there is none."""
+def prove_end(
+    family: Rdict,
+    last: bytes | None,
+    options: ReadOptions | None = None,
+    *,
+    lower: bytes | None = None,
+    reverse: bool = False,
+) -> None:
+    """Raises RocksError unless no row follows the key ``last``, which need not be there.
+
+    ``last`` is None where no row was read at all: then there must be none, forwards from ``lower`` on.
+    """
     iterator = family.iter(options)
     if last is None:
-        iterator.seek_to_last() if reverse else iterator.seek_to_first()
+        if reverse:
+            iterator.seek_to_last()
+        elif lower is not None:
+            iterator.seek(lower)
+        else:
+            iterator.seek_to_first()
     else:
         iterator.seek_for_prev(last) if reverse else iterator.seek(last)
         if iterator.valid() and iterator.key() == last:

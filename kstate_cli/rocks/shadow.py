@@ -5,7 +5,6 @@ Even a read-only open writes into the directory it is given (rocksdict leaves a 
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,8 +53,10 @@ class Shadow:
             try:
                 self._open()
                 return self
-            except (FileNotFoundError, RocksError) as error:
+            except BaseException as error:
                 self.close()
+                if not isinstance(error, (FileNotFoundError, RocksError)):
+                    raise
                 # Beside a running application a file may vanish between the copy and the open: look again.
                 vanished = isinstance(error, FileNotFoundError) or "No such file" in str(error)
                 if not vanished or attempt == _ATTEMPTS - 1:
@@ -87,13 +88,18 @@ class Shadow:
     def close(self) -> None:
         """Closes the database and removes the private directory."""
         self._families.clear()
-        if self._db is not None:
-            with contextlib.suppress(Exception):
-                self._db.close()
-            self._db = None
-        if self._private is not None:
-            remove_copy(self._private)
-            self._private = None
+        database, self._db = self._db, None
+        private, self._private = self._private, None
+        try:
+            if database is not None:
+                database.close()
+        except Interrupted:
+            raise
+        except Exception:
+            pass  # it was opened for reading: nothing is lost
+        finally:
+            if private is not None:
+                remove_copy(private)
 
     def rows(self, family: str) -> Iterator[tuple[bytes, bytes]]:
         """Every row of a column family in key order.

@@ -92,7 +92,7 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
     divides = math.gcd(*starts)
     if 0 < divides < MIN_INTERVAL_MS:
         return Interval(divides, wrong=f"starts of segments that have only {divides} ms in common")
-    time_of = _time_of(kind)
+    time_of = segment_time_of(kind)
     farthest = -1
     try:
         for database in databases:
@@ -146,7 +146,7 @@ def _distance(database: Database, key: bytes, time_of: Callable[[bytes], int]) -
     return distance
 
 
-def _time_of(kind: str) -> Callable[[bytes], int]:
+def segment_time_of(kind: str) -> Callable[[bytes], int]:
     """The time that chooses a row's segment: a window's start, a session's end (``segmentTimestamp``)."""
     if kind in SESSION_KINDS:
         if kind in TIME_ORDERED_KINDS:

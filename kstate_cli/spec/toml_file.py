@@ -46,9 +46,10 @@ def read_spec(path: Path) -> Spec:
     return complete(read_draft(path), named=str(path))
 
 
-def kind_in(path: Path | None, store: str) -> str | None:
-    """The kind that a file gives a store, None without either. Raises UsageError."""
-    return kinds_in(path).get(store)
+def store_in(path: Path | None, store: str) -> StoreDraft:
+    """What a file says about a store: nothing without a file. Raises UsageError."""
+    found = read_draft(path).store(store) if path is not None else None
+    return found or StoreDraft(name=store)
 
 
 def kinds_in(path: Path | None) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.private import private_copy, remove_copy
 from kstate_cli.rocks.scanning import prove_end
@@ -100,7 +100,7 @@ class WholeDatabase(Shadow):
     def _hold(self, private: Path) -> None:
         """Points the links at open descriptors: what RocksDB opens later is the file that was there now."""
         # RocksDB opens some of them a second time.
-        room = _descriptors() - _OPEN_TABLES - _SPARE_DESCRIPTORS
+        room = most_descriptors() - _OPEN_TABLES - _SPARE_DESCRIPTORS
         for link in sorted(private.iterdir()):
             if link.is_symlink() and len(self._held) < room:
                 self._held.append(os.open(self.path / link.name, os.O_RDONLY | os.O_CLOEXEC))
@@ -183,15 +183,6 @@ def _counts(text: str) -> Counts | None:
     found = {name: pattern.search(text) for name, pattern in _COUNTS.items()}
     numbers = {name: int(match[1]) for name, match in found.items() if match}
     return Counts(**numbers) if len(numbers) == len(found) else None
-
-
-def _descriptors() -> int:
-    """How many files this process may have open, now that it has asked for as many as it may ask for."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        return hard
-    return _NEVER if soft == resource.RLIM_INFINITY else soft
 
 
 def _options() -> Options:

@@ -214,3 +214,25 @@ def test_positions_are_shown_and_count_only_when_asked(tmp_path: Path) -> None:
     assert "position" in done.err or "changelog" in done.err
     _diff(a, b, "--positions", status=3)
     assert kstate("diff", a, b, "-q").err == ""
+
+
+def test_a_store_of_another_topology_says_nothing_of_a_kind(tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    # A row of zeros is that of a window as well as that of a session.
+    made = {"a": ("keyValueWithTimestamp", {b"k" + bytes(12): bytes(9)}), "b": ("default", {bytes(24): b"v"})}
+    for topology, (family, rows) in made.items():
+        path = app / f"__{topology}__" / "0_0" / "store" / "store.0"
+        path.mkdir(parents=True)
+        options = Options(raw_mode=True)
+        options.create_missing_column_families(True)
+        options.create_if_missing(True)
+        Rdict(
+            str(path), options, column_families={name: Options(raw_mode=True) for name in {"default", family}}
+        ).close()
+        _edit(path, family, rows)
+    (app / ".lock").touch()
+    _, _, rows = _diff(app, app, status=6)
+    assert {row["task"]: row["verdict"] for row in _of(rows, "store")} == {
+        "__a__/0_0": "equal",
+        "__b__/0_0": "unreadable",
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -333,7 +334,7 @@ def test_no_serde_reads_what_is_streams_own(tmp_path: Path) -> None:
     assert "Streams' own" in refused.err
     kstate("export", app, "grace-join-Buffer", "--out", out, "--key-serde", "string")
     assert all(isinstance(row["key"], str) for row in _read(out))
-    assert "is no serde" in kstate("export", app, "count", "--out", out, "--key-serde", "nope", status=2).err
+    assert "is not a serde" in kstate("export", app, "count", "--out", out, "--key-serde", "nope", status=2).err
 
 
 # --- many rows --------------------------------------------------------------------------------------------------------
@@ -471,3 +472,24 @@ def test_ranges_are_even_and_hold_every_key() -> None:
     assert 3 <= len(ranges) <= 5
     assert split([], 25) == [(None, None)]
     assert split(tables, 10_000) == [(None, None)]
+
+
+def test_a_store_that_is_out_of_sight_in_one_task_is_refused(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    hidden = app / "0_1" / "rocksdb" / "latest-order"
+    hidden.rename(tmp_path / "elsewhere")
+    hidden.symlink_to(tmp_path / "elsewhere")
+    refused = kstate("export", app, "latest-order", "--out", tmp_path / "out", status=4)
+    assert "0_1/rocksdb/latest-order is a symbolic link" in refused.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_task_that_is_left_over_is_exported_only_when_it_is_named(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    shutil.copytree(app / "0_1", app / "99_1")
+    asked = ("export", app, "latest-order", "--out", tmp_path / "out", "-o", "json")
+    assert "several subtopologies: 0_0, 0_1, 99_1" in kstate(*asked, status=4).err
+    spec = tmp_path / "kstate.toml"
+    spec.write_text("format = 1\n[stores.latest-order]\nsubtopology = 0\n")
+    (row,) = kstate(*asked, "--spec", spec).rows
+    assert [one["task"] for one in row["tasks"]] == ["0_0", "0_1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from rocksdict import Env, Options, Rdict, WriteOptions
 
+from kstate_cli.errors import Refused
 from kstate_cli.formats.keys import SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.values import HeadersSessionValue, HeadersValue, TimestampedValue
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
@@ -571,3 +573,136 @@ def test_sessions_with_headers_are_answered_with_them(tmp_path: Path) -> None:
             found = dict(_ask(streams, task, store.name, WindowRangeQuery.with_key(session.key)))
             at = next(window for window in found if (window.start, window.end) == (session.start, session.end))
             assert found[at] == ValueAndTimestamp(value.value, -1, value.headers)
+
+
+def test_a_dropped_iterator_leaves_no_database_open(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    with OfflineStreams(app) as streams:
+        task, store = streams.stores("window-count")[0]
+        databases = streams._databases._open
+        begun, never = (segment.scan() for segment in streams.reader(task, store).segments[:2])
+        assert not databases
+        next(begun)
+        assert [one.users for one in databases.values()] == [1]
+        del begun, never
+        assert [one.users for one in databases.values()] == [0]
+
+
+def test_segments_of_one_partition_and_of_several_are_collated(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    for segment in sorted((app / "0_0" / "window-count").iterdir())[1:]:
+        shutil.rmtree(segment)
+    with OfflineStreams(app) as streams:
+        answers = streams.query(in_store("window-count").with_query(RawScanQuery())).partition_results
+        counts = [len(streams.reader(*found).segments) for found in streams.stores("window-count")]
+        assert counts[0] == 1 < counts[1]
+        with collate(answer.result for answer in answers.values()) as rows:
+            assert sum(1 for _ in rows) == sum(len(_rows(s)) for _, s in _stores(app) if s.name == "window-count")
+
+
+# --- what is out of sight ---------------------------------------------------------------------------------------------
+
+
+def test_a_segment_that_is_no_database_any_more_is_not_passed_over(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    segment = sorted((app / "0_0" / "window-count").iterdir())[0]
+    for path in [*segment.glob("MANIFEST-*"), segment / "CURRENT"]:
+        path.unlink()
+    with OfflineStreams(app) as streams:
+        everything = in_store("window-count").with_query(WindowRangeQuery.with_window_start_range(0, FOREVER))
+        broken, whole = streams.query(everything).partition_results.values()
+        assert broken.failure_reason is FailureReason.STORE_EXCEPTION
+        assert segment.name in broken.failure_message
+        assert list(whole.result)
+
+
+@pytest.mark.parametrize("hidden", ["0_1/rocksdb/count", "0_1/rocksdb", "0_1", "0_1/window-count"])
+def test_a_store_behind_a_link_is_refused(tmp_path: Path, hidden: str) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    (app / hidden).rename(tmp_path / "elsewhere")
+    (app / hidden).symlink_to(tmp_path / "elsewhere")
+    store = "window-count" if "window" in hidden else "count"
+    with OfflineStreams(app) as streams:
+        with pytest.raises(Refused, match=f"{hidden} is a symbolic link: a part of store {store} may be out of sight"):
+            streams.query(in_store(store).with_query(RawScanQuery()))
+        other = in_store("versioned").with_query(RawScanQuery())
+        if hidden not in ("0_1", "0_1/rocksdb"):  # these may hide any store
+            assert all(answer.is_success for answer in streams.query(other).partition_results.values())
+
+
+def test_a_task_that_is_left_over_is_not_taken_for_the_other(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    shutil.copytree(app / "0_1", app / "99_1")
+    request = in_store("count").with_query(RangeQuery.with_no_bounds())
+    with OfflineStreams(app) as streams, pytest.raises(Refused, match="several subtopologies: 0_0, 0_1, 99_1"):
+        streams.query(request)
+    for subtopology, partitions in ((0, [0, 1]), (99, [1])):
+        spec = Spec(None, (StoreSpec(name="count", kind="timestamped-key-value", subtopology=subtopology),))
+        with OfflineStreams(app, spec=spec) as streams:
+            assert list(streams.query(request).partition_results) == partitions
+
+
+@pytest.mark.parametrize(
+    ("store", "query"),
+    [
+        ("window-count", WindowKeyQuery(b"k0000", 0, FOREVER)),
+        ("window-final", WindowRangeQuery.with_window_start_range(0, FOREVER)),
+        ("session-count", WindowRangeQuery.with_key(b"k0000")),
+    ],
+)
+def test_segments_of_two_intervals_are_not_asked_by_time(tmp_path: Path, store: str, query: Query[Any]) -> None:
+    """After a change of the retention old segments overlap new ones, and Streams reads some of them only."""
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    first = sorted((app / "0_1" / store).iterdir())[0]
+    start = int(first.name.rpartition(".")[2])
+    shutil.copytree(first, first.with_name(f"{store}.{start + 60_000}"))
+    with OfflineStreams(app) as streams:
+        answer = _partition(streams, store, query, 1)
+        assert answer.failure_reason is FailureReason.STORE_EXCEPTION
+        assert "not of one segment interval" in answer.failure_message
+        # Rows as they lie are asked for without times.
+        assert list(_partition(streams, store, RawScanQuery(), 1).result)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_keys_of_any_bytes_in_a_time_ordered_store(tmp_path: Path, indexed: bool) -> None:
+    keys = [b"", b"\0", b"k", b"k\0", b"kk", b"\xff", b"\xff" * 9, (60_001).to_bytes(8, "big")]
+    starts = [60_000, 60_001, 119_999]
+    path = tmp_path / "app" / "0_0" / "buffer" / "buffer.60000"
+    path.parent.mkdir(parents=True)
+    (tmp_path / "app" / ".lock").touch()
+    db = Rdict(str(path), Options(raw_mode=True))
+    for key in keys:
+        for start in starts:
+            window = WindowKey(key, start)
+            db[window.to_time_first()] = (7).to_bytes(8, "big") + key
+            if indexed:
+                db[window.to_key_first()] = b""
+    db.flush()
+    db.close()
+    spec = Spec(None, (StoreSpec(name="buffer", kind="time-ordered-window"),))
+    with OfflineStreams(tmp_path / "app", spec=spec) as streams:
+        for key in keys:
+            for first, last in ((0, FOREVER), (60_000, 60_000), (60_001, 60_001), (60_001, 119_999), (0, 60_000)):
+                rows = list(_partition(streams, "buffer", WindowKeyQuery(key, first, last), 0).result)
+                assert rows == [(s, ValueAndTimestamp(key, 7)) for s in starts if first <= s <= last], (key, last)
+        for last in (60_000, 60_001, FOREVER):
+            windows = WindowRangeQuery.with_window_start_range(60_000, last)
+            found = [(w.start, w.key) for w, _ in _partition(streams, "buffer", windows, 0).result]
+            assert sorted(found) == sorted((s, k) for k in keys for s in starts if s <= last)
+
+
+def test_a_kind_that_does_not_lie_so_is_not_believed(tmp_path: Path) -> None:
+    for start in (0, 60_000):
+        path = tmp_path / "app" / "0_0" / "store" / f"store.{start}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        db = Rdict(str(path), Options(raw_mode=True))
+        # The row of a window as well as that of a session.
+        db[bytes(8) + 2 * start.to_bytes(8, "big")] = b"v"
+        db.flush()
+        db.close()
+    spec = Spec(None, (StoreSpec(name="store", kind="key-value"),))
+    with OfflineStreams(tmp_path / "app", spec=spec) as streams:
+        answer = _partition(streams, "store", RangeQuery.with_no_bounds(), 0)
+        assert answer.failure_reason is FailureReason.STORE_EXCEPTION
+        assert "0_0/store is segmented: it is no key-value store" in answer.failure_message

@@ -21,6 +21,7 @@ from rocksdict import Options, Rdict
 from kstate_cli.cli.app import main
 from tests.golden import expected, names, unpack
 
+from .big import make_big
 from .support import Done, kstate, meaning, tree_hash
 from .test_locks import held
 from .test_verify import _flip
@@ -279,10 +280,20 @@ def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
     cut = ask(found, "made", "range")
     assert cut.out.count("0000") > 0 and "00999" in cut.out and "01000" not in cut.out
     assert "the first 1,000 rows are shown, there are more rows: --limit N" in cut.err
+    # Nobody asked for fewer rows: then --quiet does not hide that there are more.
+    assert ask(found, "made", "range", "--quiet").err == cut.err
+    assert ask(found, "made", "range", "--quiet", "--limit", 5).err == ""
     whole = ask(found, "made", "range", "--limit", 2500)
     assert whole.out.count("value (bytes)") == 3  # printed as they come, 1000 at a time
     assert "02499" in whole.out and whole.err == ""
     assert len(_rows(found, "made", "range")) == 2500
+
+
+def test_more_partitions_than_files_may_be_open_by_default(tmp_path: Path) -> None:
+    found = make_big(tmp_path / "app", tasks=50, rows=1)
+    command = f"ulimit -Sn 40; {sys.executable} -m kstate_cli query {found} count range -o json"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count('"row"')) == (0, 50), done.stderr
 
 
 EVIL = b"\x1b[31mred\x07\r\n\xe2\x80\xae\xff"

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kstate_cli.errors import Interrupted
 from kstate_cli.query import BYTES, Serde, Windowed, serde
 from kstate_cli.query.rendering import bytes_text, jsonable, text_bytes
 from kstate_cli.query.times import parse_time, show_time
@@ -195,6 +196,7 @@ def test_values_of_other_types_in_json() -> None:
 
 MINE = """
 import json
+from kstate_cli.errors import Interrupted
 from kstate_cli.query import Serde
 
 class Upper:
@@ -214,6 +216,9 @@ def wants(argument): return argument
 not_bytes = Serde("theirs", lambda value: "x", lambda data: data)
 number = 5
 class Space: inner = upper
+def signal(_=None): raise Interrupted(15)
+signalled = Serde("theirs", signal, signal)
+def made_when_signalled(): signal()
 """
 
 
@@ -222,6 +227,9 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_serdes_under_test.py").write_text(MINE)
     (tmp_path / "imports_what_is_not.py").write_text("import surely_not_there\n")
     (tmp_path / "is_no_python.py").write_text("def\n")
+    (tmp_path / "imported_when_signalled.py").write_text(
+        "from kstate_cli.errors import Interrupted\nraise Interrupted(15)\n"
+    )
     (tmp_path / "exits.py").write_text("raise SystemExit(3)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "my_serdes_under_test", raising=False)
@@ -249,6 +257,15 @@ def test_errors_of_own_code_are_value_errors() -> None:
         serde("my_serdes_under_test:upper").serialize(5)
     with pytest.raises(ValueError, match="'x' is not bytes"):
         serde("my_serdes_under_test:not_bytes").serialize("a")
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_signal_is_no_error_of_own_code() -> None:
+    with pytest.raises(Interrupted):
+        serde("my_serdes_under_test:signalled").deserialize(b"")
+    for name in ("my_serdes_under_test:made_when_signalled", "imported_when_signalled:x"):
+        with pytest.raises(Interrupted):
+            serde(name)
 
 
 @pytest.mark.usefixtures("mine")

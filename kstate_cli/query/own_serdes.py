@@ -1,0 +1,75 @@
+"""Serdes of a user's own: code that is named ``MODULE:NAME``, imported, and guarded."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from kstate_cli.errors import Interrupted
+from kstate_cli.query.rendering import jsonable
+from kstate_cli.query.serde_type import Serde, itself, same
+
+
+def imported(name: str, module: str, path: str) -> Serde:
+    """The serde ``path`` of a module, as ``serde`` says. Raises ValueError where there is none."""
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        # A module that the user's own imports is another matter than the user's own.
+        mine = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
+        what = "there is no such module" if mine else f"{module} cannot be imported: {error}"
+        raise ValueError(f"{name!r}: {what} (PYTHONPATH says where modules are looked for)") from None
+    except Interrupted:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{name!r}: {module} cannot be imported: {_told(error)}") from None
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ValueError(f"{name!r}: {module} has no {path}") from None
+    if isinstance(found, type) or (callable(found) and not _serializes(found)):
+        try:
+            found = found()
+        except Interrupted:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ValueError(f"{name!r}: {_told(error)}") from None
+    if isinstance(found, Serde):
+        show = None if found.show is None else _guarded(found.show)
+        parts = (found.serialize, found.deserialize, found.parse, found.render)
+    elif _serializes(found):
+        show = _guarded(found.text) if callable(getattr(found, "text", None)) else None
+        parts = (
+            found.serialize,
+            found.deserialize,
+            getattr(found, "parse", itself),
+            getattr(found, "render", jsonable),
+        )
+    else:
+        raise ValueError(f"{name!r} is a {type(found).__name__}, not a serde: it has no serialize and deserialize")
+    serialize, deserialize, parse, render = (_guarded(part) for part in parts)
+    return Serde(name, lambda value: same(serialize(value)), deserialize, parse, render, show)
+
+
+def _serializes(found: Any) -> bool:
+    return callable(getattr(found, "serialize", None)) and callable(getattr(found, "deserialize", None))
+
+
+def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The user's function, whose every error is a ValueError."""
+
+    def guarded(value: Any) -> Any:
+        try:
+            return function(value)
+        except (ValueError, Interrupted):
+            raise
+        except Exception as error:
+            raise ValueError(_told(error)) from error
+
+    return guarded
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
