@@ -79,6 +79,12 @@ def diff_applications(request: Request, watcher: Watcher) -> Diff:
         [*_problems("A", a, request), *_problems("B", b, request)],
         request.positions,
         (a.as_of, b.as_of),
+        tuple(
+            f"{side}: {remark}"
+            for side, stores_here in (("A", here), ("B", there))
+            for _, store in stores_here.values()
+            for remark in store.remarks
+        ),
     )
 
 
