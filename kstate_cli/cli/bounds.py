@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,8 @@ import typer
 
 if TYPE_CHECKING:
     from kstate_cli.formats.position import PositionBound
+
+_BOUND = re.compile(r"(.+):([0-9]+)=([0-9]+)")
 
 At = Annotated[
     list[str] | None,
@@ -25,12 +28,14 @@ def bound_of(texts: Iterable[str]) -> PositionBound:
 
     position = Position.empty()
     for text in texts:
-        topic, _, rest = text.rpartition(":")
-        partition, _, offset = rest.partition("=")
         try:
-            position = position.with_component(topic, int(partition), int(offset))
+            # Plain digits: int() takes more than that, and a bound must not mean what nobody has written.
+            found = _BOUND.fullmatch(text)
+            if found is None:
+                raise ValueError(text)
+            position = position.with_component(found[1], int(found[2]), int(found[3]))
         except ValueError:
-            topic = ""
-        if not topic:
-            raise UsageError(f"--at {text!r} is not TOPIC:PARTITION=OFFSET", hint="for example --at orders:0=1234")
+            raise UsageError(
+                f"--at {text!r} is not TOPIC:PARTITION=OFFSET", hint="for example --at orders:0=1234"
+            ) from None
     return PositionBound.at(position)

@@ -82,6 +82,8 @@ class DiffReport(Watcher):
                 left_out.setdefault(text, {})[one.store] = None
         for text, names in left_out.items():
             say(f"not compared: {text} ({', '.join(names)})", quiet=self._quiet)
+        for text in found.remarks:
+            say(text, quiet=self._quiet)
         for side, as_of in zip("AB", found.as_of, strict=True):
             if as_of != "closed":
                 say(f"{side}: the application is running: this is the state of its last flush", quiet=self._quiet)

@@ -47,7 +47,7 @@ def export(
     Nothing that has expired is hidden.
     """
     from kstate_cli.cli.export_progress import ExportProgress
-    from kstate_cli.cli.output import print_json
+    from kstate_cli.cli.output import print_json, say
     from kstate_cli.errors import UsageError
     from kstate_cli.export.engines import Engine
     from kstate_cli.export.run import Request, export_store
@@ -73,6 +73,8 @@ def export(
     )
     with ExportProgress(quiet=quiet) as progress:
         found = export_store(request, progress)
+    for remark in found.remarks:
+        say(remark, quiet=quiet)
     if output is Format.json:
         print_json(_summary(found))
     else:

@@ -74,6 +74,10 @@ def answer(
         if running is None or (running and options.last_flush):
             what = "is" if running else "may be"
             say(f"the application {what} running: this is the state of its last flush", quiet=options.quiet)
+        for task, store in streams.stores(asked.store):
+            if not options.partition or task.partition in (None, *options.partition):
+                for remark in store.remarks:
+                    say(remark, quiet=options.quiet)
         view = View(options.output, asked.store, columns, asked.serdes)
         return _Telling(asked, view, row, streams).tell(answers, collated=collated)
 

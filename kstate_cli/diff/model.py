@@ -68,6 +68,8 @@ class Diff:
     """What is wrong with a directory beyond the stores that were compared."""
     positions: bool
     as_of: tuple[str, str]
+    remarks: tuple[str, ...] = ()
+    """What does not stop the comparison, and may be why something differs."""
 
     @property
     def unread(self) -> int:

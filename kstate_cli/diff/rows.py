@@ -83,6 +83,15 @@ def value_fields(layout: Layout, data: bytes) -> Fields:
     return fields
 
 
+def is_value(layout: Layout, data: bytes) -> bool:
+    """Whether it can be read as a value of the layout."""
+    try:
+        _decoder(layout)(data)
+    except MalformedBytesError:
+        return False
+    return True
+
+
 def key_fields(kind: str, row: bytes) -> Fields:
     """The parts of a row's key, bytes as they are. The whole of it where it is none of that kind."""
     try:

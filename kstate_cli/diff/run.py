@@ -10,7 +10,7 @@ from typing import Any
 
 from kstate_cli.diff.merge import pairs
 from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
-from kstate_cli.diff.rows import Compared, compared, group_of, same_values
+from kstate_cli.diff.rows import Compared, compared, group_of, is_value, same_values
 from kstate_cli.errors import InUse, UsageError
 from kstate_cli.export.choose import Steady, open_whole, refuse_running
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -52,8 +52,7 @@ def diff_applications(request: Request, watcher: Watcher) -> Diff:
     for app in (a, b):
         refuse_running(app, last_flush=request.last_flush)
     here, there = _stores(a, request), _stores(b, request)
-    if not here and not there and (request.tasks or request.stores):
-        raise UsageError("no such task or store in either directory", hint=f"kstate ls {a.path} shows what there is")
+    _refuse_unknown(request, a, b, {*here, *there})
     steady = [
         Steady.of(app, [store for _, store in found.values()])
         for app, found in ((a, here), (b, there))
@@ -80,6 +79,12 @@ def diff_applications(request: Request, watcher: Watcher) -> Diff:
         [*_problems("A", a, request), *_problems("B", b, request)],
         request.positions,
         (a.as_of, b.as_of),
+        tuple(
+            f"{side}: {remark}"
+            for side, stores_here in (("A", here), ("B", there))
+            for _, store in stores_here.values()
+            for remark in store.remarks
+        ),
     )
 
 
@@ -93,6 +98,28 @@ def _stores(app: Application, request: Request) -> _Found:
         for store in task.stores
         if _named(task.name, request.tasks) and _named(store.name, request.stores)
     }
+
+
+def _refuse_unknown(request: Request, a: Application, b: Application, found: Collection[tuple[str, str]]) -> None:
+    """A name that is nowhere would count as equal, beside one that is."""
+    tasks = [task for app in (a, b) for task in app.tasks]
+    # What is so broken that it is no task or store any more is told as that.
+    broken = {
+        part
+        for problems in (a.problems, b.problems, *(task.problems for task in tasks))
+        for problem in problems
+        for part in problem.where.split("/")
+    }
+    for what, wanted, known in (
+        ("task", request.tasks, {task.name for task in tasks}),
+        ("store", request.stores, {store.name for task in tasks for store in task.stores}),
+    ):
+        if missing := sorted(wanted - known - broken):
+            raise UsageError(
+                f"no {what} {', '.join(missing)} in either directory", hint=f"kstate ls {a.path} shows what there is"
+            )
+    if not found and request.stores:
+        raise UsageError("no such task or store in either directory", hint=f"kstate ls {a.path} shows what there is")
 
 
 def _named(name: str, wanted: Collection[str]) -> bool:
@@ -179,7 +206,8 @@ def _rows(
                 if same(left, right):
                     continue
             except MalformedBytesError as error:
-                raise StoreUnreadable(f"{one.task}/{one.store}, row {key.hex()}: {error}") from None
+                side = "B" if is_value(a.layout, left) else "A"
+                raise StoreUnreadable(f"{side}: {one.task}/{one.store}, row {key.hex()}: {error}") from None
             one.different += 1
         elif left is not None:
             one.only_a += 1

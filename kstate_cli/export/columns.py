@@ -98,11 +98,11 @@ def _reader(name: str, serde: Serde) -> Callable[[bytes | None], Any]:
             return None
         try:
             found = serde.deserialize(data)
+            return serde.text(found) if as_text else found
         except NOT_TAKEN as error:
             raise SerdeError(
                 f"{name} cannot be read as {serde.name}: {error}",
                 hint="name the serde that the application uses, or bytes",
             ) from None
-        return serde.text(found) if as_text else found
 
     return read

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +22,6 @@ from kstate_cli.verify.alone import tables
 
 PART_BYTES: Final = 64 << 20
 """A database with more bytes of SSTs than this is read in ranges of about so many."""
-_ENTRIES: Final = re.compile(r"# entries=(\d+)")
-_DELETIONS: Final = re.compile(r"# deletions=(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ def _parts(segment: Segment, empty: PartJob, part_bytes: int | None) -> Iterator
         with Shadow(segment.path) as shadow:
             families = [name for name in shadow.column_families if name != OFFSETS_CF]
             found = [table for name in families for table in tables(shadow.sstables(name))]
-            rows = sum(_rows(shadow, name) for name in families)
+            rows = sum(map(shadow.estimated_rows, families))
     except UNREADABLE as error:
         raise segment.blame(error) from None
     ranges = _within(split(found, part_bytes), empty.layout.kind) if part_bytes is not None else [(None, None)]
@@ -125,12 +122,3 @@ def _within(ranges: Sequence[Range], kind: str) -> list[Range]:
         for lower, below in ranges
         if (end is None or lower is None or lower < end) and (first is None or below is None or below > first)
     ]
-
-
-def _rows(shadow: Shadow, family: str) -> int:
-    text = shadow.table_properties(family)
-    entries, deletions = _ENTRIES.search(text), _DELETIONS.search(text)
-    if entries is None or deletions is None:
-        return 0
-    # A deletion is an entry, and hides another one.
-    return max(0, int(entries[1]) - 2 * int(deletions[1]))

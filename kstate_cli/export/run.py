@@ -51,6 +51,8 @@ class Exported:
     out: Path
     size: int
     """Bytes of all files."""
+    remarks: tuple[str, ...] = ()
+    """What whoever reads it should know of the stores."""
 
 
 def export_store(request: Request, watcher: Watcher) -> Exported:
@@ -92,7 +94,8 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
         manifest = _manifest(app, request, plan, results)
         manifest["columns"] = {field.name: str(field.type) for field in schema_of(plan.shape, key, value)}
         place.publish({one.name: one.written for one in results}, manifest)
-    return Exported(manifest, engine, out, sum(one.size for one in results))
+    remarks = tuple(remark for _, store in found for remark in store.remarks)
+    return Exported(manifest, engine, out, sum(one.size for one in results), remarks)
 
 
 def _manifest(app: Application, request: Request, plan: ExportPlan, results: tuple[PartResult, ...]) -> dict[str, Any]:

@@ -37,10 +37,10 @@ def imported(name: str, module: str, path: str) -> Serde:
         except (Exception, SystemExit) as error:
             raise ValueError(f"{name!r}: {_told(error)}") from None
     if isinstance(found, Serde):
-        show = None if found.show is None else _guarded(found.show)
+        show = None if found.show is None else _text_of(found.show)
         parts = (found.serialize, found.deserialize, found.parse, found.render)
     elif _serializes(found):
-        show = _guarded(found.text) if callable(getattr(found, "text", None)) else None
+        show = _text_of(found.text) if callable(getattr(found, "text", None)) else None
         parts = (
             found.serialize,
             found.deserialize,
@@ -50,7 +50,10 @@ def imported(name: str, module: str, path: str) -> Serde:
     else:
         raise ValueError(f"{name!r} is a {type(found).__name__}, not a serde: it has no serialize and deserialize")
     serialize, deserialize, parse, render = (_guarded(part) for part in parts)
-    return Serde(name, lambda value: same(serialize(value)), deserialize, parse, render, show)
+    # What json.dumps does not take, or would not write as JSON, must not reach it.
+    return Serde(
+        name, lambda value: same(serialize(value)), deserialize, parse, lambda value: jsonable(render(value)), show
+    )
 
 
 def _serializes(found: Any) -> bool:
@@ -58,17 +61,29 @@ def _serializes(found: Any) -> bool:
 
 
 def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The user's function, whose every error is a ValueError."""
+    """The user's function, whose every error is a ValueError: also its ``sys.exit``, which would end us as done."""
 
     def guarded(value: Any) -> Any:
         try:
             return function(value)
         except (ValueError, Interrupted):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ValueError(_told(error)) from error
 
     return guarded
+
+
+def _text_of(function: Callable[[Any], Any]) -> Callable[[Any], str]:
+    guarded = _guarded(function)
+
+    def show(value: Any) -> str:
+        text = guarded(value)
+        if not isinstance(text, str):
+            raise ValueError(f"its text is a {type(text).__name__}, not a str")
+        return text
+
+    return show
 
 
 def _told(error: BaseException) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 _LEVEL = re.compile(r"^--- level (\d+)")
 _FILE = re.compile(r"^\s*(\d+):(\d+)\[")
+_ENTRIES = re.compile(r"# entries=(\d+)")
+_DELETIONS = re.compile(r"# deletions=(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,16 @@ class Shadow:
         return row
 
     def estimated_rows(self, family: str) -> int:
-        """RocksDB's own estimate of the number of keys."""
-        return int(self._families[family].property_int_value("rocksdb.estimate-num-keys") or 0)
+        """The number of keys, by the properties of the SSTs.
+
+        RocksDB's own estimate is 0 where it has not looked at every file for statistics (``_read_options``).
+        """
+        text = self.table_properties(family)
+        entries, deletions = _ENTRIES.search(text), _DELETIONS.search(text)
+        if entries is None or deletions is None:
+            return 0
+        # A deletion is an entry, and hides another one.
+        return max(0, int(entries[1]) - 2 * int(deletions[1]))
 
     def live_files(self, family: str) -> tuple[LiveFile, ...]:
         """The SSTs of a column family (property ``rocksdb.sstables``), sorted by name."""

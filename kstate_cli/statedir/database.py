@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
 from kstate_cli.formats import sst
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.manifest import torn
 from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows
 from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
 from kstate_cli.releases import KNOWN_FAMILIES, NEWEST_SST_FORMAT
@@ -19,6 +21,8 @@ from kstate_cli.rocks.shadow import LiveFile, Shadow
 from kstate_cli.statedir.model import Database, Problem
 
 _SAMPLE_ROWS = 4
+_LOOKS = 3
+_LOOK_SECONDS = 0.05
 _MANIFEST = re.compile(r"MANIFEST-\d+")
 
 
@@ -57,6 +61,7 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
             problems.append(
                 Problem(shown, f"column family offsets: {error}", "keys and values as Streams 4.3 writes them")
             )
+        _check_manifest(path, shown, problems)
     alive = {file.name for files in live.values() for file in files}
     for files in live.values():
         _check_live(path, files, shown, problems)
@@ -141,6 +146,21 @@ def _sst_formats(path: Path, shown: str, problems: list[Problem]) -> dict[str, i
                 )
             )
     return found
+
+
+def _check_manifest(path: Path, shown: str, problems: list[Problem]) -> None:
+    """RocksDB opens an older state, or an empty one, where the MANIFEST is cut off: rows would be missing."""
+    name, what = "", None
+    for _ in range(_LOOKS):
+        try:
+            name = (path / "CURRENT").read_text("ascii").strip()
+            what = torn((path / os.path.basename(name)).read_bytes())
+        except (OSError, ValueError):
+            return  # RocksDB has said so, or a live application has begun another one
+        if what is None:
+            return
+        time.sleep(_LOOK_SECONDS)  # a live application may be writing it
+    problems.append(Problem(f"{shown}/{name}", what or "", "RocksDB ends a MANIFEST with a whole record"))
 
 
 def _check_live(path: Path, files: tuple[LiveFile, ...], shown: str, problems: list[Problem]) -> None:

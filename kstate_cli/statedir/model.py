@@ -104,6 +104,12 @@ class Store:
         return frozenset(f for database in self.databases for f in database.sst_formats)
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """What does not stop a reader, who should know it: SSTs that no MANIFEST names may hold rows."""
+        found = (problem for database in self.databases for problem in database.problems if not problem.fatal)
+        return tuple(f"{problem.where}: {problem.what} ({problem.rule})" for problem in found)
+
+    @property
     def has_offsets_family(self) -> bool:
         """True when any of its databases has the column family ``offsets``."""
         return "offsets" in self.families

@@ -176,7 +176,7 @@ def test_a_store_or_task_on_one_side_only(tmp_path: Path) -> None:
     assert "task 6_1 is only in A" in done.err
     _diff(b, a, "--store", "reduce", status=3)
     _diff(b, a, "--store", "count")
-    assert "no such task or store" in kstate("diff", a, b, "--store", "nothing", status=2).err
+    assert "no store nothing in either" in kstate("diff", a, b, "--store", "nothing", status=2).err
 
 
 def test_what_cannot_be_read_is_never_equal(tmp_path: Path) -> None:
@@ -199,6 +199,23 @@ def test_what_cannot_be_read_is_never_equal(tmp_path: Path) -> None:
         (app / "0_0" / "link").symlink_to("nowhere")
     done, summary, _ = _diff(a, b, "--store", "link", "--store", "count", status=6)
     assert len(summary["unreadable"]) == 2
+
+
+def test_a_name_that_is_nowhere_is_refused_beside_one_that_is_known(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-demo-eos", tmp_path)
+    kstate("diff", a, b, "--store", "visits", "--task", "0_0")
+    assert "no store vists in" in kstate("diff", a, b, "--store", "visits", "--store", "vists", status=2).err
+    assert "no task 0_9 in" in kstate("diff", a, b, "--task", "0_0", "--task", "0_9", status=2).err
+
+
+def test_a_value_that_is_none_names_its_side(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-headers-eos", tmp_path)
+    family = "keyValueWithTimestampAndHeaders"
+    key = next(iter(_rows(b / "0_0/rocksdb/count", family)))
+    _edit(b / "0_0/rocksdb/count", family, {key: b"\x01"})
+    only = ("--store", "count", "--task", "0_0")
+    assert "cannot be read: B: 0_0/count, row " in _diff(a, b, *only, status=6)[0].err
+    assert "cannot be read: A: 0_0/count, row " in _diff(b, a, *only, status=6)[0].err
 
 
 def test_positions_are_shown_and_count_only_when_asked(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from kstate_cli.query import (
     MultiVersionedKeyQuery,
     OfflineStreams,
     RawScanQuery,
+    SerdeError,
     TimestampedRangeQuery,
     WindowRangeQuery,
     in_store,
@@ -250,6 +251,20 @@ def test_columns_serdes_and_the_manifest(tmp_path: Path) -> None:
     table = kstate("export", app, "customers", "--out", tmp_path / "c")
     assert "global" in table.out
     assert [one["partition"] for one in _read(tmp_path / "c")] == [None] * len(_read(tmp_path / "c"))
+
+
+def test_a_serde_that_shows_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shows_nothing.py").write_text(
+        "class It:\n    def serialize(self, value): return value\n    def deserialize(self, data): return object()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    request = Request(app, "latest-order", tmp_path / "out", value_serde="shows_nothing:It", engine=Engine.local)
+    with pytest.raises(
+        SerdeError, match="latest-order: value cannot be read as shows_nothing:It: a object has no form"
+    ):
+        export_store(request, Watcher())
+    assert not (tmp_path / "out").exists()
 
 
 def test_full_column_sets() -> None:

@@ -583,3 +583,31 @@ def test_help_is_quick() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_manifest_that_is_cut_off_is_never_an_empty_store(tmp_path: Path) -> None:
+    found = unpack(KINDS, tmp_path)
+    (manifest,) = (found / "0_0/rocksdb/count").glob("MANIFEST-*")
+    # Without the record that adds its SSTs, RocksDB opens the store, and it has no rows.
+    manifest.write_bytes(manifest.read_bytes()[:250])
+    rows = ask(found, "count", "range", *COUNTS, "-o", "json", status=6)
+    (failure,) = (row for row in rows.rows if row["type"] == "failure")
+    assert (failure["partition"], failure["reason"]) == (0, "STORE_EXCEPTION")
+    assert f"0_0/rocksdb/count/{manifest.name}: ends " in failure["message"]
+    kstate("export", found, "count", "--out", tmp_path / "out", status=6)
+    assert not (tmp_path / "out").exists()
+    other = unpack(KINDS, tmp_path / "other")
+    summary = kstate("diff", found, other, "--store", "count", "-o", "json", status=6).rows[-1]
+    assert (summary["unread"], summary["equal"]) == (1, False)
+
+
+def test_ssts_that_no_manifest_names_are_told(tmp_path: Path) -> None:
+    found = unpack(KINDS, tmp_path)
+    store = found / "0_0/rocksdb/count"
+    (store / "000099.sst").write_bytes(max(store.glob("*.sst")).read_bytes())
+    told = "0_0/rocksdb/count: the MANIFEST does not name 000099.sst (a crash leaves such files; "
+    assert told in ask(found, "count", "range", *COUNTS).err
+    assert told not in ask(found, "count", "range", "--partition", "1", *COUNTS).err
+    assert told in kstate("export", found, "count", "--out", tmp_path / "out").err
+    other = unpack(KINDS, tmp_path / "other")
+    assert f"B: {told}" in kstate("diff", other, found, "--store", "count").err

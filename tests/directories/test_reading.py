@@ -31,6 +31,13 @@ def _union(rows: list[dict[str, Any]], member: str) -> dict[str, dict[str, int]]
     return found
 
 
+def test_keys_are_counted(tmp_path: Path) -> None:
+    rows = kstate("ls", unpack("4.3.1-kinds-eos", tmp_path), "-o", "json").rows
+    told = expected("4.3.1-kinds-eos")["stores"]
+    for store in ("count", "kv-plain", "reduce", "fk-left"):
+        assert sum(row["keys_estimate"] for row in rows if row["store"] == store) == told[store]["entries"] > 0
+
+
 @pytest.mark.parametrize("name", WITH_POSITIONS)
 def test_positions_are_those_that_streams_told(tmp_path: Path, name: str) -> None:
     rows = kstate("inspect-position", unpack(name, tmp_path), "-o", "json").rows
@@ -98,7 +105,8 @@ def test_a_bound_is_reached_up_to_the_position_and_not_beyond(tmp_path: Path) ->
     assert "0_0/count" in kstate(*only, "--at", f"{topic}:0={offsets['0'] + 1}", status=3).err
     kstate(*only, "--at", f"{topic}:1=999999")  # another partition's component does not bind this task
     kstate(*only, "--at", "elsewhere:0=0", status=3)
-    kstate(*only, "--at", "nonsense", status=2)
+    for wrong in ("nonsense", f"{topic}:0=1_0", f"{topic}:0=-1", f"{topic}:0=\u0663", f"{topic}:0= 1"):
+        kstate(*only, "--at", wrong, status=2)
 
 
 def test_a_running_application_is_seen_and_named(tmp_path: Path) -> None:

@@ -215,6 +215,12 @@ def broken(): raise RuntimeError("no schema")
 def wants(argument): return argument
 not_bytes = Serde("theirs", lambda value: "x", lambda data: data)
 number = 5
+class Odd:
+    def serialize(self, value): return b""
+    def deserialize(self, data): raise SystemExit(0)
+    def render(self, value): return object()
+    def text(self, value): return 5
+strange = Serde("theirs", lambda value: b"", lambda data: "", render=lambda value: {1: float("nan"), "set": {2}})
 class Space: inner = upper
 def signal(_=None): raise Interrupted(15)
 signalled = Serde("theirs", signal, signal)
@@ -257,6 +263,18 @@ def test_errors_of_own_code_are_value_errors() -> None:
         serde("my_serdes_under_test:upper").serialize(5)
     with pytest.raises(ValueError, match="'x' is not bytes"):
         serde("my_serdes_under_test:not_bytes").serialize("a")
+    odd = serde("my_serdes_under_test:Odd")
+    with pytest.raises(ValueError, match="SystemExit: 0"):  # or the command would end as if that had been all
+        odd.deserialize(b"")
+    with pytest.raises(ValueError, match="its text is a int"):
+        odd.text("")
+    with pytest.raises(ValueError, match="a object has no form in JSON"):
+        odd.render("")
+
+
+@pytest.mark.usefixtures("mine")
+def test_what_own_code_renders_is_json() -> None:
+    assert serde("my_serdes_under_test:strange").render("") == {"1": "NaN", "set": [2]}
 
 
 @pytest.mark.usefixtures("mine")
