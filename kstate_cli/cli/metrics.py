@@ -29,7 +29,8 @@ _LABELS = ("application", "command")
 class Metrics:
     """Measures one command from ``with`` to its end. Without a path it does nothing.
 
-    Raises InUse where another command writes the same file, UsageError where it cannot be written.
+    Raises InUse where another command writes the same file, UsageError where it cannot be written, or lies in the
+    application directory.
     """
 
     def __init__(self, path: Path | None, command: str, app: Path) -> None:
@@ -68,6 +69,13 @@ class Metrics:
         return code
 
     def _take_lock(self, path: Path) -> int:
+        if Path(os.path.realpath(path)).is_relative_to(self._app):
+            raise UsageError(
+                f"--metrics-file {path} is in the application directory",
+                hint="nothing foreign belongs there: name a file in the collector's folder",
+            )
+        if path.is_dir():
+            raise UsageError(f"--metrics-file {path} is a directory", hint="name a file in it")
         try:
             lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         except OSError as error:

@@ -118,14 +118,16 @@ class Answers:
         keys = dict.fromkeys(row["key"] for row in self.exported)
         return [found for key in keys for found in self.ask(WindowRangeQuery.with_key(key))]
 
-    def _session(self, _kind: str, p: int | None, window: Any, value: bytes) -> dict[str, Any]:
-        return {
+    def _session(self, kind: str, p: int | None, window: Any, value: Any) -> dict[str, Any]:
+        stamped = value if isinstance(value, ValueAndTimestamp) else ValueAndTimestamp(value, -1)
+        row = {
             "partition": p,
             "key": window.key,
-            "value": value,
+            "value": stamped.value,
             "window_start": window.start,
             "window_end": window.end,
         }
+        return {**row, "headers": _headers(stamped)} if kind == "headers-session" else row
 
     exported: list[dict[str, Any]]
 

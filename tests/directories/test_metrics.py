@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.golden import unpack
 
-from .support import kstate
+from .support import kstate, tree_hash
 
 
 def read(path: Path, command: str = "migrate") -> dict[str, float]:
@@ -75,3 +75,12 @@ def test_never_two_at_once(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     kstate("migrate", app, "--to", "4.2", "--metrics-file", tmp_path / "nowhere" / "kstate.prom", status=2)
+
+
+def test_a_file_where_none_belongs(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    before = tree_hash(tmp_path)
+    for file in (app / "kstate.prom", app / "0_0" / "rocksdb" / "kstate.prom", tmp_path):
+        done = kstate("check", app, "--for", "4.3", "--metrics-file", file, status=2)
+        assert str(file) in done.err
+    assert tree_hash(tmp_path) == before
