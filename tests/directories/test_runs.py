@@ -242,3 +242,15 @@ def test_the_new_tree_has_exactly_the_access_of_the_old_one(app: Path) -> None:
     for folder in (app.parent / ".kstate", app.parent / ".kstate" / app.name, read_runs(app)[0].path):
         assert acl(folder) == {}
         assert folder.stat().st_mode & 0o777 == 0o750
+
+
+def test_task_directories_keep_their_age(app: Path) -> None:
+    """4.3 deletes task directories by their mtime (state.cleanup.dir.max.age.ms): what is old must not look young."""
+    for task in (app / "0_0", app):
+        os.utime(task, (1_700_000_000, 1_700_000_000))
+    migrate(app)
+    assert (app / "0_0").stat().st_mtime == 1_700_000_000
+    kstate("wipe", app, "--store", "kv-timestamped", "--quiet")
+    assert (app / "0_0").stat().st_mtime == 1_700_000_000
+    kstate("undo", app)
+    assert (app / "0_0").stat().st_mtime == 1_700_000_000
