@@ -12,6 +12,7 @@ import pytest
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.who import redacted
 from tests.faults.cases import PARTS, fresh
+from tests.golden import unpack
 
 from .support import Done, kstate, tree_hash
 
@@ -254,3 +255,16 @@ def test_task_directories_keep_their_age(app: Path) -> None:
     assert (app / "0_0").stat().st_mtime == 1_700_000_000
     kstate("undo", app)
     assert (app / "0_0").stat().st_mtime == 1_700_000_000
+
+
+def test_a_wipe_does_not_make_an_unclean_task_look_clean(tmp_path: Path) -> None:
+    """Up to 4.2 an SST that is younger than .checkpoint is all that tells of a crash: that file must not become younger."""
+    app = unpack("4.2.1-kinds-eos-killed-second", tmp_path)
+    kstate("migrate", app, "--to", "4.3", status=4)
+    unclean = {row["task"] for row in kstate("ls", app, "-o", "json").rows if row["status"] == "open"}
+    refused = kstate("migrate", app, "--to", "4.3", status=4).err
+    kstate("wipe", app, "--store", "count", "--store", "kv-plain", "--quiet", "--warnings-ok")
+    again = kstate("migrate", app, "--to", "4.3", status=4).err
+    tasks = {name for name in ("0_0", "0_1", "1_0", "1_1") if f"{name}/" in refused}
+    assert tasks
+    assert all(f"{name}/" in again for name in tasks), (refused, again, unclean)
