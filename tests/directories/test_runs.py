@@ -268,3 +268,26 @@ def test_a_wipe_does_not_make_an_unclean_task_look_clean(tmp_path: Path) -> None
     tasks = {name for name in ("0_0", "0_1", "1_0", "1_1") if f"{name}/" in refused}
     assert tasks
     assert all(f"{name}/" in again for name in tasks), (refused, again, unclean)
+
+
+def test_a_store_that_was_wiped_in_one_task_keeps_its_minus_four_on_the_way_to_4_3(tmp_path: Path) -> None:
+    """4.3 reads .checkpoint_<store> of custom stores only; without -4 in the store exactly-once wipes the whole task."""
+    app = unpack("4.2.1-kinds-eos", tmp_path)
+    before = {(row["task"], row["store"]): row for row in kstate("ls", app, "-o", "json").rows}
+    wiped = [("0_0", "kv-timestamped"), ("0_0", "window-count"), ("0_0", "session-plain")]
+    for task, store in wiped:
+        assert (task, store) in before, sorted(before)
+        kstate("wipe", app, "--task", task, "--store", store, "--quiet", "--warnings-ok")
+    kstate("migrate", app, "--to", "4.3", "--quiet", "--warnings-ok")
+    after = {(row["task"], row["store"]): row for row in kstate("ls", app, "-o", "json").rows}
+    for one in wiped:
+        ((topic, offsets),) = after[one]["changelog"].items()
+        assert set(offsets.values()) == {-4}, (topic, offsets)
+        assert after[one]["offsets_in"] == "column-family"
+    assert not list((app / "0_0").glob(".checkpoint_kv-timestamped"))
+
+
+def test_a_store_that_was_wiped_everywhere_is_a_warning_on_the_way_to_4_3(tmp_path: Path) -> None:
+    app = unpack("4.2.1-kinds-eos", tmp_path)
+    kstate("wipe", app, "--store", "kv-timestamped", "--quiet", "--warnings-ok")
+    assert "kv-timestamped was wiped" in kstate("migrate", app, "--to", "4.3", "--quiet", status=1).err
