@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
 
+_DIGITS = 6
 
 def console(*, stderr: bool) -> Console:
     """Standard output, or standard error."""
@@ -17,8 +18,14 @@ def console(*, stderr: bool) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     # Not on a terminal a table must not be cut to 80 columns: it is read by tools, or with less -S.
-    width = None if stream.isatty() else int(os.environ.get("COLUMNS", "0") or 0) or 200
+    width = None if stream.isatty() else _columns() or 200
     return Console(file=stream, width=width, highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
+
+
+def _columns() -> int:
+    """What ``COLUMNS`` says; 0 for what is no number of columns."""
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 0
 
 
 def progress_bar(text: str, amount: ProgressColumn) -> Progress:
