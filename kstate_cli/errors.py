@@ -12,8 +12,8 @@ RunHalfway            7     the run failed after the commit point: rerun, or und
 OutputLost            6     results could not be written (141 where their reader has gone)
 ====================  ====  ==================================================================
 
-0 is done (or nothing to do), 1 finished with warnings, 128+N ended by signal N. What would be 6 is 7 once the application
-directory was changed.
+0 is done (or nothing to do), 1 finished with warnings, 128+N ended by signal N. What would be 6 is 7 once the
+application directory was changed.
 """
 
 from __future__ import annotations

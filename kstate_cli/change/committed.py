@@ -1,7 +1,7 @@
 """What this process has changed for good: whoever tells how a command ended must not say that nothing has changed.
 
-An exchange of directories cannot be taken back by an error that comes after it: a disk that fails, output that cannot be
-written. Such errors know nothing of the exchange, so the engine notes it here, at once, and the end of the process asks.
+An exchange of directories is not taken back by an error that comes after it: a disk that fails, output that is not
+written. Such errors know nothing of the exchange. So the engine notes it here at once, and the end of the process asks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ class Commit:
 
     def __str__(self) -> str:
         app = self.app or "the application directory"
-        return f"run {self.run} was taken back: {app} is what it was" if self.undone else f"{app} was changed by run {self.run}"
+        return (
+            f"run {self.run} was taken back: {app} is what it was"
+            if self.undone
+            else f"{app} was changed by run {self.run}"
+        )
 
 
 _commits: list[Commit] = []

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from kstate_cli.errors import UsageError
 
-MAY_BE_EMPTY: Final = frozenset({("query key", "KEY"), ("query window-key", "KEY")})
+MAY_BE_EMPTY: Final = frozenset({"KEY"})
+"""A key may be the empty string. Nothing but whitespace counts as empty otherwise: ``"$A $B"`` leaves that."""
 
 
 def refuse_empty(command: Any, path: str) -> None:
@@ -22,14 +23,15 @@ def refuse_empty(command: Any, path: str) -> None:
 
 def _guard(parameter: Any, path: str) -> None:
     name = shown_name(parameter)
-    if (path, name) in MAY_BE_EMPTY:
+    if name in MAY_BE_EMPTY:
         return
     process = parameter.process_value
 
     def checked(ctx: Any, value: Any) -> Any:
         if any(not text.strip() for text in _texts(value)):
             raise UsageError(
-                f"kstate {path}: {name} is empty",
+                f"{name} is empty",
+                where=f"kstate {path}",
                 hint='where it was to be a variable of the shell, that is not set: write "${NAME:?}"',
             )
         return process(ctx, value)

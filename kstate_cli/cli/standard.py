@@ -1,12 +1,12 @@
-"""Standard input, output and error: the descriptors are never anything else, and what cannot be written is not lost silently.
+"""Standard input, output and error: descriptors that are never anything else, and nothing that gets lost in silence.
 
-A shell may start a command with any of the three closed (``2>&-``). The next file that is opened gets that number: were it
-``.lock``, a message would be written into it, and who closes "standard error" would drop the lock. And Python's own streams
-raise wherever something cannot be written: in the middle of a run, for a message.
+A shell may start a command with any of the three closed (``2>&-``). The next file that is opened gets that number: were
+it ``.lock``, a message would be written into it, and who closes "standard error" would drop the lock. And Python's own
+streams raise wherever something cannot be written: in the middle of a run, for a message.
 
-So two rules. *Results* (standard output) that cannot be written in full end the command with :class:`OutputLost`, which is
-never exit code 0. *Messages* (standard error) that cannot be written are dropped: they change neither the work nor its
-exit code.
+So two rules. *Results* (standard output) that cannot be written in full end the command with :class:`OutputLost`, which
+is never exit code 0. *Messages* (standard error) that cannot be written are dropped: they change neither the work nor
+its exit code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import io
 import os
 import select
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from kstate_cli.errors import OutputLost
 
@@ -52,15 +52,19 @@ class _Descriptor(io.RawIOBase):
         """Nothing more can be told."""
 
     def writable(self) -> bool:
+        """Always."""
         return True
 
     def fileno(self) -> int:
+        """1 or 2."""
         return self._number
 
     def isatty(self) -> bool:
+        """Whether somebody looks at it."""
         return os.isatty(self._number)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
+        """Writes all of it, or leaves it to :meth:`failed`."""
         left = memoryview(data).cast("B")
         size = len(left)
         while left and not self.dropping:
@@ -96,7 +100,7 @@ def _wait_for(number: int) -> None:
 
 
 def take_over() -> None:
-    """From now on ``sys.stdout`` and ``sys.stderr`` are as this module says, unless somebody has put other streams there."""
+    """From now on ``sys.stdout`` and ``sys.stderr`` are as this module says; what somebody has put there stays."""
     reserve()
     if sys.stdout is sys.__stdout__:
         sys.stdout = _text(_Results(_OUTPUT), sys.stdout)
@@ -106,10 +110,11 @@ def take_over() -> None:
 
 def _text(raw: _Descriptor, before: TextIO | None, *, unbuffered: bool = False) -> TextIO:
     unbuffered = unbuffered or bool(getattr(before, "write_through", False))
+    binary: Any = raw
     return io.TextIOWrapper(
-        raw if unbuffered else io.BufferedWriter(raw),  # type: ignore[arg-type]
+        binary if unbuffered else io.BufferedWriter(binary),
         encoding=before.encoding if before is not None else "utf-8",
-        # A character that the other end has no code for is shown by its number, it is no reason to fail.
+        # A character that the other end has no code for is shown by its number: that is no reason to fail.
         errors="backslashreplace",
         write_through=unbuffered,
         line_buffering=raw.isatty(),

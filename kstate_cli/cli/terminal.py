@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _DIGITS = 6
 
+
 def console(*, stderr: bool) -> Console:
     """Standard output, or standard error."""
     from rich.console import Console
