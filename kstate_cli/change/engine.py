@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kstate_cli.change.committed import note_commit
 from kstate_cli.change.fingerprint import differences, fingerprint
 from kstate_cli.change.journal import RUNS, Run, RunState, create_run, read_runs, remove_empty_folders
 from kstate_cli.change.plan import Plan, Step
@@ -87,6 +88,7 @@ def _switch(plan: Plan, run: Run, made: dict[str, list[int]]) -> None:
     try:
         run.write("switching", old_inode=plan.app.stat().st_ino, new_inode=run.tree.stat().st_ino, fingerprint=made)
         _exchange(plan.app, run)
+        note_commit(run.name, plan.app)
     except (OSError, KstateError) as error:
         raise _failed(plan, run, error) from error
     try:
@@ -193,6 +195,7 @@ def _switch_back(app: Path, run: Run) -> None:
     run.write("undoing")
     try:
         exchange(app, run.tree)
+        note_commit(run.name, app, undone=True)
     except OSError as error:
         with contextlib.suppress(OSError):
             run.write("undo-cancelled")
@@ -210,6 +213,7 @@ def _put_back(app: Path, run: Run) -> None:
     run.write("undoing")
     try:
         os.rename(run.tree, app)
+        note_commit(run.name, app, undone=True)
         sync_directory(app.parent)
         sync_directory(run.path)
         run.write("undone")
