@@ -1,7 +1,7 @@
 """Which options have an environment variable: those that say how kstate works, not what is done or that it may be.
 
-A variable is set once, somewhere else, for all that comes after, and who types a command does not see it. It may
-name a file, a broker, a number of processes, the form of the output. It may not confirm, permit, vouch, choose what a command
+A variable is set once, somewhere else, for all that comes after, and who types a command does not see it. It may name a
+file, a broker, a number of processes, the form of the output. It may not confirm, permit, vouch, choose what a command
 touches, or make it do something else or nothing: ``KSTATE_VERSION=1 kstate migrate …`` must migrate.
 
 ``tests/unit/cli/test_environment.py`` has every option of every command on one side or the other.
