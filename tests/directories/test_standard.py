@@ -8,11 +8,13 @@ what is done nor the exit code; and no file of ours is ever one of the three.
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +23,6 @@ import pytest
 from kstate_cli.cli.commands import COMMANDS
 from tests.faults.injection import available
 from tests.faults.small import small
-from tests.golden import unpack
 
 from .proof import digest, hold_to_its_word
 from .warm import CLOSED, FULL, ROOT, Ended, Warm
@@ -79,16 +80,19 @@ def templates(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 class Case:
     """A command line, in a copy of the directories where it changes one."""
 
-    def __init__(self, name: str, templates: dict[str, Path], folder: Path) -> None:
+    def __init__(self, name: str, templates: dict[str, Path], folder: Path, warm: Warm) -> None:
         argv = COMMAND_LINES[name]
         places = {**templates, "OUT": folder / "out", "LOST": folder / "lost" / "orders"}
         places["SPEC"] = DUMP.parent / "dump.toml"
         (folder / "lost").mkdir()
         if argv[0] in CHANGING and argv[1] in templates:
-            here = templates[argv[1]]
-            # Times and hard links as they are: what kstate keeps knows its files by them.
+            here = templates["APP"]
             subprocess.run(["cp", "-a", str(here.parent), str(folder / "größe")], check=True)
             places[argv[1]] = folder / "größe" / here.name
+            if argv[1] == "CHANGED":
+                # Where it lies: a run knows its directories, and a copy of them is others.
+                done = warm("migrate", places["CHANGED"], "--to", "4.2", "-q")
+                assert done.status == 0, done.told
         self.app = places["CHANGED" if "CHANGED" in argv else "APP"]
         self.argv = [str(places.get(one, one)) for one in argv]
 
@@ -100,11 +104,16 @@ def usual(
     """How each command line ends, and whether it changed the directory, when nothing is wrong with its streams."""
     found = {}
     for name in COMMAND_LINES:
-        case = Case(name, templates, tmp_path_factory.mktemp("usual"))
+        case = Case(name, templates, tmp_path_factory.mktemp("usual"), warm)
         before = digest(case.app)
         ended = warm(*case.argv)
         hold_to_its_word(ended.told, before, case.app)
         found[name] = ended, digest(case.app) != before
+    # What is compared below is what each command is for, not its refusal.
+    assert {name: ended.status for name, (ended, _) in found.items() if ended.status} == {"ls spec": 1, "check": 3}
+    assert {name for name, (_, changes) in found.items() if changes} == {
+        "migrate", "migrate json", "wipe", "undo", "clean"
+    }  # fmt: skip
     return found
 
 
@@ -119,7 +128,7 @@ def test_results_that_cannot_be_written(
     normal, changes = usual[name]
     for number, stream in enumerate((CLOSED, FULL)):
         (tmp_path / str(number)).mkdir()
-        case = Case(name, templates, tmp_path / str(number))
+        case = Case(name, templates, tmp_path / str(number), warm)
         before = digest(case.app)
         ended = warm(*case.argv, stdout=stream)
         changed = digest(case.app) != before
@@ -139,9 +148,9 @@ def test_messages_that_cannot_be_written(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
 ) -> None:
     normal, changes = usual[name]
-    for number, streams in enumerate(({"stderr": CLOSED}, {"stderr": FULL}, {"stdin": CLOSED})):
+    for number, streams in enumerate(({"stderr": CLOSED, "stdin": CLOSED}, {"stderr": FULL})):
         (tmp_path / str(number)).mkdir()
-        case = Case(name, templates, tmp_path / str(number))
+        case = Case(name, templates, tmp_path / str(number), warm)
         before = digest(case.app)
         ended = warm(*case.argv, **streams)
         assert ended.status == normal.status, f"{streams}: {ended.told}"
@@ -156,7 +165,7 @@ def test_ascii(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
 ) -> None:
     normal, changes = usual[name]
-    case = Case(name, templates, tmp_path)
+    case = Case(name, templates, tmp_path, warm)
     before = digest(case.app)
     ended = warm(*case.argv, encoding="ascii")
     assert ended.status == normal.status, ended.told
@@ -198,8 +207,10 @@ def _shell(line: str, *arguments: object, **environment: str) -> subprocess.Comp
     )
 
 
-@pytest.mark.parametrize("redirection", ["", ">&-", ">/dev/full"])
-@pytest.mark.parametrize("what", ["--version", "migrate --help", """ls "$1" -o json"""])
+@pytest.mark.parametrize(
+    ("what", "redirection"),
+    [("--version", ">&-"), ("migrate --help", ">/dev/full"), ("""ls "$1" -o json""", ">/dev/full"), ("--version", "")],
+)
 def test_a_process_whose_results_cannot_be_written(what: str, redirection: str, templates: dict[str, Path]) -> None:
     done = _shell(f"kstate {what} {redirection}", templates["APP"])
     assert done.returncode == (6 if redirection else 0), done.stderr
@@ -208,12 +219,12 @@ def test_a_process_whose_results_cannot_be_written(what: str, redirection: str, 
         assert line.startswith("kstate: standard output could not be written in full"), done.stderr
 
 
-def test_a_process_with_no_streams_at_all(templates: dict[str, Path], tmp_path: Path) -> None:
+def test_a_process_with_no_streams_at_all(warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:
     done = _shell('kstate export "$1" kv-timestamped --out "$2" <&- >&- 2>&-', templates["APP"], tmp_path / "out")
     assert done.returncode == 6
     # What it was asked to write elsewhere is whole: only the table could not be shown.
     assert (tmp_path / "out" / "_manifest.json").exists()
-    changed = Case("undo", templates, tmp_path)
+    changed = Case("undo", templates, tmp_path, warm)
     done = _shell('kstate undo "$1" <&- >&- 2>&-', changed.app)
     assert done.returncode == 0
     assert (changed.app / ".lock").read_bytes() == b""
@@ -228,8 +239,8 @@ def test_a_reader_that_has_gone(templates: dict[str, Path]) -> None:
     assert done.stdout.strip() == "0"
 
 
-def test_messages_without_a_reader_stop_no_run(templates: dict[str, Path], tmp_path: Path) -> None:
-    case = Case("migrate", templates, tmp_path)
+def test_messages_without_a_reader_stop_no_run(warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:
+    case = Case("migrate", templates, tmp_path, warm)
     before = digest(case.app)
     done = _shell('{ kstate migrate "$1" --to 4.2 2>&3 >/dev/null; echo $?; } 3> >(true)', case.app)
     assert done.stdout.strip() == "0"
@@ -240,17 +251,14 @@ def test_messages_without_a_reader_stop_no_run(templates: dict[str, Path], tmp_p
     "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
 )
 def test_a_process_in_an_ascii_locale(locale: dict[str, str], templates: dict[str, Path]) -> None:
-    done = _shell(
-        'kstate ls "$1" && kstate check "$1" --for 4.3; kstate --help; kstate ls "$1/größe"', templates["APP"], **locale
-    )
+    done = _shell('kstate ls "$1"; kstate ls "$1/größe"', templates["APP"], **locale)
     assert done.returncode == 2, done.stderr
     assert "defect" not in done.stderr
-    assert "largest" not in done.stderr
     assert "window-count" in done.stdout
 
 
 def test_columns_that_are_no_number(warm: Warm, templates: dict[str, Path]) -> None:
-    for columns in ("", "wide", "0", "-1", "²", "9" * 5000):
+    for columns in ("wide", "-1", "²", "9" * 5000):
         done = warm("ls", templates["APP"], COLUMNS=columns)
         assert done.status == 0 and "window-count" in done.out, done.told
 
@@ -260,13 +268,17 @@ def test_columns_that_are_no_number(warm: Warm, templates: dict[str, Path]) -> N
 
 @pytest.mark.skipif(not available(), reason="needs strace")
 @pytest.mark.parametrize("name", ["migrate json", "wipe json"])
-def test_results_that_are_lost_after_the_commit(name: str, templates: dict[str, Path], tmp_path: Path) -> None:
+def test_results_that_are_lost_after_the_commit(
+    name: str, warm: Warm, templates: dict[str, Path], tmp_path: Path
+) -> None:
     """The run is done, and kept, and its summary cannot be written: not 0, and not "nothing has changed"."""
     COMMAND_LINES.setdefault("wipe json", (*COMMAND_LINES["wipe"], "-o", "json"))
     for folder in ("once", "again"):
         (tmp_path / folder).mkdir()
-    writes = _strace(Case(name, templates, tmp_path / "once"), tmp_path / "trace", "trace=write")[1].count("write(")
-    case = Case(name, templates, tmp_path / "again")
+    writes = _strace(Case(name, templates, tmp_path / "once", warm), tmp_path / "trace", "trace=write")[1].count(
+        "write("
+    )
+    case = Case(name, templates, tmp_path / "again", warm)
     before = digest(case.app)
     done, _ = _strace(case, tmp_path / "trace", f"inject=write:error=ENOSPC:when={writes}+")
     command = name.split()[0]
@@ -290,3 +302,20 @@ def _strace(case: Case, log: Path, what: str) -> tuple[subprocess.CompletedProce
             cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
         )  # fmt: skip
     return done, log.read_text(errors="replace")
+
+
+def test_a_pipe_that_does_not_block(templates: dict[str, Path]) -> None:
+    """Another process may have made it so (ssh, node): what does not fit yet is waited for, not lost."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writing, False)
+    command = [sys.executable, "-m", "kstate_cli", "ls", str(templates["APP"])]
+    with subprocess.Popen(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True) as process:
+        os.close(writing)
+        assert process.stderr is not None
+        time.sleep(2)  # until the pipe is full
+        with open(reading, encoding="utf-8") as file:
+            told = file.read()
+        assert (process.wait(), process.stderr.read()) == (0, "")
+    assert told.rstrip().splitlines()[-1].split()[:2] == ["global", "global-table"]
+    assert len(told) > 3 * 200
