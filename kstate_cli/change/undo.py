@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.change.committed import note_commit
 from kstate_cli.change.fingerprint import (
     KEPT_LIST,
     MADE_LIST,
@@ -129,6 +130,7 @@ def _switch_back(app: Path, run: Run, details: dict[str, Any]) -> None:
     try:
         _announce(app, run, details)
         exchange(app, run.tree)
+        note_commit(run.name, app, undone=True)
     except OSError as error:
         raise _cancelled(app, run, error) from error
     _record(app, run)
@@ -139,6 +141,7 @@ def _put_back(app: Path, run: Run, details: dict[str, Any]) -> None:
     try:
         _announce(app, run, details)
         os.rename(run.tree, app)
+        note_commit(run.name, app, undone=True)
     except OSError as error:
         raise _cancelled(app, run, error) from error
     _record(app, run)

@@ -265,7 +265,7 @@ def _of_absent(draft: _Draft, task: Task, name: str, offsets: dict[TopicPartitio
     if unknown:
         draft.warnings.append(
             f"{task.name}: {name} was wiped, and nothing tells where 4.3 keeps it: if it is a RocksDB store, under "
-            "exactly-once the whole task is restored at the next start. Restore it first, or start the older release once"
+            "exactly-once the whole task is restored at the next start. Restore it first, or start the older release"
         )
 
 
