@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,45 +17,8 @@ from kstate_cli.restore.engines import InThisProcess
 from kstate_cli.restore.jobs import SliceJob
 
 from . import support
-from .test_attempts import events, wait_for
 
 LOCAL = ("--engine", "local")
-
-
-@pytest.fixture
-def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what a host without Java has; Python is named by its path."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-
-
-@pytest.mark.usefixtures("no_java")
-def test_it_makes_what_spark_makes(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
-    app = tmp_path / support.APP
-    result = support.good(support.restore(app, dump, *LOCAL))
-    assert support.digest(app) == expected
-    assert support.left_behind(app) == []
-    assert [row["state"] for row in events(result, "state")] == [
-        "REBALANCING", "RESTORING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING",
-    ]  # fmt: skip
-    assert [(row["slices"], row["of"]) for row in events(result, "progress")][-1] == (2, 2)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_keeps_what_is_finished(
-    dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals
-) -> None:
-    app = tmp_path / support.APP
-    process = support.start(app, dump, *LOCAL)
-    wait_for(process, lambda: support.notes(app, ".done"))
-    process.send_signal(number)
-    result = support.ended(process)
-    assert result.status == 128 + number, result.stderr
-    assert [row["state"] for row in events(result, "state")][-2:] == ["PENDING_SHUTDOWN", "NOT_RUNNING"]
-    assert not app.exists()
-    resumed = support.good(support.restore(app, dump, *LOCAL))
-    assert [(event["slices"], event["of"]) for event in events(resumed, "resumed")] == [(1, 2)]
-    assert support.digest(app) == expected
 
 
 def test_a_file_that_is_damaged(dump: Path, tmp_path: Path) -> None:
