@@ -46,8 +46,8 @@ class Case:
     releases: dict[str, str]
     """Which release the old and the new directory is for."""
     repairs: tuple[Repair, ...]
-    brief: bool = False
-    """By default only the switch itself and one of each kind of call before it: elsewhere this is swept more closely."""
+    share: tuple[int, int] | None = None
+    """(i, n): by default n cases share one step of the switch, and one of every kind of call; this one does every nth."""
 
 
 @dataclass
@@ -139,7 +139,8 @@ class Sweep:
             return {}
         reply = open_databases(self.releases[self.case.releases[which]], app)
         assert reply.rc == 0 and reply.of("database"), reply.told()
-        return {one["path"]: [one["families"], one["data"], one.get("offsets")] for one in reply.of("database")}
+        # Column families that are made anew are made in any order.
+        return {one["path"]: [sorted(one["families"]), one["data"], one.get("offsets")] for one in reply.of("database")}
 
     def _opened(self, which: str, app: Path) -> list[str]:
         """The release that the directory is for reads in it what it reads without any fault."""

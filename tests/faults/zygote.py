@@ -8,6 +8,7 @@ JSON lines in: {"argv", "env", "output"}; JSON lines out: {"pid"} when the child
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import io
@@ -20,7 +21,8 @@ import tempfile
 import uuid
 from typing import Any
 
-_PACKAGES = ("formats", "rocks", "dump", "broker", "statedir", "spec", "change", "migrate", "restore", "cli")
+_PACKAGES = ("formats", "rocks", "statedir", "change", "migrate", "cli")
+_OF_RESTORE = ("dump", "broker", "spec", "restore")
 
 
 def count_names() -> None:
@@ -36,19 +38,43 @@ def _warm_up() -> None:
     import rich.table
     import rocksdict  # noqa: F401
 
-    from kstate_cli.cli.app import app
-    from kstate_cli.errors import KstateError
+    _import_all(_PACKAGES)
+    _parse("--help")
+    _parse("status", os.devnull)  # Typer imports what it needs when it first reads a command line
+    rich.table.Table("")
+    _freeze()
 
-    for name in _PACKAGES:
+
+@functools.cache
+def _warm_up_restore() -> None:
+    """What reads Parquet is large: it is imported when it is first asked for."""
+    import pyarrow.compute
+    import pyarrow.fs
+    import pyarrow.parquet  # noqa: F401
+
+    _import_all(_OF_RESTORE)
+    _parse("restore", os.devnull, "--from-changelog", "nowhere", "--for", "none")
+    _freeze()
+
+
+def _import_all(packages: tuple[str, ...]) -> None:
+    for name in packages:
         package = importlib.import_module(f"kstate_cli.{name}")
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    # Typer imports what it needs when it first reads a command line, and that takes as long as a command.
-    for arguments in (["--help"], ["status", os.devnull], ["restore", os.devnull, "--from-changelog", "", "--for", ""]):
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit, KstateError):
-            sys.argv = ["kstate", *arguments]
-            app(standalone_mode=False)
-    rich.table.Table("")
+
+
+def _parse(*arguments: str) -> None:
+    """A command that ends before it does anything."""
+    from kstate_cli.cli.app import app
+    from kstate_cli.errors import KstateError
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit, KstateError):
+        sys.argv = ["kstate", *arguments]
+        app(standalone_mode=False)
+
+
+def _freeze() -> None:
     gc.collect()
     gc.freeze()  # a child that collects garbage would copy every page
 
@@ -80,6 +106,8 @@ def serve() -> None:
     _warm_up()
     for line in sys.stdin:
         request = json.loads(line)
+        if request["argv"][0] == "restore":
+            _warm_up_restore()
         pid = os.fork()
         if pid == 0:
             _child(request)
