@@ -19,15 +19,22 @@ import pkgutil
 import sys
 import tempfile
 import uuid
+from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("formats", "rocks", "statedir", "change", "migrate", "cli")
 _OF_RESTORE = ("dump", "broker", "spec", "restore")
 
 
-def count_names() -> None:
-    """Attempts at a slice get names that nobody had before. A fault is about a path: here they are the same every time."""
-    numbers = itertools.count(1)
+def count_names(app: str) -> None:
+    """
+    Runs, and attempts at a slice, get names that nobody had before: here they are counted, as a fault is about a path.
+
+    A process counts on from where those before it cannot have come to: every run of an application has other names.
+    """
+    runs = Path(app).resolve().parent / ".kstate" / Path(app).name
+    before = len(list(runs.iterdir())) if runs.is_dir() else 0
+    numbers = itertools.count(1 + 1_000 * before)
     uuid.uuid4 = lambda: uuid.UUID(int=next(numbers) << 80)
 
 
@@ -86,7 +93,7 @@ def _child(request: dict[str, Any]) -> None:
         os.dup2(descriptor, number)
     os.environ.update(request["env"])
     tempfile.tempdir = None
-    count_names()
+    count_names(request["argv"][1])
     sys.argv = ["kstate", *request["argv"]]
     from kstate_cli.cli.app import main
 
