@@ -114,12 +114,16 @@ class Sweep:
             )
         else:
             wrong = [] if struck else ["the fault did not happen"]
-            wrong += self._ending(ended, which)
-            if which in ("old", "new"):
-                wrong += self._opened(which, app)
-            wrong += self.repaired(app, repair)
+            wrong += self.problems(app, ended, which, repair)
         shutil.rmtree(self.state(number).parent)
         return which, "; ".join(wrong)
+
+    def problems(self, app: Path, ended: Ended, which: str, repair: Repair) -> list[str]:
+        """What is wrong with how the command ended, what it left, and what the repair makes of it."""
+        wrong = self._ending(ended, which)
+        if which in ("old", "new"):
+            wrong += self._opened(which, app)
+        return wrong + self.repaired(app, repair)
 
     def _ending(self, ended: Ended, which: str) -> list[str]:
         """The exit status says what has become of the directory."""
