@@ -107,7 +107,7 @@ class Jvm:
     def started(self) -> Iterator[None]:
         """Starts it and waits for its gateway, which pyspark connects to within the block. Raises OSError.
 
-        Ends with nothing to connect to where the JVM ends first: ``pyspark`` is not asked then, Refused is raised.
+        Refused where the JVM ends before it has one.
         """
         with tempfile.TemporaryDirectory(prefix="kstate-spark-") as folder:
             told = Path(folder) / "gateway"
@@ -122,7 +122,10 @@ class Jvm:
     def _launch(self, told: Path) -> None:
         from pyspark.find_spark_home import _find_spark_home
 
-        command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
+        try:
+            command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
+        except SystemExit:
+            raise Refused("no Spark is found in SPARK_HOME or beside PySpark") from None
         for key, value in self._conf.items():
             command += ["--conf", f"{key}={value}"]
         command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))

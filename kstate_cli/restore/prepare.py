@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from kstate_cli.restore.shapes import SHAPES, KeyRule
 from kstate_cli.restore.spark import SparkSettings
 from kstate_cli.restore.staging import Staging
 from kstate_cli.restore.work import Part, StoreWork
+from kstate_cli.signals import mapped
 from kstate_cli.spec.model import StoreSpec
 
 _MIB = 1024 * 1024
@@ -330,14 +332,14 @@ def _live(results: Sequence[SliceResult], oldest: int | None) -> list[RunFile]:
 
 def _fetched(files: Sequence[RunFile], staging: Staging, folder: Path) -> dict[str, Path]:
     """The runs as local files, every byte of them compared; by the paths that their tasks gave."""
+    ended = threading.Event()
     # Digests are taken, and files copied, without holding the interpreter's lock.
     with ThreadPoolExecutor(cores_here()) as pool:
-        waiting = {file.path: pool.submit(staging.fetch, file, folder) for file in files}
         try:
-            return {path: one.result() for path, one in waiting.items()}
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+            paths = mapped(pool, lambda file: staging.fetch(file, folder, ended.is_set), files)
+        finally:
+            ended.set()
+    return {file.path: path for file, path in zip(files, paths, strict=True)}
 
 
 def _oldest_live(work: StoreWork, results: Sequence[SliceResult]) -> int | None:

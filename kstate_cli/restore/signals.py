@@ -10,8 +10,8 @@ from types import FrameType
 from typing import Final, TypeVar
 
 from kstate_cli.errors import Interrupted
+from kstate_cli.signals import ENDING
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_SECONDS: Final = 0.2
 Answer = TypeVar("Answer")
 
@@ -33,9 +33,9 @@ def first_signal_only() -> Iterator[None]:
             came.append(number)
             raise Interrupted(number)
 
-    before = {number: signal.getsignal(number) for number in _ENDING}
+    before = {number: signal.getsignal(number) for number in ENDING}
     try:
-        for number in _ENDING:
+        for number in ENDING:
             signal.signal(number, once)
         yield
     finally:

@@ -20,13 +20,13 @@ from functools import partial
 from importlib import resources
 from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
-from kstate_cli.change.system import signals_held
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.restore.host import cores_here
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.jvm import JAVA, Jvm, let_signals_come, under_spark_submit
 from kstate_cli.restore.runs import build_runs
 from kstate_cli.restore.signals import aside
+from kstate_cli.signals import signals_held
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -51,11 +51,11 @@ def seal(note: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def digest_of(path: str | Path) -> str:
-    """SHA-256 of a local file, in hex. Raises OSError."""
+def digest_of(path: str | Path, ended: Callable[[], bool] = lambda: False) -> str:
+    """SHA-256 of a local file, in hex; of a part of it once it is ``ended``. Raises OSError."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
-        for chunk in _chunks(file):
+        for chunk in _chunks(file, ended):
             digest.update(chunk)
     return digest.hexdigest()
 
@@ -99,20 +99,21 @@ class Staging:
         os.unlink(path)
         return below(self.target, os.path.basename(path)), digest.hexdigest()
 
-    def fetch(self, file: RunFile, folder: Path) -> Path:
+    def fetch(self, file: RunFile, folder: Path, ended: Callable[[], bool] = lambda: False) -> Path:
         """Driver: a run as a local file in ``folder``, the very file where it is local already.
 
         Every byte is read and compared with the digest that the task took of it: RocksDB takes a file in by its name,
-        its first and its last row. Raises RunFailed for another file than the task wrote, OSError.
+        its first and its last row. Raises RunFailed for another file than the task wrote, and once it is ``ended``;
+        OSError.
         """
         if is_local(self.target):
-            found, path = digest_of(file.path), Path(file.path)
+            found, path = digest_of(file.path, ended), Path(file.path)
         else:
             filesystem, remote = self._remote()
             path = folder / os.path.basename(file.path.partition("?")[0])
             digest = hashlib.sha256()
             with filesystem.open_input_stream(f"{remote}/{path.name}") as source, open(path, "wb") as sink:
-                for chunk in _chunks(source):
+                for chunk in _chunks(source, ended):
                     digest.update(chunk)
                     sink.write(chunk)
             found = digest.hexdigest()
@@ -230,6 +231,6 @@ class Staging:
         return filesystem, folder.rstrip("/")
 
 
-def _chunks(source: BinaryIO) -> Iterator[bytes]:
-    while chunk := source.read(_CHUNK):
+def _chunks(source: BinaryIO, ended: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
+    while not ended() and (chunk := source.read(_CHUNK)):
         yield chunk

@@ -61,8 +61,12 @@ class Watched:
             self.said.append(line)
 
     def ended(self) -> tuple[int, str]:
-        """Waits for its end; the exit status, and what it said."""
-        status = self.process.wait(SECONDS)
+        """Waits for its end; the exit status (of one that hangs it is that of SIGABRT), and what it said."""
+        try:
+            status = self.process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            status = self.process.wait()
         self._reader.join(10)
         return status, "".join(self.said)
 
