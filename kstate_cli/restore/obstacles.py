@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatchcase
+from typing import Final
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.kinds import KINDS
@@ -12,6 +14,10 @@ from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.work import Draft, listed
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import GLOBAL, Store
+
+_FIFO: Final = "kCompactionStyleFIFO"
+_LATEST_START: Final = 9_999_999_999_999
+"""The longest start of a segment, in ms."""
 
 
 def refuse_problems(draft: Draft) -> None:
@@ -123,6 +129,34 @@ def foreign(draft: Draft, store: Store) -> str | None:
     if release in opens_in(kinds=kinds, families=store.families, sst_formats=store.sst_formats):
         return None
     return f"{release} cannot open it as it is: kstate migrate --to {release} first, or rebuild it too"
+
+
+def forgetful(store: Store) -> str | None:
+    """Why records cannot be added to a store that drops its oldest files by itself; None where it does not.
+
+    RocksDB decides by the size and age of files. Those of a catch-up are others than those of Streams' own restoration,
+    so other rows would be dropped.
+    """
+    for database in store.databases:
+        families = database.options.column_families if database.options is not None else {}
+        for family, options in families.items():
+            if options.get("compaction_style") == _FIFO:
+                return f"its column family {family} drops whole files (FIFO compaction): --rebuild --store {store.name}"
+    return None
+
+
+def unfit_name(draft: Draft, store: StoreSpec) -> str | None:
+    """Why a store cannot be kept under its name here; None where it can. A segment's name has a time of 13 digits."""
+    longest = f"{store.name}.{_LATEST_START}" if SHAPES[store.kind].segmented else store.name
+    if not draft.into_family and not store.is_global:
+        longest = max(longest, f"{store.name}.position.tmp", key=len)
+    folder = draft.app
+    while not folder.exists():
+        folder = folder.parent
+    most = os.pathconf(folder, "PC_NAME_MAX")
+    if len(os.fsencode(longest)) <= most:
+        return None
+    return f"its name is too long for the file system of {folder}: {longest!r} has more than {most} bytes"
 
 
 def older_layout(store: Store, kind: str) -> str | None:

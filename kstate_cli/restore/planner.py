@@ -16,11 +16,13 @@ from kstate_cli.restore.judge import Action, judge, log_of
 from kstate_cli.restore.obstacles import (
     broken,
     foreign,
+    forgetful,
     judge_topics,
     older_layout,
     refuse_problems,
     refuse_uncommitted,
     refuse_unknown,
+    unfit_name,
     warn_of_the_rest,
 )
 from kstate_cli.restore.shapes import SHAPES
@@ -174,6 +176,10 @@ def _judge_store(
     if not readable_by(store.kind, release):
         draft.refused.append(f"{shown}: {store.kind} stores are unknown to {release}")
         return None
+    unfit = unfit_name(draft, store)
+    if unfit is not None:
+        draft.refused.append(f"{shown}: {unfit}")
+        return None
     if SHAPES[store.kind].expires and not (store.retention_ms and store.segment_interval_ms):
         draft.refused.append(
             f"{shown}: which segments are live is not known: add retention_ms = … to [stores.{store.name}]"
@@ -302,7 +308,7 @@ def _not_to_be_caught_up(draft: Draft, store: StoreSpec, existing: StoreOffsets)
     if older is not None:
         # Streams deletes a record's row in the older column family too; runs go to one.
         return f"it still has rows of an older layout in {older}: --rebuild --store {store.name}"
-    return foreign(draft, existing.store)
+    return forgetful(existing.store) or foreign(draft, existing.store)
 
 
 def _partitions(draft: Draft, task: str, store: StoreSpec) -> list[PartitionDump]:
