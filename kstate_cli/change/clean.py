@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -13,7 +13,7 @@ from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.removal import remove_run, sweep
-from kstate_cli.errors import Refused, RunHalfway, UsageError
+from kstate_cli.errors import KstateError, Refused, RunHalfway, UsageError
 
 PRECIOUS_EVENT: Final = "precious"
 """What the run has kept may be the only copy of records that a log has lost: deleted only when it is named."""
@@ -87,18 +87,27 @@ def _refuse_only_copy(request: Request, choice: Choice) -> None:
         )
 
 
-def clean_runs(request: Request, choice: Choice) -> Iterator[tuple[str, int]]:
+def clean_runs(
+    request: Request, choice: Choice, elsewhere: Callable[[Run], object] = lambda _: None
+) -> Iterator[tuple[str, int]]:
     """Deletes; yields each run's name and the bytes that it freed. The lock is held.
+
+    ``elsewhere`` removes what a run has left in other places, before the journal goes that alone knows of it; what it
+    raises, KstateError, keeps the run.
 
     A run that cannot be deleted whole does not keep the others: RunHalfway is raised at the end, with the full path.
     """
     failed: list[tuple[Run, OSError]] = []
+    kept: list[KstateError] = []
     for run in choice.runs:
         freed = pinned_bytes(run)
         try:
+            elsewhere(run)
             _delete(request.app, run)
         except OSError as error:
             failed.append((run, error))
+        except KstateError as error:
+            kept.append(error)
         else:
             yield run.name, freed
     if failed:
@@ -108,6 +117,8 @@ def clean_runs(request: Request, choice: Choice) -> Iterator[tuple[str, int]]:
             where=str(first.filename),
             hint="what is left of it cannot be undone to any more; fix the cause, and kstate clean goes on with it",
         ) from first
+    if kept:
+        raise kept[0]
 
 
 def _delete(app: Path, run: Run) -> None:
