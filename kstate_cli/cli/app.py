@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from kstate_cli.cli.commands import LazyGroup
-from kstate_cli.cli.output import safe
+from kstate_cli.cli.output import error_lines
 from kstate_cli.errors import Interrupted, KstateError
 
 _EPILOG = (
@@ -109,7 +109,5 @@ def _click_error(error: Exception) -> int:
 
 
 def _show(error: KstateError) -> None:
-    where = f" ({error.where})" if error.where and error.where not in error.message else ""
-    sys.stderr.write(safe(f"kstate: {error.message}{where}") + "\n")
-    if error.hint:
-        sys.stderr.write(safe(f"  what to do: {error.hint}") + "\n")
+    for line in error_lines(error):
+        sys.stderr.write(line + "\n")

@@ -184,18 +184,18 @@ def _print_tables(app: Application, release: str, report: Report, *, quiet: bool
         say(f"the next start of {release} fails", quiet=quiet)
 
 
-def _grouped(report: Report) -> list[tuple[str, str, str, str, str, str]]:
+def _grouped(report: Report) -> list[tuple[str, str, list[str], list[str], str, str]]:
     """One row for each kind of finding: hundreds of stores often have the same."""
+    from kstate_cli.texts import first_lines
+
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in report.findings:
         groups.setdefault((finding.code, finding.level.value), []).append(finding)
     rows = []
     for (code, level), found in groups.items():
         places = list(dict.fromkeys(_where(one.task, one.store) for one in found))
-        more = f"\n… and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
-        where = "\n".join(places[:_SHOWN]) + more
-        texts = "\n".join(list(dict.fromkeys(one.text for one in found))[:_SHOWN])
-        rows.append((code, level, where, texts, found[0].rule, found[0].mend))
+        texts = list(dict.fromkeys(one.text for one in found))[:_SHOWN]
+        rows.append((code, level, first_lines(places, _SHOWN), texts, found[0].rule, found[0].mend))
     return rows
 
 

@@ -61,5 +61,5 @@ def inspect_position(
     return 0
 
 
-def _text(offsets: dict[str, dict[int, int]]) -> str:
-    return "\n".join(f"{topic}-{p}={o}" for topic, values in offsets.items() for p, o in values.items()) or "-"
+def _text(offsets: dict[str, dict[int, int]]) -> list[str]:
+    return [f"{topic}-{p}={o}" for topic, values in offsets.items() for p, o in values.items()] or ["-"]

@@ -25,9 +25,10 @@ from kstate_cli.restore.obstacles import (
 )
 from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.taskfiles import task_steps
-from kstate_cli.restore.work import Draft, Part, RestoreOptions, RestorePlan, StoreWork, listed
+from kstate_cli.restore.work import Draft, Part, RestoreOptions, RestorePlan, StoreWork
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import GLOBAL, Application
+from kstate_cli.texts import first_lines
 
 
 def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, options: RestoreOptions) -> RestorePlan:
@@ -49,7 +50,7 @@ def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, o
     refuse_problems(draft)
     warn_of_the_rest(draft, spec)
     if draft.refused:
-        raise Refused(listed("not restored", draft.refused), where=str(app))
+        raise Refused("not restored:", details=first_lines(draft.refused), where=str(app))
     steps = tuple(draft.steps)
     command = f"restore --for {options.release}"
     change = Plan(

@@ -132,7 +132,8 @@ def _start(settings: SparkSettings, master: str | None, name: str, *, local: boo
             said.seek(0)
             tail = said.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
             raise RunFailed(
-                "\n  ".join([f"Spark does not start: {_last_line(error)}", *tail]),
+                f"Spark does not start: {_last_line(error)}",
+                details=tail,
                 hint="Java 17 or later is needed; look at --master and --conf",
             ) from error
     session.sparkContext.setLogLevel("OFF" if local else "ERROR")
