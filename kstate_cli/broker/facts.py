@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
+from kstate_cli.regular import parse_json, read_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
     """
     found: dict[TopicPartition, LogFacts] = {}
     try:
-        for topic, partitions in json.loads(path.read_text(encoding="utf-8")).items():
+        for topic, partitions in parse_json(read_given(path)).items():
             for partition, facts in partitions.items():
                 if not legal_topic(topic):
                     raise ValueError(f"{topic!r} is not the name of a topic")

@@ -35,15 +35,14 @@ def bytes_of(text: str) -> int:
 
 def committed_of(path: Path | None) -> dict[TopicPartition, int]:
     """The file of ``--committed-offsets``. Raises UsageError."""
-    import json
-
     from kstate_cli.errors import UsageError
     from kstate_cli.formats.topic_partition import TopicPartition
+    from kstate_cli.regular import parse_json, read_given
 
     if path is None:
         return {}
     try:
-        rows = json.loads(path.read_bytes())
+        rows = parse_json(read_given(path))
         found = {
             TopicPartition(str(topic), int(partition)): offset
             for topic, offsets in rows.items()
