@@ -15,6 +15,7 @@ from kstate_cli.change.recover import recover, remove_run, unfinished_runs
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.statedir.special import refuse_special
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ def change(request: Request, *, on_plan: Callable[[Plan], None], progress: Progr
 
 
 def _change(request: Request, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
+    refuse_special(request.app)
     if request.dry_run:
         plan = _plan(request, workers, progress)
         on_plan(plan)
