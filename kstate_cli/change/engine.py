@@ -24,7 +24,7 @@ from kstate_cli.change.verify import verify_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.workers import Workers
-from kstate_cli.texts import some
+from kstate_cli.texts import command, some
 
 _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY)
 _NAMED = 3
@@ -174,19 +174,21 @@ def undo(app: Path, *, discard_newer: bool) -> tuple[Run | None, str]:
     if changed and not discard_newer:
         raise Refused(
             f"{app} has changed since run {run.name}: {some(changed, _NAMED)}",
-            hint=_ways_on(app, run),
+            hint="choose:",
+            hint_details=_ways_on(app, run),
         )
     with signals_held():
         _switch_back(app, run)
     return run, f"run {run.name} ({run.events[0].get('command')}) is undone"
 
 
-def _ways_on(app: Path, run: Run) -> str:
-    aside = f"to put it aside: kstate undo {app} --discard-newer"
+def _ways_on(app: Path, run: Run) -> list[str]:
+    aside = f"to put it aside: {command('undo', app, '--discard-newer')}"
     created = run.events[0]
     if created.get("source") == created.get("target"):
-        return aside
-    return f"to keep what was done since: kstate migrate {app} --to {created.get('source', 'RELEASE')}; {aside}"
+        return [aside]
+    back = command("migrate", app, "--to", str(created.get("source", "RELEASE")))
+    return [f"to keep what was done since: {back}", aside]
 
 
 def _switch_back(app: Path, run: Run) -> None:
