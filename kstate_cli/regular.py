@@ -52,6 +52,15 @@ def kind_of(mode: int) -> str:
     return next((name for fits, name in _KINDS if fits(mode)), "a file of an unknown kind")
 
 
+def is_utf8(path: Path | str) -> bool:
+    """Whether a path can be given to RocksDB and to pyarrow, which take UTF-8 only."""
+    try:
+        os.fspath(path).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_special(mode: int) -> bool:
     """True for what is neither a regular file nor a directory nor a symbolic link."""
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from kstate_cli.errors import UsageError
-from kstate_cli.regular import kind_of
+from kstate_cli.regular import is_utf8, kind_of
 
 from .errors import DumpError, printable
 
@@ -60,6 +60,8 @@ def open_place(uri: str) -> tuple[FileSystem, str]:
     import pyarrow as pa
     from pyarrow import fs
 
+    if not is_utf8(uri):
+        raise UsageError(f"{shown(uri)} is not UTF-8: pyarrow cannot be given it", hint="rename what it names")
     match = _URI.match(uri)
     if match is None:
         return fs.LocalFileSystem(), os.path.abspath(uri)
@@ -121,6 +123,8 @@ def _refuse_foreign(root: str, shown_as: str) -> None:
         folder, level = waiting.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
+                if not is_utf8(entry.name):
+                    raise DumpError(f"the name of {printable(entry.path)} is not UTF-8", where=shown_as)
                 if entry.is_symlink():
                     _refuse_link(entry.path, inside, shown_as)
                 elif entry.is_dir(follow_symlinks=False):

@@ -19,7 +19,7 @@ from .topic_partition import TopicPartition
 OFFSET_UNKNOWN: Final = -4
 """A consistent store without a known offset (``OffsetCheckpoint.OFFSET_UNKNOWN``)."""
 
-MOST_ENTRIES: Final = 1 << 16
+MOST_ENTRIES: Final = 1 << 14
 """So many lines are read: a task has one for each store, or each partition that its stores were fed from."""
 
 _VERSION: Final = 0

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kstate_cli.errors import Refused
-from kstate_cli.regular import is_special, kind_of
+from kstate_cli.regular import is_special, is_utf8, kind_of
 from kstate_cli.statedir.model import Problem, ProblemCode
 from kstate_cli.texts import first_lines
 
@@ -69,8 +69,11 @@ def _problem(where: str, what: str, rule: str) -> Problem:
 def refuse_special(app: Path) -> None:
     """Refuses to change a directory that cannot be carried along whole: before its lock is taken, nothing opened.
 
-    Raises Refused, naming every such entry up to twenty. A directory that is not there passes.
+    Raises Refused, naming every such entry up to twenty. A directory that is not there passes, unless its path is one
+    that RocksDB would not open.
     """
+    if not is_utf8(app):
+        raise Refused(f"the path {app} is not UTF-8: RocksDB cannot be given it", hint="rename what is not")
     if not app.is_dir() or app.is_symlink():
         return
     found = sorted(special_entries(app), key=lambda problem: problem.where)
