@@ -32,6 +32,7 @@ def clean(
     from kstate_cli.cli.output import say
     from kstate_cli.errors import Refused
     from kstate_cli.statedir.find import find_runs_of
+    from kstate_cli.texts import command
 
     limit = datetime.now(timezone.utc) - age("--older-than", older_than)
     path = find_runs_of(app)
@@ -46,7 +47,7 @@ def clean(
     if only_copy:
         raise Refused(
             f"{path} is lost, and run {only_copy[-1]} keeps the only copy of it",
-            hint=f"kstate undo {path} puts it back",
+            hint=f"to put it back: {command('undo', path)}",
         )
     if dry_run:
         for run in old:

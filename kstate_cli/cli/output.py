@@ -60,13 +60,16 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    heading = None if title is None else Text(safe(title))
-    view = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         view.add_column(Text(safe(column)), justify="right" if column in right else "left", overflow="fold")
     for row in rows:
         view.add_row(*(Text("\n".join(map(safe, _lines(cell)))) for cell in row))
-    console(stderr=False).print(view)
+    screen = console(stderr=False)
+    if title is not None:
+        # Not the table's own: that is folded, and a path could be made to begin a line there.
+        screen.print(Text(safe(title)), soft_wrap=True)
+    screen.print(view)
 
 
 def _lines(cell: object) -> Sequence[object]:

@@ -12,7 +12,7 @@ from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.work import Draft
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import GLOBAL, Store, task_parts
-from kstate_cli.texts import first_lines
+from kstate_cli.texts import command, first_lines
 
 
 def refuse_problems(draft: Draft) -> None:
@@ -122,7 +122,8 @@ def foreign(draft: Draft, store: Store) -> str | None:
     kinds = frozenset({store.kind.name} & KINDS)
     if release in opens_in(kinds=kinds, families=store.families, sst_formats=store.sst_formats):
         return None
-    return f"{release} cannot open it as it is: kstate migrate --to {release} first, or rebuild it too"
+    migrate = command("migrate", draft.app, "--to", release)
+    return f"{release} cannot open it as it is: rebuild it too, or migrate it first: {migrate}"
 
 
 def older_layout(store: Store, kind: str) -> str | None:
