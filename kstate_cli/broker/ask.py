@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.regular import read_given
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -23,7 +24,7 @@ def client_settings(path: Path | None) -> dict[str, str]:
         return {}
     found = {}
     try:
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(read_given(path).decode("utf-8").splitlines(), 1):
             text = line.strip()
             if not text or text.startswith(("#", "!")):
                 continue

@@ -10,6 +10,7 @@ from typing import Any
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
+from kstate_cli.regular import read_given
 
 _MAX_OFFSET = (1 << 63) - 1
 
@@ -45,7 +46,7 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
     """
     found: dict[TopicPartition, LogFacts] = {}
     try:
-        for topic, partitions in _object(parse_json(path.read_bytes()), "the file").items():
+        for topic, partitions in _object(parse_json(read_given(path)), "the file").items():
             if not legal_topic(topic):
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
             for partition, facts in _object(partitions, topic).items():

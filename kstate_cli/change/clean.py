@@ -14,6 +14,7 @@ from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.removal import remove_run, sweep
 from kstate_cli.errors import KstateError, Refused, RunHalfway, UsageError
+from kstate_cli.texts import command
 
 PRECIOUS_EVENT: Final = "precious"
 """What the run has kept may be the only copy of records that a log has lost: deleted only when it is named."""
@@ -43,7 +44,7 @@ def choose(request: Request) -> Choice:
     unknown = request.names - {run.name for run in runs}
     if unknown:
         raise UsageError(
-            f"there is no run {', '.join(sorted(unknown))}", hint=f"kstate status {request.app} lists them"
+            f"there is no run {', '.join(sorted(unknown))}", hint=f"they are listed by {command('status', request.app)}"
         )
     limit = datetime.now(timezone.utc) - request.older_than
     choice = Choice()
@@ -66,14 +67,14 @@ def _why_left(app: Path, run: Run, *, named: bool) -> str | None:
     if run.state in (RunState.SWITCHING, RunState.UNDOING):
         return "it was interrupted at its switch; kstate undo, or the command that is run next, settles it first"
     if run.state is RunState.STAGING and not named:
-        return (
-            f"it was interrupted; the command that is run next takes it over (or kstate clean {app} --run {run.name})"
-        )
+        return f"it was interrupted; the command that is run next takes it over. To delete it: {_by_name(app, run)}"
     if run.last(PRECIOUS_EVENT) and not named:
-        return (
-            f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')} (kstate clean {app} --run {run.name} deletes it)"
-        )
+        return f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')}. To delete it: {_by_name(app, run)}"
     return None
+
+
+def _by_name(app: Path, run: Run) -> str:
+    return command("clean", app, "--run", run.name)
 
 
 def _refuse_only_copy(request: Request, choice: Choice) -> None:
@@ -83,7 +84,7 @@ def _refuse_only_copy(request: Request, choice: Choice) -> None:
     if copies:
         raise Refused(
             f"{request.app} is lost, and run {copies[-1]} keeps the only copy of it",
-            hint=f"kstate undo {request.app} puts it back",
+            hint=f"to put it back: {command('undo', request.app)}",
         )
 
 

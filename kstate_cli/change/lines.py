@@ -13,6 +13,8 @@ import zlib
 from datetime import datetime
 from typing import Any, Final
 
+from kstate_cli.formats.json_text import parse_json
+
 SCHEMA: Final = 2
 _SUM = re.compile(rb', "sum": "([0-9a-f]{8})"\}')
 _SUM_BYTES = len(b', "sum": "01234567"}')
@@ -47,8 +49,8 @@ def encode_line(row: dict[str, Any], number: int) -> bytes:
 def decode_line(line: bytes, number: int) -> dict[str, Any]:
     """The event of a line without its newline. Raises JournalError."""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = parse_json(line)
+    except ValueError:
         raise JournalError("is not JSON") from None
     if not isinstance(row, dict):
         raise JournalError("is not an object")

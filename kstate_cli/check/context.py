@@ -16,6 +16,7 @@ from kstate_cli.migrate.resolve import TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.judge import Log
 from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.texts import filled
 
 _CHECKPOINT = ".checkpoint"
 
@@ -53,8 +54,9 @@ class Context:
         """Adds a finding, once; returns its code."""
         name = task.name if task else None
         new = finding(code, text, task=name, store=store, level=level)
-        mend = new.mend.replace("APP", str(self.app.path)).replace("RELEASE", self.asked.release.name)
-        new = replace(new, mend=mend.replace("TASK", name or "TASK").replace("STORE", store or "STORE"))
+        values: dict[str, str | os.PathLike[str] | None]
+        values = {"APP": self.app.path, "RELEASE": self.asked.release.name, "TASK": name, "STORE": store}
+        new = replace(new, mend=filled(new.mend, values))
         if new not in self.findings:
             self.findings.append(new)
         return code

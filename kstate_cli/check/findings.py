@@ -98,7 +98,7 @@ CODES: dict[str, Code] = {
              "AbstractSegments.renameSegmentFile renames it at the start (formats §1.3)", _NOTHING),
         Code("segment-off-grid", _X,
              "AbstractSegments.segmentName: a start that is no multiple of the segment interval is opened under "
-             "another name (formats §1.3, trap 21)", f"rename it, or wipe the store: {_WIPE_TASK} --store STORE"),
+             "another name (formats §1.3, trap 21)", f"rename it, or wipe the store: {_WIPE_STORE}"),
         Code("store-in-two-subtopologies", _W,
              "a store belongs to one subtopology: a copy is named like a task, or subtopologies were renumbered "
              "(formats §1.4, traps 11 and 31)",
@@ -175,12 +175,12 @@ CODES: dict[str, Code] = {
              "(trap 16)", _WIPE_STORE),
         Code("near-log-start", _W,
              "delete retention moves the log start: once past the offset the store is restored from the beginning "
-             "(KIP-406; formats §8.5, traps 16 and 24)", f"start soon, or {_RESTORE}"),
+             "(KIP-406; formats §8.5, traps 16 and 24)", f"start soon, or: {_RESTORE}"),
         Code("catches-up", _E,
              "StoreChangelogReader: from the offset to the end of the log", _NOTHING),
         Code("older-than-tombstones", _W,
              "delete.retention.ms: tombstones may be compacted away, deleted keys stay (formats §8.5, trap 17)",
-             f"{_WIPE_TASK} --store STORE, then kstate restore"),
+             f"restore it once it is wiped: {_WIPE_STORE}"),
         Code("grace-buffer-restored", _W,
              "RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over (formats §8.2, trap 28)",
              _RESTORE),
@@ -202,7 +202,7 @@ CODES: dict[str, Code] = {
              "kstate clean APP --older-than 7d"),
         Code("unfinished-run", _W,
              "a run of kstate was interrupted: the next changing command finishes it or sweeps it away",
-             "kstate status APP, then the command again"),
+             "run the command again; what it takes over: kstate status APP"),
         Code("foreign-owner", _W,
              "the application has to read and write its files (formats trap 30)",
              "chown to the owner of the application directory"),

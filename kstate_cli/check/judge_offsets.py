@@ -126,9 +126,8 @@ def note_unclean(ctx: Context, task: Task) -> None:
     if not ctx.asked.exactly_once or task.is_global:
         return
     for reason in ctx.resolved[task.name].unclean:
-        if "younger than .checkpoint" in reason:
-            name = reason.partition(":")[0].rpartition("/")[2]
-            ctx.found("maybe-unclean", reason.partition(": ")[2], task, name)
+        if reason.younger:
+            ctx.found("maybe-unclean", reason.what, task, reason.store)
 
 
 def after_start(ctx: Context, task: Task, predictions: list[Prediction]) -> None:

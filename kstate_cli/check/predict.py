@@ -11,9 +11,11 @@ from kstate_cli.check.global_stores import predict_global
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.surroundings import look_around
 from kstate_cli.check.tasks import predict_copy, predict_task
+from kstate_cli.errors import Refused
 from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import resolve
-from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.model import Application, ProblemCode
+from kstate_cli.texts import first_lines
 
 _ORDER = {level: number for number, level in enumerate((Level.ERROR, Level.WARNING, Level.EXPECTED))}
 
@@ -37,7 +39,17 @@ class Report:
 
 
 def check(app: Application, asked: Asked) -> Report:
-    """What the next start of ``asked.release`` does with each store of ``app``, and why. Changes nothing."""
+    """What the next start of ``asked.release`` does with each store of ``app``, and why. Changes nothing.
+
+    Raises Refused where the directory holds what kstate does not open.
+    """
+    if special := [one for one in app.all_problems() if one.code is ProblemCode.SPECIAL]:
+        raise Refused(
+            "what a start makes of this directory cannot be foretold",
+            where=str(app.path),
+            details=first_lines([f"{one.where}: {one.what} ({one.rule})" for one in special]),
+            hint="move what is named out of the application directory",
+        )
     ctx = Context(app, asked, {resolved.task.name: resolved for resolved in resolve(app)})
     copies = copied_tasks(ctx)
     predictions: list[Prediction] = []

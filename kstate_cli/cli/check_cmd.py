@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -168,7 +169,7 @@ def _print_json(app: Application, release: str, guarantee: Guarantee, report: Re
 
 
 def _print_tables(app: Application, release: str, report: Report, *, quiet: bool) -> None:
-    from kstate_cli.cli.output import say, table
+    from kstate_cli.cli.output import safe, say, table
 
     table(
         None,
@@ -176,7 +177,12 @@ def _print_tables(app: Application, release: str, report: Report, *, quiet: bool
         [(one.task, one.store, _told(one), one.code or "-") for one in report.predictions],
     )
     if report.findings:
-        table(None, ("finding", "level", "where", "what", "rule", "what to do"), _grouped(report))
+        groups = _grouped(report)
+        table(None, ("finding", "level", "where", "what", "rule"), [row for row, _ in groups])
+        # Lines of their own: a command that a table has folded cannot be pasted.
+        for (code, *_), mends in groups:
+            for mend in mends:
+                sys.stdout.write(safe(f"{code}: {mend}") + "\n")
     if app.running is not False:
         what = "is running" if app.running else "may be running"
         say(f"the application {what}: as of its last flush ({app.as_of})", quiet=quiet)
@@ -184,18 +190,19 @@ def _print_tables(app: Application, release: str, report: Report, *, quiet: bool
         say(f"the next start of {release} fails", quiet=quiet)
 
 
-def _grouped(report: Report) -> list[tuple[str, str, str, str, str, str]]:
-    """One row for each kind of finding: hundreds of stores often have the same."""
+def _grouped(report: Report) -> list[tuple[tuple[str, str, list[str], list[str], str], list[str]]]:
+    """One row for each kind of finding, and what to do: hundreds of stores often have the same."""
+    from kstate_cli.texts import first_lines
+
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in report.findings:
         groups.setdefault((finding.code, finding.level.value), []).append(finding)
     rows = []
     for (code, level), found in groups.items():
         places = list(dict.fromkeys(_where(one.task, one.store) for one in found))
-        more = f"\n… and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
-        where = "\n".join(places[:_SHOWN]) + more
-        texts = "\n".join(list(dict.fromkeys(one.text for one in found))[:_SHOWN])
-        rows.append((code, level, where, texts, found[0].rule, found[0].mend))
+        texts = list(dict.fromkeys(one.text for one in found))[:_SHOWN]
+        mends = first_lines(list(dict.fromkeys(one.mend for one in found)), _SHOWN)
+        rows.append(((code, level, first_lines(places, _SHOWN), texts, found[0].rule), mends))
     return rows
 
 

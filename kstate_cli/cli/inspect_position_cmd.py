@@ -26,12 +26,13 @@ def inspect_position(
     from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
+    from kstate_cli.texts import command
 
     bound = bound_of(at or ())
     found = read_application(find_application(app))
     rows = [r for r in store_rows(found) if (not task or r["task"] in task) and (not store or r["store"] in store)]
     if not rows:
-        raise UsageError("no such task or store here", hint=f"kstate ls {app} shows what there is")
+        raise UsageError("no such task or store here", hint=f"what there is: {command('ls', app)}")
     behind: list[str] = []
     merged = Position.empty()
     for row in rows:
@@ -61,5 +62,5 @@ def inspect_position(
     return 0
 
 
-def _text(offsets: dict[str, dict[int, int]]) -> str:
-    return "\n".join(f"{topic}-{p}={o}" for topic, values in offsets.items() for p, o in values.items()) or "-"
+def _text(offsets: dict[str, dict[int, int]]) -> list[str]:
+    return [f"{topic}-{p}={o}" for topic, values in offsets.items() for p, o in values.items()] or ["-"]

@@ -107,6 +107,7 @@ def migrate(
 def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
     from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import exit_code, show_end
+    from kstate_cli.texts import command
 
     plan, result = outcome.plan, outcome.result
     for line in outcome.recovered:
@@ -116,7 +117,7 @@ def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool)
         yield f"migrated to {plan.target} (run {result.run})"
         if result.rows_converted:
             yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"
-        yield f"next: start the application with {plan.target}; back: kstate undo {plan.app}"
+        yield f"next: start the application with {plan.target}; back: {command('undo', plan.app)}"
 
     members = {
         "target": plan.target,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +22,8 @@ Row = dict[str, Any]
 _SCHEMA = 1
 _BATCH = 1000
 _NO_TIMESTAMP = -1
+_QUOTE = '"'
+_TO_QUOTE = re.compile(r'[,"\r\n]')
 _TIMES = frozenset({"timestamp", "window_start", "window_end", "valid_from", "valid_to"})
 _NOT_ALWAYS = frozenset({"timestamp", "headers", "window_end"})
 
@@ -37,11 +39,10 @@ class View:
         self._rows: list[tuple[str, ...]] = []
         if output is RowFormat.csv:
             as_data()
-        self._csv = csv.writer(sys.stdout, lineterminator="\n")
         self._for_people = sys.stdout.isatty()
         self.count = 0
         if output is RowFormat.csv:
-            self._csv.writerow(self._columns)
+            _write_csv(self._columns)
 
     def row(self, partition: int | None, row: Row) -> None:
         """One row of a partition; None for a global store."""
@@ -53,7 +54,7 @@ class View:
         cells = ("" if partition is None else str(partition), *(self._text(one, row) for one in self._columns[1:]))
         if self._output is RowFormat.csv:
             # For a program as it is; a terminal must not act on it. A lone surrogate has no bytes.
-            self._csv.writerow([safe(one) if self._for_people else _writable(one) for one in cells])
+            _write_csv([safe(one) if self._for_people else _writable(one) for one in cells])
             return
         self._rows.append(cells)
         if len(self._rows) == _BATCH:
@@ -77,8 +78,7 @@ class View:
             table(
                 None,
                 [self._title(self._columns[at]) for at in shown],
-                # A line break within a key must not look like another row.
-                [[row[at].replace("\n", "\\n") for at in shown] for row in rows],
+                [[row[at] for at in shown] for row in rows],
                 right=frozenset({"partition"}),
             )
         sys.stdout.flush()
@@ -119,6 +119,15 @@ class View:
 
 def _header(one: Header) -> Row:
     return {"key": one.key, "value": jsonable(one.value)}
+
+
+def _write_csv(cells: Sequence[str]) -> None:
+    """A row as RFC 4180 has it, but for its end.
+
+    The module csv leaves a carriage return without quotes, and many readers end a row there.
+    """
+    shown = (f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE.search(cell) else cell for cell in cells)
+    sys.stdout.write(",".join(shown) + "\n")
 
 
 def _writable(text: str) -> str:

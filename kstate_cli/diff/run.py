@@ -21,6 +21,7 @@ from kstate_cli.query.segment import Segment
 from kstate_cli.query.store import StoreReader
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.texts import command
 
 _STEP = 65_536
 """Rows between two calls of ``Watcher.at``."""
@@ -116,10 +117,10 @@ def _refuse_unknown(request: Request, a: Application, b: Application, found: Col
     ):
         if missing := sorted(wanted - known - broken):
             raise UsageError(
-                f"no {what} {', '.join(missing)} in either directory", hint=f"kstate ls {a.path} shows what there is"
+                f"no {what} {', '.join(missing)} in either directory", hint=f"what there is: {command('ls', a.path)}"
             )
     if not found and request.stores:
-        raise UsageError("no such task or store in either directory", hint=f"kstate ls {a.path} shows what there is")
+        raise UsageError("no such task or store in either directory", hint=f"what there is: {command('ls', a.path)}")
 
 
 def _named(name: str, wanted: Collection[str]) -> bool:

@@ -50,7 +50,7 @@ def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
         "bytes": sum(d.size for d in store.databases),
         "leftovers": list(task.task.leftovers),
         "problems": [f"{p.where}: {p.what}" for p in problems],
-        "unclean": [reason for reason in task.unclean if f"{task.task.name}/{store.name}" in reason.split(":")[0]],
+        "unclean": [str(reason) for reason in task.unclean if reason.store == store.name],
     }
     return row
 

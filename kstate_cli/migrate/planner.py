@@ -39,6 +39,7 @@ from kstate_cli.releases import (
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.texts import first_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     fatal = [p for p in app.all_problems() if p.fatal]
     if fatal:
         lines = [f"{p.where}: {p.what} ({p.rule})" for p in fatal]
-        raise Refused(_listed("the directory cannot be migrated as it is", lines), where=str(app.path))
+        raise Refused("the directory cannot be migrated as it is", details=first_lines(lines), where=str(app.path))
     sources = _sources(app)
     draft = _Draft(app, target, options)
     draft.warnings += [f"{p.where}: {p.what} ({p.rule})" for p in app.all_problems()]
@@ -87,7 +88,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
                 _leave_out(draft, resolved)
                 continue
             if resolved.unclean and not options.at_least_once:
-                unclean += resolved.unclean
+                unclean += map(str, resolved.unclean)
                 continue
             draft.warnings += resolved.warnings
             draft.notes += resolved.notes
@@ -96,7 +97,8 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             _rewrite_only(draft, resolved.task)
     if unclean:
         raise Refused(
-            _listed("not left clean: under exactly-once uncommitted data may be in the stores", unclean),
+            "not left clean: under exactly-once uncommitted data may be in the stores",
+            details=first_lines(unclean),
             where=str(app.path),
             hint="if the application ran with at-least-once: --guarantee at_least_once; "
             "else --wipe-unclean leaves these tasks out, so that Streams restores them",
@@ -116,11 +118,6 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
         warnings=tuple(draft.warnings),
         notes=tuple(draft.notes),
     )
-
-
-def _listed(headline: str, lines: list[str]) -> str:
-    shown = lines[:20] + ([f"… and {len(lines) - 20} more"] if len(lines) > 20 else [])
-    return headline + "".join(f"\n  {line}" for line in shown)
 
 
 def _sources(app: Application) -> tuple[str, ...]:
@@ -164,10 +161,11 @@ def _refuse_unreadable(draft: _Draft) -> None:
             if store.kind.name == "foreign-key-subscription":
                 lines += _unreadable_subscriptions(shown, store, target)
     if lines:
-        raise Refused(_listed(f"{target} cannot read these stores", lines), where=str(draft.app.path))
+        raise Refused(f"{target} cannot read these stores", details=first_lines(lines), where=str(draft.app.path))
     if headers and not draft.options.drop_headers:
         raise Refused(
-            _listed(f"{target} cannot read these stores", headers),
+            f"{target} cannot read these stores",
+            details=first_lines(headers),
             where=str(draft.app.path),
             hint="--drop-headers converts their rows to the older layout; the headers are lost",
         )
@@ -341,7 +339,8 @@ def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, i
     bad = {tp: offset for tp, offset in lines.items() if offset < 0 and offset != OFFSET_UNKNOWN}
     if bad:
         named = [f"{task.name}: offset {offset} of {tp}" for tp, offset in bad.items()]
-        raise Refused(_listed("these offsets are none that Streams writes", named), where=str(draft.app.path))
+        what = "these offsets are none that Streams writes"
+        raise Refused(what, details=first_lines(named), where=str(draft.app.path))
     return lines
 
 

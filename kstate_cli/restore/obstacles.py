@@ -11,9 +11,10 @@ from kstate_cli.formats.kinds import KINDS
 from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
 from kstate_cli.releases import opens_in
 from kstate_cli.restore.shapes import SHAPES
-from kstate_cli.restore.work import Draft, listed
+from kstate_cli.restore.work import Draft
 from kstate_cli.spec.model import Spec, StoreSpec
-from kstate_cli.statedir.model import GLOBAL, Store
+from kstate_cli.statedir.model import GLOBAL, Store, task_parts
+from kstate_cli.texts import command, first_lines
 
 _FIFO: Final = "kCompactionStyleFIFO"
 _LATEST_START: Final = 9_999_999_999_999
@@ -37,15 +38,14 @@ def warn_of_the_rest(draft: Draft, spec: Spec) -> None:
             continue
         resolved = draft.tasks.get(task)
         here = {one.store.name for one in resolved.stores if one.offsets} if resolved else set()
-        topology, _, name = task.rpartition("/")
+        parts = task_parts(task)
         missing = [
             store.name
             for store in spec.stores
             if store.logged
             and not store.in_memory
             and not store.is_global
-            and str(store.subtopology) == name.split("_")[0]
-            and (store.topology or "") == topology.strip("_")
+            and (store.topology, store.subtopology) == (parts.topology, parts.subtopology)
             and f"{task}/{store.name}" not in restored
             and store.name not in here
         ]
@@ -82,10 +82,10 @@ def refuse_unknown(draft: Draft, spec: Spec, app_id: str) -> None:
     if stores:
         lines = [f'[stores.{name}] kind = "…", subtopology = …' for name in stores]
         raise Refused(
-            listed("the dump has changelogs of stores that nothing describes", stores),
-            hint="what kind they are cannot be told from a changelog: give --spec kstate.toml with\n  "
-            + "\n  ".join(lines)
-            + "\n  or, where they belong to another application, --ignore TOPIC",
+            "the dump has changelogs of stores that nothing describes:",
+            details=first_lines(stores),
+            hint="what kind they are cannot be told from a changelog: give --spec kstate.toml with",
+            hint_details=[*lines, "or, where they belong to another application, --ignore TOPIC"],
         )
     draft.notes += [
         f"{topic} is in the dump, and no store is restored from it" for topic, name in names.items() if not name
@@ -128,7 +128,8 @@ def foreign(draft: Draft, store: Store) -> str | None:
     kinds = frozenset({store.kind.name} & KINDS)
     if release in opens_in(kinds=kinds, families=store.families, sst_formats=store.sst_formats):
         return None
-    return f"{release} cannot open it as it is: kstate migrate --to {release} first, or rebuild it too"
+    migrate = command("migrate", draft.app, "--to", release)
+    return f"{release} cannot open it as it is: rebuild it too, or migrate it first: {migrate}"
 
 
 def forgetful(store: Store) -> str | None:

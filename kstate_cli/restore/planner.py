@@ -27,9 +27,10 @@ from kstate_cli.restore.obstacles import (
 )
 from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.taskfiles import task_steps
-from kstate_cli.restore.work import Draft, Part, RestoreOptions, RestorePlan, StoreWork, listed
+from kstate_cli.restore.work import Draft, Part, RestoreOptions, RestorePlan, StoreWork
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import GLOBAL, Application
+from kstate_cli.texts import command, first_lines
 
 
 def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, options: RestoreOptions) -> RestorePlan:
@@ -51,7 +52,7 @@ def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, o
     refuse_problems(draft)
     warn_of_the_rest(draft, spec)
     if draft.refused:
-        raise Refused(listed("not restored", draft.refused), where=str(app))
+        raise Refused("not restored:", details=first_lines(draft.refused), where=str(app))
     steps = tuple(draft.steps)
     command = f"restore --for {options.release}"
     change = Plan(
@@ -301,8 +302,8 @@ def _not_to_be_caught_up(draft: Draft, store: StoreSpec, existing: StoreOffsets)
         to = draft.options.release
         home = "column-family" if draft.into_family else "checkpoint"
         return (
-            f"it was left by another release than {to} (its offset is not in the {home}): "
-            f"kstate migrate --to {to} first, or --rebuild"
+            f"it was left by another release than {to} (its offset is not in the {home}): --rebuild, or migrate it "
+            f"first: {command('migrate', draft.app, '--to', to.name)}"
         )
     older = older_layout(existing.store, store.kind)
     if older is not None:

@@ -29,6 +29,7 @@ from kstate_cli.spec.model import Spec
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.statedir.special import refuse_special
 
 
 def application_path(path: Path) -> Path:
@@ -55,6 +56,7 @@ def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher
 
 
 def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: Watcher) -> Outcome:
+    refuse_special(request.app)
     dump = read_dump(request.dump, complete=request.complete, committed_only=request.committed_only)
     if request.ask is not None:
         facts = request.ask({key.topic for key in dump.partitions})

@@ -112,9 +112,3 @@ class Draft:
     def into_family(self) -> bool:
         """The release keeps offsets in the stores."""
         return self.options.release.offsets_home is OffsetsHome.COLUMN_FAMILY
-
-
-def listed(headline: str, lines: list[str]) -> str:
-    """A headline and the first of many lines."""
-    shown = lines[:20] + ([f"… and {len(lines) - 20} more"] if len(lines) > 20 else [])
-    return headline + ":" + "".join(f"\n  {line}" for line in shown)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
+from kstate_cli.regular import NotReadableError, read_given
 from kstate_cli.spec.asking import complete
 from kstate_cli.spec.draft import SpecDraft, StoreDraft
 from kstate_cli.spec.model import (
@@ -61,12 +62,11 @@ def kinds_in(path: Path | None) -> dict[str, str]:
 def read_draft(path: Path) -> SpecDraft:
     """What a file says. Raises UsageError, naming file, table and key, where it cannot be understood."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+        data = read_given(path, _MAX_BYTES)
+    except NotReadableError as error:
+        raise UsageError(f"{path} {error.why}", hint="name a kstate.toml") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="kstate ls APP --spec writes one") from None
-    if len(data) > _MAX_BYTES:
-        raise UsageError(f"{path} is larger than {_MAX_BYTES >> 20} MiB", hint="name a kstate.toml")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 
 from kstate_cli.formats.checkpoint import Checkpoint
@@ -14,6 +15,25 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import LiveFile
 
 GLOBAL = "global"
+_TOPOLOGY_MARK = "__"
+
+
+class ProblemCode(Enum):
+    """What a problem is, for whoever has to know: its text is for people only."""
+
+    OTHER = auto()
+    SPECIAL = auto()
+    """Neither a file nor a directory, folders without an end, a small file far too large: it is not read at all."""
+    NO_CURRENT = auto()
+    """RocksDB would make a new database there."""
+    NO_DATABASE = auto()
+    """Files, but neither CURRENT nor a MANIFEST."""
+    DOES_NOT_OPEN = auto()
+    """RocksDB says so."""
+    NOT_A_LONG = auto()
+    """An offset in the column family ``offsets`` that Streams cannot deserialize."""
+    SST = auto()
+    """An SST that is missing, cut off, damaged or too new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +45,26 @@ class Problem:
     rule: str
     fatal: bool = True
     """Fatal problems are refused before a change; the others are warnings."""
+    code: ProblemCode = ProblemCode.OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class TaskParts:
+    """What the name of a task says: ``__<topology>__/<subtopology>_<partition>``, or ``global``."""
+
+    topology: str | None
+    subtopology: int | None
+    partition: int | None
+
+
+def task_parts(name: str) -> TaskParts:
+    """Takes the name of a task apart. The name of a topology may itself begin or end with underscores."""
+    folder, slash, task = name.rpartition("/")
+    topology = folder[len(_TOPOLOGY_MARK) : -len(_TOPOLOGY_MARK)] if slash else None
+    if task == GLOBAL:
+        return TaskParts(topology, None, None)
+    subtopology, _, partition = task.partition("_")
+    return TaskParts(topology, int(subtopology), int(partition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +205,12 @@ class Task:
     @property
     def partition(self) -> int | None:
         """The partition of the task, None for ``global``."""
-        return None if self.is_global else int(self.name.rsplit("_", 1)[1])
+        return task_parts(self.name).partition
 
     @property
     def topology(self) -> str | None:
         """The named topology that the task belongs to, if any."""
-        return self.name.split("/")[0][2:-2] if "/" in self.name else None
+        return task_parts(self.name).topology
 
     @property
     def has_offsets_family(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.model import Application, ProblemCode, Store, Task
 from kstate_cli.verify.database import DatabaseReport
 from kstate_cli.verify.digest import store_digest
 from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, Finding
@@ -113,7 +113,7 @@ def _of_task(task: Task) -> list[Finding]:
             continue
         if problem.where in malformed:
             code = UNDECODABLE
-        elif "neither CURRENT nor a MANIFEST" in problem.what:
+        elif problem.code is ProblemCode.NO_DATABASE:
             code = MISSING
         else:
             code = NOT_UNDERSTOOD

@@ -16,6 +16,7 @@ from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.texts import command
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
 from kstate_cli.verify.findings import Finding
 from kstate_cli.verify.progress import Counters
@@ -64,7 +65,7 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
     app = read_application(request.app, workers=request.workers)
     chosen = [(task, store) for task in app.tasks for store in task.stores if _named(request, task.name, store.name)]
     if not chosen and (request.tasks or request.stores):
-        raise UsageError("no such task or store here", hint=f"kstate ls {request.app} shows what there is")
+        raise UsageError("no such task or store here", hint=f"what there is: {command('ls', request.app)}")
     part = [(task, store) for task, store in chosen if in_subset(task.name, store.name, request.subset)]
     gathered = [Gathered(task, store) for task, store in part]
     jobs = [
