@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import App, Guarantee, LockIsShared, MetricsFile, Output, Quiet, Verify, Wait, WarningsOk
+from kstate_cli.cli.options import (
+    App,
+    DslStoreFormat,
+    Guarantee,
+    LockIsShared,
+    MetricsFile,
+    Output,
+    Quiet,
+    StoreFormat,
+    Verify,
+    Wait,
+    WarningsOk,
+)
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -39,6 +51,7 @@ def migrate(
         bool,
         typer.Option("--drop-headers", help="Convert headers stores to the older layout; record headers are lost."),
     ] = False,
+    dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     verify: Annotated[
         Verify, typer.Option("--verify", help="full: compare every row of rewritten stores before the switch.")
     ] = Verify.quick,
@@ -68,7 +81,10 @@ def migrate(
 
     target = release(to)
     options = MigrateOptions(
-        at_least_once=guarantee is Guarantee.at_least_once, wipe_unclean=wipe_unclean, drop_headers=drop_headers
+        at_least_once=guarantee is Guarantee.at_least_once,
+        wipe_unclean=wipe_unclean,
+        drop_headers=drop_headers,
+        headers_format=dsl_store_format is StoreFormat.HEADERS,
     )
     path = find_application(app)
     request = Request(

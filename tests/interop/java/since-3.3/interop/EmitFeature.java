@@ -54,6 +54,6 @@ public final class EmitFeature implements Feature {
     }
 
     private static String append(final String key, final String value, final String before) {
-        return before + value.substring(0, Math.min(2, value.length()));
+        return value == null ? before : before + value.substring(0, Math.min(2, value.length()));
     }
 }
