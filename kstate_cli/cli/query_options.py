@@ -159,9 +159,9 @@ def time_of(option: str, text: str | None) -> int | None:
         return None
     try:
         return parse_time(text)
-    except ValueError:
+    except ValueError as error:
         raise UsageError(
-            f"{option} {text!r} is not a time", hint="milliseconds since 1970, or 2024-05-01T12:00:00Z"
+            f"{option} {text!r} is not a time: {error}", hint="milliseconds since 1970, or 2024-05-01T12:00:00Z"
         ) from None
 
 

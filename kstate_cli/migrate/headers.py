@@ -19,8 +19,8 @@ def undecided(store: Store) -> bool:
 def sessions_of_before(store: Store) -> bool:
     """True for an on-window-close session store that was opened as one with headers, and has rows of before.
 
-    4.3.1 puts a zero byte before the bare aggregation of such a row when it reads it, and writes it back so: a number no
-    longer deserializes, a text is silently another one. Which rows have got one already cannot be told.
+    4.3.1 puts a zero byte before the bare aggregation of such a row when it reads it, and writes it back so: a number
+    no longer deserializes, a text is silently another one. Which rows have got one already cannot be told.
     """
     if store.kind.name != "headers-time-ordered-session":
         return False
