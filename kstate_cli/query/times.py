@@ -1,8 +1,8 @@
 """Times as people write them: milliseconds, or ISO 8601.
 
 Digits alone are milliseconds, unless they look like another way to write a time: ``20240501`` (a date; in milliseconds
-05:37 of the first day of 1970), ``202405011200``, ``20240501120000``, ``1714521600`` (seconds). Those are refused rather
-than read as a time that was not meant; ``20240501ms`` says that milliseconds are.
+05:37 of the first day of 1970), ``202405011200``, ``20240501120000``, ``1714521600`` (seconds). Those are refused, not
+read as a time that was not meant; ``20240501ms`` says that milliseconds are.
 """
 
 from __future__ import annotations
