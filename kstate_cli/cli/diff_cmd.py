@@ -57,7 +57,8 @@ def diff(
     from kstate_cli.cli.diff_report import DiffReport
     from kstate_cli.diff.run import Request, diff_applications
     from kstate_cli.query.errors import StoreUnreadable
-    from kstate_cli.spec.toml_file import kinds_in
+    from kstate_cli.spec.draft import SpecDraft
+    from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
 
     request = Request(
@@ -65,7 +66,8 @@ def diff(
         b=find_application(b),
         tasks=frozenset(task or ()),
         stores=frozenset(store or ()),
-        kinds=kinds_in(spec),
+        spec=SpecDraft(None, ()) if spec is None else read_draft(spec),
+        spec_named=str(spec),
         ignore_timestamps=ignore_timestamps,
         ignore_headers=ignore_headers,
         positions=positions,

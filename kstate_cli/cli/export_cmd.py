@@ -51,19 +51,19 @@ def export(
     from kstate_cli.errors import UsageError
     from kstate_cli.export.engines import Engine
     from kstate_cli.export.run import Request, export_store
-    from kstate_cli.spec.toml_file import store_in
+    from kstate_cli.spec.draft import SpecDraft
+    from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
 
     if engine not in {one.value for one in Engine}:
         raise UsageError(f"--engine {engine!r} is none of auto, local, spark")
-    stated = store_in(spec, store)
     request = Request(
         app=find_application(app),
         store=store,
         out=out,
         topology=topology,
-        kind=stated.kind,
-        subtopology=stated.subtopology,
+        spec=SpecDraft(None, ()) if spec is None else read_draft(spec),
+        spec_named=str(spec),
         key_serde=key_serde,
         value_serde=value_serde,
         engine=Engine(engine),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,8 @@ from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable
 from kstate_cli.query.segment import Segment
 from kstate_cli.query.store import StoreReader
+from kstate_cli.spec.combine import refuse_other_kinds
+from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.scan import read_application
 
@@ -35,8 +37,9 @@ class Request:
     b: Path
     tasks: frozenset[str] = frozenset()
     stores: frozenset[str] = frozenset()
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    """What the specification says, by store."""
+    spec: SpecDraft = field(default_factory=lambda: SpecDraft(None, ()))
+    """What the specification says of kinds; nothing else of it counts here."""
+    spec_named: str = "kstate.toml"
     ignore_timestamps: bool = False
     ignore_headers: bool = False
     positions: bool = False
@@ -46,11 +49,15 @@ class Request:
 
 
 def diff_applications(request: Request, watcher: Watcher) -> Diff:
-    """Compares; the rows at hand and a few open databases are all that it keeps. Raises UsageError and InUse."""
+    """Compares; the rows at hand and a few open databases are all that it keeps.
+
+    Raises UsageError, InUse, and Refused where the specification contradicts a directory.
+    """
     a = read_application(request.a, workers=request.workers)
     b = read_application(request.b, workers=request.workers)
     for app in (a, b):
         refuse_running(app, last_flush=request.last_flush)
+        refuse_other_kinds(app, request.spec, named=request.spec_named)
     here, there = _stores(a, request), _stores(b, request)
     _refuse_unknown(request, a, b, {*here, *there})
     steady = [
@@ -164,8 +171,9 @@ def _open(
 ) -> tuple[StoreReader, list[Segment]]:
     app, (task, store) = found
     others = [o for of in app.tasks if of.topology == task.topology for o in of.stores if o.name == store.name]
+    stated = request.spec.store(store.name)
     try:
-        reader = open_whole(task, store, others, databases, kind=request.kinds.get(store.name))
+        reader = open_whole(task, store, others, databases, kind=stated.kind if stated else None)
     except StoreUnreadable as error:
         raise StoreUnreadable(f"{side}: {error}", hint=error.hint) from None
     filled = {database.path for database in store.databases if not database.empty}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ from kstate_cli.export.place import OutFolder, check_out
 from kstate_cli.export.plan import PART_BYTES, ExportPlan, plan_export
 from kstate_cli.query.find import stores_of
 from kstate_cli.query.serdes import serde_for
+from kstate_cli.spec.combine import merge
+from kstate_cli.spec.draft import SpecDraft, StoreDraft
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
 
@@ -31,9 +33,8 @@ class Request:
     store: str
     out: Path
     topology: str | None = None
-    kind: str | None = None
-    """What the specification says, as ``subtopology``."""
-    subtopology: int | None = None
+    spec: SpecDraft = field(default_factory=lambda: SpecDraft(None, ()))
+    spec_named: str = "kstate.toml"
     key_serde: str = "bytes"
     value_serde: str = "bytes"
     engine: Engine = Engine.auto
@@ -64,7 +65,10 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
     key, value = serde_for("--key-serde", request.key_serde), serde_for("--value-serde", request.value_serde)
     app = read_application(request.app, stores={request.store}, workers=request.workers)
     refuse_running(app, last_flush=request.last_flush)
-    found = stores_of(app, request.store, topology=request.topology, subtopology=request.subtopology)
+    stated = request.spec.store(request.store) or StoreDraft(name=request.store)
+    found = stores_of(app, request.store, topology=request.topology, subtopology=stated.subtopology)
+    if request.spec.stores or request.spec.application is not None:
+        merge(app, request.spec, named=request.spec_named)  # raises where the file is not about this directory
     steady = Steady.of(app, [store for _, store in found])
     owner = {
         "schema_version": SCHEMA,
@@ -78,7 +82,7 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
             place.folder,
             key_serde=request.key_serde,
             value_serde=request.value_serde,
-            kind=request.kind,
+            kind=stated.kind,
             # Ranges of a database that is written to meanwhile would not fit together.
             part_bytes=None if app.running else PART_BYTES,
         )
