@@ -10,6 +10,7 @@ import typer
 
 from kstate_cli.cli.options import App, LastFlush, Output, Quiet, SpecFile
 from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
     from kstate_cli.export.run import Exported
@@ -44,7 +45,7 @@ def export(
     """Write all rows of a store to Parquet files, decoded; docs/export.md lists the columns.
 
     The application directory is not changed. The export is complete when _manifest.json is there: it comes last.
-    Nothing that has expired is hidden.
+    Nothing that has expired is hidden. Exit 1 when it is written and something about the store is in doubt.
     """
     from kstate_cli.cli.export_progress import ExportProgress
     from kstate_cli.cli.output import print_json, say
@@ -79,7 +80,7 @@ def export(
         print_json(_summary(found))
     else:
         _show(found)
-    return 0
+    return EXIT_WARNINGS if found.remarks and found.warned else EXIT_OK
 
 
 def _summary(found: Exported) -> dict[str, Any]:

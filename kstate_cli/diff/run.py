@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.diff.merge import pairs
+from kstate_cli.diff.merge import pairs, rows_of
 from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
 from kstate_cli.diff.rows import Compared, compared, group_of, is_value, same_values
 from kstate_cli.errors import InUse, UsageError
@@ -72,7 +72,7 @@ def diff_applications(request: Request, watcher: Watcher) -> Diff:
         one = StoreDiff(task, name)
         both = here.get((task, name)), there.get((task, name))
         if both[0] is None or both[1] is None:
-            one.where = "b" if both[0] is None else "a"
+            _alone(one, request, (a, both[0]), (b, both[1]), watcher)
         else:
             _compare(one, request, (a, both[0]), (b, both[1]), watcher)
             one.offsets = _unlike(offsets[0].get((task, name)), offsets[1].get((task, name)))
@@ -164,6 +164,33 @@ def _compare(
             _rows(one, (a, filled_a), (b, filled_b), what, watcher)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
             one.unreadable = str(error)
+
+
+def _alone(
+    one: StoreDiff,
+    request: Request,
+    in_a: tuple[Application, tuple[Task, Store] | None],
+    in_b: tuple[Application, tuple[Task, Store] | None],
+    watcher: Watcher,
+) -> None:
+    """A store that the other directory has not: each of its rows is there only."""
+    (app, found), side = (in_b, "B") if in_a[1] is None else (in_a, "A")
+    assert found is not None
+    one.where = side.lower()
+    rows = 0
+    with closing(Databases()) as databases:
+        try:
+            reader, filled = _open((app, found), request, databases, side)
+            one.kinds = reader.kind, reader.kind
+            for rows, _ in enumerate(rows_of(side, reader, filled), 1):
+                if rows % _STEP == 0:
+                    watcher.at(one, rows)
+        except (StoreUnreadable, MalformedBytesError, InUse) as error:
+            one.unreadable = str(error)
+    if side == "A":
+        one.rows_a = one.only_a = rows
+    else:
+        one.rows_b = one.only_b = rows
 
 
 def _open(

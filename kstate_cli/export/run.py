@@ -54,6 +54,8 @@ class Exported:
     """Bytes of all files."""
     remarks: tuple[str, ...] = ()
     """What whoever reads it should know of the stores."""
+    warned: bool = True
+    """False beside a running application, whose files are between two states all the time."""
 
 
 def export_store(request: Request, watcher: Watcher) -> Exported:
@@ -76,6 +78,7 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
         "store": request.store,
         "topology": request.topology,
     }
+    remarks = tuple(remark for _, store in found for remark in store.remarks)
     with OutFolder(out, owner, overwrite=request.overwrite) as place:
         plan = plan_export(
             found,
@@ -97,9 +100,9 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
             steady.check()
         manifest = _manifest(app, request, plan, results)
         manifest["columns"] = {field.name: str(field.type) for field in schema_of(plan.shape, key, value)}
+        manifest["remarks"] = list(remarks)
         place.publish({one.name: one.written for one in results}, manifest)
-    remarks = tuple(remark for _, store in found for remark in store.remarks)
-    return Exported(manifest, engine, out, sum(one.size for one in results), remarks)
+    return Exported(manifest, engine, out, sum(one.size for one in results), remarks, warned=not app.running)
 
 
 def _manifest(app: Application, request: Request, plan: ExportPlan, results: tuple[PartResult, ...]) -> dict[str, Any]:
@@ -119,7 +122,7 @@ def _manifest(app: Application, request: Request, plan: ExportPlan, results: tup
                 "partition": one.reader.partition,
                 "kind": one.reader.kind,
                 "rows": sum(by_name[part.name].rows for part in one.parts),
-                "position": one.reader.position.as_map(),
+                "position": one.reader.position.as_map() if one.reader.position_known else None,
                 "files": [{"name": part.name, "rows": by_name[part.name].rows} for part in one.parts],
             }
             for one in plan.tasks

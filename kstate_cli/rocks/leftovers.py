@@ -1,6 +1,6 @@
 """Private folders that a killed process has left: whose they are stands in their names, so that the next one knows.
 
-``kstate-shadow-<boot>-<pid namespace>-<pid>-<start>-<random>``: a process number says something on one host, in one
+``kstate-<what>-<boot>-<pid namespace>-<pid>-<start>-<random>``: a process number says something on one host, in one
 pid namespace and until it is given to another process; that is what the rest tells.
 """
 
@@ -14,18 +14,18 @@ import stat
 from pathlib import Path
 from typing import Final
 
-PREFIX: Final = "kstate-shadow-"
-_NAME: Final = re.compile(re.escape(PREFIX) + r"([0-9a-f]{32})-(\d+)-(\d+)-(\d+)-[0-9a-f]{32}")
+PREFIX: Final = "kstate-"
+_NAME: Final = re.compile(r"kstate-(?:shadow|verify|export)-([0-9a-f]{32})-(\d+)-(\d+)-(\d+)-[0-9a-f]{32}")
 _START: Final = 19
 """Of ``/proc/<pid>/stat`` after the name of the program: ``starttime``, ticks since the host has started."""
 
 _swept: set[tuple[int, Path]] = set()
 
 
-def new_name() -> str:
-    """A name for a folder of this process that nobody else has."""
+def new_name(what: str = "shadow") -> str:
+    """A name for a folder of this process that nobody else has: ``shadow``, or those of ``verify`` and ``export``."""
     pid = os.getpid()
-    return f"{PREFIX}{_boot()}-{_namespace()}-{pid}-{_start(pid) or 0}-{secrets.token_hex(16)}"
+    return f"{PREFIX}{what}-{_boot()}-{_namespace()}-{pid}-{_start(pid) or 0}-{secrets.token_hex(16)}"
 
 
 def sweep(parent: Path) -> None:

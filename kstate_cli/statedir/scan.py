@@ -264,7 +264,8 @@ def _read_checkpoint(path: Path, shown: str, problems: list[Problem]) -> Checkpo
     if error is not None:
         problems.append(Problem(shown, error, "Streams does not start with a malformed offset file in a task"))
     if content is not None and any(tp.partition < 0 for tp in content.entries):
-        problems.append(Problem(shown, "names a negative partition", "partitions count from 0"))
+        error = "names a negative partition"
+        problems.append(Problem(shown, error, "partitions count from 0"))
         content = None
     for line in content.dropped if content else ():
         problems.append(Problem(shown, f"negative offset in {line!r}", "Streams drops such a line", fatal=False))
