@@ -20,7 +20,7 @@ from kstate_cli.check.files import (
 )
 from kstate_cli.check.findings import Level
 from kstate_cli.check.judge_offsets import after_start, compare_places, is_lost, missing_offset, note_unclean
-from kstate_cli.check.opening import Obstacle, judge_opening
+from kstate_cli.check.opening import Obstacle, judge_opening, note_doubts
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import Range, locate, near_start, recreated, whole
 from kstate_cli.check.reading import TaskRead, read_offsets
@@ -127,6 +127,7 @@ def _open_stores(ctx: Context, draft: _Draft) -> None:
         foreign = segment_obstacle(ctx, draft.task, store)
         opening = judge_opening(ctx, draft.task, store)
         note_sessions(ctx, draft.task, store)
+        note_doubts(ctx, draft.task, store)
         if foreign is not None and ctx.asked.into_family:
             fatal = fatal or foreign
         elif foreign is not None and not store.empty:

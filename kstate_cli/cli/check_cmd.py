@@ -214,6 +214,7 @@ def _told(one: Prediction) -> str:
         "lost": "task wiped, its rows are lost: it has no changelog",
         "start-fails": f"start fails at {one.file}: {' <- '.join(one.messages)}",
         "not-reached": "not reached",
+        "unknown": "not known while the application runs",
         "ignored": "ignored",
     }
     text = words[one.outcome.value]
