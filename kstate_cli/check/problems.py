@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Final
 
 from kstate_cli.check.context import Context
 from kstate_cli.check.findings import Level
 from kstate_cli.statedir.model import Problem, Task
+from kstate_cli.statedir.scan import CHECKPOINT, POSITION
+
+_OPENING: Final = frozenset({"does-not-open", "segment-does-not-open", "unknown-column-family"})
+"""Findings of rules that look at the problems of databases."""
 
 
 def note_problems(ctx: Context) -> None:
-    """A finding for each task or store with a problem that nothing else was found about. Must come last."""
-    _note(ctx, ctx.app.problems)
+    """A finding for each problem that no rule has looked at. Must come last."""
+    for problem in ctx.app.problems:
+        _note(ctx, problem)
     for task in ctx.app.tasks:
-        _note(ctx, task.problems, task)
+        told = any(one.level is not Level.EXPECTED and one.task == task.name for one in ctx.findings)
+        for problem in task.problems:
+            if not (told and _has_rule(task, problem)):
+                _note(ctx, problem, task)
         for store in task.stores:
-            _note(ctx, [one for database in store.databases for one in database.problems], task, store.name)
+            here = {one.code for one in ctx.findings if (one.task, one.store) == (task.name, store.name)}
+            if here & _OPENING:
+                continue
+            for problem in (one for database in store.databases for one in database.problems):
+                _note(ctx, problem, task, store.name)
 
 
-def _note(ctx: Context, problems: Iterable[Problem], task: Task | None = None, store: str | None = None) -> None:
-    name = task.name if task is not None else None
-    told = any(
-        one.level is not Level.EXPECTED and one.task == name and (store is None or one.store in (store, None))
-        for one in ctx.findings
-        if name is not None
-    )
-    for problem in problems:
-        if problem.fatal and not told:
-            ctx.found("not-understood", f"{problem.where}: {problem.what}", task, store)
+def _note(ctx: Context, problem: Problem, task: Task | None = None, store: str | None = None) -> None:
+    if problem.fatal:
+        ctx.found("not-understood", f"{problem.where}: {problem.what}", task, store)
+
+
+def _has_rule(task: Task, problem: Problem) -> bool:
+    """Offset files, and what lies among segments: ``check.files`` looks at them."""
+    name = problem.where.rpartition("/")[2]
+    within = (f"{task.name}/{store.name}/" for store in task.stores if store.segmented)
+    return name.startswith(CHECKPOINT) or name.endswith(POSITION) or any(map(problem.where.startswith, within))

@@ -65,7 +65,10 @@ def refuse_other_kinds(app: Application, spec: SpecDraft, *, named: str) -> None
 
     Nothing else that the file says is looked at: it may be about an application with another name.
     """
-    found = infer(app, known_intervals={store.name for store in spec.stores})
+    if not any(store.kind for store in spec.stores):
+        return
+    # No interval is asked for: no rows need be read.
+    found = infer(app, known_intervals={store.name for task in app.tasks for store in task.stores})
     for stated in spec.stores:
         there = found.draft.store(stated.name)
         if stated.kind is None or there is None:
