@@ -29,6 +29,8 @@ class Asked:
     exactly_once: bool = True
     logs: tuple[LogSource, ...] = ()
     """The first that knows a partition tells; the others only whether they name the same topic."""
+    headers_format: bool = False
+    """The application is started with ``dsl.store.format=HEADERS``."""
     max_age: timedelta | None = None
     """``state.cleanup.dir.max.age.ms``; None is off, as it is by default."""
     delete_retention: timedelta = timedelta(days=1)

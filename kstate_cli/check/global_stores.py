@@ -8,7 +8,7 @@ from kstate_cli.check.context import Context
 from kstate_cli.check.files import checkpoint_obstacle, store_file_obstacle
 from kstate_cli.check.findings import Level
 from kstate_cli.check.judge_offsets import compare_places
-from kstate_cli.check.opening import Obstacle, judge_opening
+from kstate_cli.check.opening import Obstacle, judge_opening, note_doubts
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import locate, near_start, recreated, whole
 from kstate_cli.check.reading import Read, read_offsets
@@ -51,6 +51,7 @@ def _fails(task: Task, store: Store, obstacle: Obstacle) -> Prediction:
 def _obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | None:
     malformed = store_file_obstacle(ctx, task, store)
     opening = judge_opening(ctx, task, store).obstacle
+    note_doubts(ctx, task, store)
     if malformed is not None or opening is not None:
         return malformed or opening
     if ctx.asked.into_family and ctx.asked.exactly_once and store.status == "open":

@@ -54,6 +54,14 @@ def judge_opening(ctx: Context, task: Task, store: Store) -> Opening:
     return Opening(recreated=recreated)
 
 
+def note_doubts(ctx: Context, task: Task, store: Store) -> None:
+    """SSTs that no MANIFEST names: a crash leaves them, and so does a MANIFEST that has lost its end."""
+    for database in store.databases:
+        for problem in database.problems:
+            if problem.doubt:
+                ctx.found("sst-not-named", f"{problem.where}: {problem.what}", task, store.name)
+
+
 def _without_current(database: Database) -> bool:
     return any(problem.code is ProblemCode.NO_CURRENT for problem in database.problems)
 

@@ -9,6 +9,8 @@ from kstate_cli.check.files import copied_tasks
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.global_stores import predict_global
 from kstate_cli.check.outcome import Outcome, Prediction
+from kstate_cli.check.problems import note_problems
+from kstate_cli.check.running import while_running
 from kstate_cli.check.surroundings import look_around
 from kstate_cli.check.tasks import predict_copy, predict_task
 from kstate_cli.errors import Refused
@@ -59,7 +61,11 @@ def check(app: Application, asked: Asked) -> Report:
         else:
             predictions += predict_copy(ctx, task) if task.name in copies else predict_task(ctx, task)
     look_around(ctx)
-    findings = sorted(ctx.findings, key=lambda one: _ORDER[one.level])
+    note_problems(ctx)
+    found = ctx.findings
+    if app.running:
+        predictions, found = while_running(predictions, found)
+    findings = sorted(found, key=lambda one: _ORDER[one.level])
     return Report(tuple(predictions), tuple(findings))
 
 

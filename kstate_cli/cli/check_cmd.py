@@ -10,12 +10,14 @@ import typer
 from kstate_cli.cli.options import (
     App,
     BootstrapServer,
+    DslStoreFormat,
     Guarantee,
     KafkaSettings,
     LogOffsets,
     MetricsFile,
     Output,
     Quiet,
+    StoreFormat,
     age,
 )
 from kstate_cli.cli.output import Format
@@ -43,6 +45,7 @@ def check(
     guarantee: Annotated[
         Guarantee, typer.Option("--guarantee", help="processing.guarantee of the application.")
     ] = Guarantee.exactly_once,
+    dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     dump: Annotated[
         str | None,
         typer.Option("--dump", metavar="DUMP", help="Changelog dump: log starts and ends from its manifest, counts."),
@@ -87,6 +90,7 @@ def check(
             to,
             exactly_once=guarantee is Guarantee.exactly_once,
             logs=_sources(ask, found, dump),
+            headers_format=dsl_store_format is StoreFormat.HEADERS,
             max_age=purged_at,
             delete_retention=retained,
         )
@@ -217,6 +221,7 @@ def _told(one: Prediction) -> str:
         "lost": "task wiped, its rows are lost: it has no changelog",
         "start-fails": f"start fails at {one.file}: {' <- '.join(one.messages)}",
         "not-reached": "not reached",
+        "unknown": "not known while the application runs",
         "ignored": "ignored",
     }
     text = words[one.outcome.value]

@@ -9,12 +9,14 @@ import typer
 
 from kstate_cli.cli.options import (
     App,
+    DslStoreFormat,
     Guarantee,
     LockIsShared,
     MetricsFile,
     Output,
     Quiet,
     Reason,
+    StoreFormat,
     Verify,
     Wait,
     WarningsOk,
@@ -50,6 +52,7 @@ def migrate(
         bool,
         typer.Option("--drop-headers", help="Convert headers stores to the older layout; record headers are lost."),
     ] = False,
+    dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     verify: Annotated[
         Verify, typer.Option("--verify", help="full: compare every row of rewritten stores before the switch.")
     ] = Verify.quick,
@@ -80,7 +83,10 @@ def migrate(
 
     target = release(to)
     options = MigrateOptions(
-        at_least_once=guarantee is Guarantee.at_least_once, wipe_unclean=wipe_unclean, drop_headers=drop_headers
+        at_least_once=guarantee is Guarantee.at_least_once,
+        wipe_unclean=wipe_unclean,
+        drop_headers=drop_headers,
+        headers_format=dsl_store_format is StoreFormat.HEADERS,
     )
     path = find_application(app)
     request = Request(

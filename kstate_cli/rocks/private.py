@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import tempfile
 from pathlib import Path
 
 from kstate_cli.regular import open_regular, require_regular
 from kstate_cli.rocks.files import check_size, newest_options
+from kstate_cli.rocks.leftovers import new_name, sweep
 
 LINKED_SUFFIXES = (".sst", ".blob")
 """Files that RocksDB never changes once they are written."""
@@ -79,8 +79,10 @@ def _folder(size: int) -> Path:
     Known before the folder is there, so that a signal while it is made does not leave it behind.
     """
     parent = Path(tempfile.gettempdir())
+    for place in {parent, _MEMORY}:
+        sweep(place)
     if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK):
         room = os.statvfs(_MEMORY)
         if size + _SPARE_BYTES <= room.f_bavail * room.f_frsize:
             parent = _MEMORY
-    return parent / f"kstate-shadow-{secrets.token_hex(16)}"
+    return parent / new_name()

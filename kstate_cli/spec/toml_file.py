@@ -47,18 +47,6 @@ def read_spec(path: Path) -> Spec:
     return complete(read_draft(path), named=str(path))
 
 
-def store_in(path: Path | None, store: str) -> StoreDraft:
-    """What a file says about a store: nothing without a file. Raises UsageError."""
-    found = read_draft(path).store(store) if path is not None else None
-    return found or StoreDraft(name=store)
-
-
-def kinds_in(path: Path | None) -> dict[str, str]:
-    """The kinds that a file gives, by store; none without a file. Raises UsageError."""
-    stores = read_draft(path).stores if path is not None else ()
-    return {store.name: store.kind for store in stores if store.kind is not None}
-
-
 def read_draft(path: Path) -> SpecDraft:
     """What a file says. Raises UsageError, naming file, table and key, where it cannot be understood."""
     try:

@@ -89,7 +89,9 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
     orphans = sorted(set(formats) - alive) if families else []
     if orphans:
         rule = "a crash leaves such files; if there was none, the MANIFEST is damaged"
-        problems.append(Problem(shown, f"the MANIFEST does not name {', '.join(orphans)}", rule, fatal=False))
+        problems.append(
+            Problem(shown, f"the MANIFEST does not name {', '.join(orphans)}", rule, fatal=False, doubt=True)
+        )
     unknown = sorted(set(families) - KNOWN_FAMILIES)
     if unknown:
         names = ", ".join(unknown)

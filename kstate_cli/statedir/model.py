@@ -46,6 +46,8 @@ class Problem:
     fatal: bool = True
     """Fatal problems are refused before a change; the others are warnings."""
     code: ProblemCode = ProblemCode.OTHER
+    doubt: bool = False
+    """Rows may be missing without a word: no reader may call its answer whole. Only of problems that are not fatal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +147,26 @@ class Store:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What does not stop a reader, who should know it: SSTs that no MANIFEST names may hold rows."""
+        """What does not stop a reader, who should know it: SSTs that no MANIFEST names may hold rows.
+
+        And a Position that is not known, because its file cannot be read.
+        """
         found = (problem for database in self.databases for problem in database.problems if not problem.fatal)
-        return tuple(f"{problem.where}: {problem.what} ({problem.rule})" for problem in found)
+        told = [f"{problem.where}: {problem.what} ({problem.rule})" for problem in found]
+        if not self.position_known and self.position_file is not None:
+            where = f"{self.position_file.path.parent.name}/{self.position_file.path.name}"
+            told.append(f"{where}: {self.position_file.error}: the Position of the store is not known")
+        return tuple(told)
+
+    @property
+    def position_known(self) -> bool:
+        """False where a file of the Position cannot be read: what :attr:`position` says is a part of it then."""
+        return self.position_file is None or self.position_file.content is not None
+
+    @property
+    def in_doubt(self) -> bool:
+        """True where rows may be missing without a word."""
+        return any(problem.doubt for database in self.databases for problem in database.problems)
 
     @property
     def has_offsets_family(self) -> bool:
@@ -237,6 +256,16 @@ class Application:
     def as_of(self) -> str:
         """``closed``, or ``last-flush`` where a running application may hold more in memory."""
         return "closed" if self.running is False else "last-flush"
+
+    @property
+    def doubtful(self) -> frozenset[str]:
+        """The databases, as ``Problem.where``, that may lack rows; none beside a running application.
+
+        That one makes SSTs before its MANIFEST names them, and removes them after.
+        """
+        if self.running:
+            return frozenset()
+        return frozenset(problem.where for problem in self.all_problems() if problem.doubt)
 
     def all_problems(self) -> tuple[Problem, ...]:
         """Problems of the application, its tasks and databases."""

@@ -16,9 +16,18 @@ from kstate_cli.formats.topic_partition import legal_store_name
 from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.database import is_database, read_database
-from kstate_cli.statedir.find import TOPOLOGY_NAME, task_directories
+from kstate_cli.statedir.find import TASK_NAME, TOPOLOGY_NAME, task_directories
 from kstate_cli.statedir.locks import LockTable, read_lock_table
-from kstate_cli.statedir.model import Application, CheckpointFile, Database, Problem, ProblemCode, Store, Task
+from kstate_cli.statedir.model import (
+    GLOBAL,
+    Application,
+    CheckpointFile,
+    Database,
+    Problem,
+    ProblemCode,
+    Store,
+    Task,
+)
 from kstate_cli.statedir.segments import segment_start
 from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 
@@ -103,17 +112,26 @@ def _running(path: Path, tasks: tuple[Task, ...], table: LockTable) -> tuple[boo
 
 
 def _foreign_in_application(path: Path) -> list[Problem]:
+    """What has the name of a task, or of what tasks lie in, and is no directory: a task may be out of sight.
+
+    A link counts whether it leads anywhere or not: a volume that is not mounted leaves one that does not.
+    """
     found = []
     for name in sorted(os.listdir(path)):
         entry = path / name
-        if entry.is_symlink() and (entry.is_dir() or name in ("global", ".lock")):
+        named = name == GLOBAL or TASK_NAME.fullmatch(name) or TOPOLOGY_NAME.fullmatch(name)
+        if entry.is_symlink() and (named or name == ".lock" or entry.is_dir()):
             found.append(Problem(name, "is a symbolic link", "task directories and .lock must lie in the application"))
-        elif TOPOLOGY_NAME.fullmatch(name) and entry.is_dir():
-            found += [
-                Problem(f"{name}/{child}", "is a symbolic link", "task directories must lie in the application")
-                for child in sorted(os.listdir(entry))
-                if (entry / child).is_symlink()
-            ]
+        elif named and not entry.is_dir():
+            found.append(Problem(name, "is not a directory", "what is named like a task is a directory"))
+        elif TOPOLOGY_NAME.fullmatch(name):
+            for child in sorted(os.listdir(entry)):
+                if (entry / child).is_symlink():
+                    rule = "task directories must lie in the application"
+                    found.append(Problem(f"{name}/{child}", "is a symbolic link", rule))
+                elif TASK_NAME.fullmatch(child) and not (entry / child).is_dir():
+                    rule = "what is named like a task is a directory"
+                    found.append(Problem(f"{name}/{child}", "is not a directory", rule))
     return found
 
 
@@ -274,7 +292,8 @@ def _read_checkpoint(path: Path, shown: str, problems: list[Problem]) -> Checkpo
     if error is not None:
         problems.append(Problem(shown, error, rule, code=code))
     if content is not None and any(tp.partition < 0 for tp in content.entries):
-        problems.append(Problem(shown, "names a negative partition", "partitions count from 0"))
+        error = "names a negative partition"
+        problems.append(Problem(shown, error, "partitions count from 0"))
         content = None
     for line in content.dropped if content else ():
         problems.append(Problem(shown, f"negative offset in {line!r}", "Streams drops such a line", fatal=False))

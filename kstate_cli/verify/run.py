@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.leftovers import new_name
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
@@ -85,7 +86,7 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
                     watcher.found(finding)
     except RocksError as error:
         raise RunFailed(str(error), hint="nothing has changed; with fewer --workers it takes less memory") from None
-    stores = tuple(store_report(one) for one in gathered)
+    stores = tuple(store_report(one, running=bool(app.running)) for one in gathered)
     return AppReport(
         app=app.path,
         stores=stores,
@@ -153,8 +154,9 @@ def _scratch(jobs: Sequence[DatabaseJob]) -> Iterator[Path]:
         needed = sum(_small_bytes(job.path) for job in jobs) + _SPARE_BYTES
         if needed <= room.f_bavail * room.f_frsize:
             parent = _MEMORY
-    folder = Path(tempfile.mkdtemp(prefix="kstate-verify-", dir=parent))
+    folder = (parent or Path(tempfile.gettempdir())) / new_name("verify")
     try:
+        folder.mkdir(0o700)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
