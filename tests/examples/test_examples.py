@@ -126,7 +126,10 @@ def test_yaml() -> None:
     (job,) = documents["job.yaml"]
     assert job["kind"] == "Job"
     assert job["spec"]["template"]["spec"]["containers"][0]["command"][:2] == ["kstate", "restore"]
-    init = documents["statefulset.yaml"][1]["spec"]["template"]["spec"]["initContainers"][0]
+    stateful_set = documents["statefulset.yaml"][1]["spec"]
+    # Pods that start one by one: the first gets every task, and restores what the others' volumes would have.
+    assert stateful_set["podManagementPolicy"] == "Parallel"
+    init = stateful_set["template"]["spec"]["initContainers"][0]
     _init_container(init["args"][0])
 
 
