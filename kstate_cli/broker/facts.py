@@ -26,6 +26,10 @@ class LogFacts:
     """The next offset that the application's group reads of a source topic."""
     policy: str | None = None
     """``cleanup.policy`` of the topic."""
+    delete_retention_ms: int | None = None
+    """``delete.retention.ms`` of the topic."""
+    leader_epoch: int | None = None
+    """Of the end of the log (KIP-320)."""
 
     @property
     def compacted(self) -> bool | None:
@@ -37,7 +41,9 @@ Facts = Mapping[TopicPartition, LogFacts]
 
 
 def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
-    """Reads ``{topic: {partition: {"start": n, "end": n}}}``, with ``id``, ``committed`` and ``policy`` where known.
+    """Reads ``{topic: {partition: {"start": n, "end": n}}}``.
+
+    With ``id``, ``committed``, ``policy``, ``delete_retention_ms`` and ``leader_epoch`` where they are known.
 
     Raises UsageError, saying what is wrong.
     """
@@ -52,17 +58,19 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise UsageError(
             f"{path} cannot be read as log offsets: {error}",
-            hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, with "id", "committed" and "policy" where they are known',
+            hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, with "id", "committed", "policy", '
+            '"delete_retention_ms" and "leader_epoch" where they are known',
         ) from None
     return found
 
 
 def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
     start, end, committed = facts["start"], facts["end"], facts.get("committed")
-    for value in (start, end, 0 if committed is None else committed):
+    retention, epoch = facts.get("delete_retention_ms"), facts.get("leader_epoch")
+    for value in (start, end, *(one for one in (committed, retention, epoch) if one is not None)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{key}: {value!r} is not an offset")
+            raise ValueError(f"{key}: {value!r} is not a number from 0")
     if start > end:
         raise ValueError(f"{key}: start {start} lies above end {end}")
     texts = [None if facts.get(name) is None else str(facts[name]) for name in ("id", "policy")]
-    return LogFacts(start, end, texts[0], committed, texts[1])
+    return LogFacts(start, end, texts[0], committed, texts[1], retention, epoch)

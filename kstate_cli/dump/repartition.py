@@ -158,4 +158,5 @@ def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
                 f"{before.key}: two rows have offset {other.first} and differ",
                 hint="the dump mixes two topics, or a topic that was deleted and created anew",
             )
-    return replace(after, log_start=before.log_start, log_end=before.log_end, start=before.start)
+    told = {name: getattr(before, name) for name in ("log_start", "log_end", "start", "topic_id", "reading")}
+    return replace(after, **told)
