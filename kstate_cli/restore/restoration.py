@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kstate_cli.broker.facts import Facts
+from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.attempts import STATE_EVENT
 from kstate_cli.change.engine import Result, RunOptions, execute
 from kstate_cli.change.journal import RUNS, Run
@@ -21,6 +22,7 @@ from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.dump.place import absolute
 from kstate_cli.errors import Interrupted, KstateError, Refused
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.restore.as_of import bounds, made
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.overview import SLICES_EVENT, slices_of_stores
 from kstate_cli.restore.prepare import (
@@ -41,6 +43,11 @@ from kstate_cli.spec.topology import TopologyText
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+PRECIOUS_EVENT = "precious"
+"""What the run has kept may be the only copy of some records: ``kstate clean`` drops it only when the run is named."""
+LOGS_EVENT = "logs"
+"""Topic id, leader epoch and last record of every log that the run has restored from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,7 @@ class Restoration:
         self._journal: Run | None = None
         self._staging: Staging | None = None
         self._ordered: dict[TopicPartition, Dump] = {}
+        self._ages: list[Age] = []
         self._machine.listen(self._record)
         self._machine.listen(watcher.state)
 
@@ -120,6 +128,7 @@ class Restoration:
             self._outcome.result = execute(
                 self._plan.change, self._request.run, self._watcher.phase, prepare=self._prepare
             )
+            self._date_what_was_made()
         except (Interrupted, KeyboardInterrupt):
             if not self._machine.close():
                 # KIP-696: in PENDING_ERROR and ERROR there is nothing to close any more.
@@ -137,6 +146,15 @@ class Restoration:
         self._machine.to(RestoreState.RUNNING)
         self._machine.close()
 
+    def _date_what_was_made(self) -> None:
+        """The new files are in their place: what is known of them may speak of them now, not only of their offsets."""
+        try:
+            add_ages(self._request.app, made(self._request.app, self._ages, workers=self._request.run.workers))
+        except Interrupted:
+            raise
+        except (OSError, KstateError) as error:
+            self._watcher.warning(f"how old the restored data is could not be recorded in full: {error}")
+
     def _fail(self) -> None:
         if self._machine.state not in (RestoreState.PENDING_ERROR, RestoreState.ERROR):
             self._machine.to(RestoreState.PENDING_ERROR)
@@ -153,6 +171,7 @@ class Restoration:
         self._journal = run
         self._machine.to(RestoreState.REBALANCING)
         request, plan = self._request, self._plan
+        self._write_down(run)
         folder = run.path / RUNS
         folder.mkdir()
         name = f"{request.app.name}-{run.name}"
@@ -174,6 +193,7 @@ class Restoration:
             steps, self._outcome.reports = to_steps(
                 plan.change.steps, plan.work, results, request.options.release, staging, folder, request.app
             )
+            add_ages(request.app, self._ages)
         except BaseException as error:
             self._ending(error)
             if isinstance(error, (Interrupted, KeyboardInterrupt)) and self._staging is None:
@@ -182,6 +202,16 @@ class Restoration:
                 staging.remove()
             raise
         return steps
+
+    def _write_down(self, run: Run) -> None:
+        """Before anything is made: from which logs, as of when, and what must not be cleaned away by its age."""
+        request, plan = self._request, self._plan
+        why = [line for one in plan.work for line in one.only_copy]
+        if why:
+            run.write(PRECIOUS_EVENT, why="; ".join(why))
+        self._ages = bounds(plan.work, self._dump, request.options.facts, run.name)
+        logs = {str(tp): mark.as_json() for age in self._ages for tp, mark in age.logs.items()}
+        run.write(LOGS_EVENT, logs=logs)
 
     def _restore_slices(
         self, session: SparkSession, run: Run, folder: Path, staging: Staging
