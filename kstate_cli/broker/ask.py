@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.errors import RunFailed, UsageError
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition as Key
@@ -78,7 +78,7 @@ def _ask(admin: AdminClient, group: str, topics: list[str]) -> dict[TopicPartiti
     if not topics:
         return {}
     described = admin.describe_topics(TopicCollection(topics), request_timeout=_SECONDS)
-    ids = {topic: str(future.result().topic_id) for topic, future in described.items()}
+    ids = {topic: canonical_topic_id(str(future.result().topic_id)) for topic, future in described.items()}
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     settings = {
         resource.name: future.result()

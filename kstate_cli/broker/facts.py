@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
+from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,5 +72,6 @@ def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
             raise ValueError(f"{key}: {value!r} is not a number from 0")
     if start > end:
         raise ValueError(f"{key}: start {start} lies above end {end}")
-    texts = [None if facts.get(name) is None else str(facts[name]) for name in ("id", "policy")]
-    return LogFacts(start, end, texts[0], committed, texts[1], retention, epoch)
+    topic_id, policy = (None if facts.get(name) is None else str(facts[name]) for name in ("id", "policy"))
+    topic_id = None if topic_id is None else canonical_topic_id(topic_id)
+    return LogFacts(start, end, topic_id, committed, policy, retention, epoch)

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
+from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic
 
 from .errors import DumpError, printable
 
@@ -205,6 +205,7 @@ def _partition(facts: _Json) -> ManifestPartition:
     topic_id = facts.get("topic_id")
     if topic_id is not None and not isinstance(topic_id, str):
         raise DumpError(f"{name}: topic_id is not a string")
+    topic_id = None if topic_id is None else canonical_topic_id(topic_id)
     reading = None if facts.get("reading") is None else _reading(_object(facts["reading"], f"reading of {name}"), name)
     return ManifestPartition(topic, partition, start, end, first, last, rows, topic_id, began, reading)
 
