@@ -73,13 +73,12 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
         if ids := recreated(ctx, one.key, task, store.name):
             ctx.found("topic-recreated", f"{one.key.topic}: {ids}", task, store.name)
         if one.outside:
-            if one.where is Where.ABOVE:
-                ctx.found("beyond-log-end", one.text, task, store.name)
+            code = "beyond-log-end" if one.where is Where.ABOVE else "global-out-of-range"
             hangs = one.where is Where.BELOW and ctx.asked.release.number <= _HANGS_UP_TO
             more = "; KafkaStreams#start never returns" if hangs else ""
-            ctx.found("global-out-of-range", one.text + more, task, store.name)
+            ctx.found(code, one.text + more, task, store.name)
             file = f"{task.name}/rocksdb/{store.name}"
-            return Prediction(task.name, store.name, Outcome.FAILS, None, "global-out-of-range", file, _FAILED)
+            return Prediction(task.name, store.name, Outcome.FAILS, None, code, file, _FAILED)
         if one.where is Where.ABOVE:
             ctx.found("past-the-dump", one.text, task, store.name)
         elif near_start(one):
