@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from kstate_cli.change.ages import Age
 from kstate_cli.check.findings import Finding, Level, finding
 from kstate_cli.check.grid import off_grid
 from kstate_cli.check.logs import LogSource
@@ -33,8 +34,8 @@ class Asked:
     """The application is started with ``dsl.store.format=HEADERS``."""
     max_age: timedelta | None = None
     """``state.cleanup.dir.max.age.ms``; None is off, as it is by default."""
-    delete_retention: timedelta = timedelta(days=1)
-    """``delete.retention.ms`` of the changelogs."""
+    delete_retention: timedelta | None = None
+    """``delete.retention.ms`` of the changelogs; None: what the broker or the dump says, or a day."""
 
     @property
     def into_family(self) -> bool:
@@ -50,6 +51,8 @@ class Context:
     asked: Asked
     resolved: dict[str, TaskOffsets]
     findings: list[Finding] = field(default_factory=list)
+    ages: tuple[Age, ...] = ()
+    """What kstate knows of the age of stores that it has made."""
 
     def found(self, code: str, text: str, task: Task | None = None, store: str | None = None,
               level: Level | None = None) -> str:  # fmt: skip

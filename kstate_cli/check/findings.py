@@ -51,6 +51,10 @@ _WIPE_TASK = "kstate wipe APP --task TASK"
 _WIPE_GLOBAL = "kstate wipe APP --global"
 _WIPE_STORE = "kstate wipe APP --task TASK --store STORE"
 _NOTHING = "nothing to do"
+_EXPORT_FIRST = (
+    "do not start the application: it would restore from a log that has lost these records; export first: "
+    "kstate export APP STORE --out DIR"
+)
 
 CODES: dict[str, Code] = {
     code.name: code
@@ -174,9 +178,9 @@ CODES: dict[str, Code] = {
         # The log.
         Code("below-log-start", _W,
              "StoreChangelogReader: OffsetOutOfRangeException (KIP-406; formats §8.5, trap 16)", _RESTORE),
-        Code("beyond-log-end", _W,
-             "StoreChangelogReader: OffsetOutOfRangeException; the topic was made anew or cut (formats §8.5, trap "
-             "16)", f"{_RESTORE} --rebuild"),
+        Code("beyond-log-end", _X,
+             "StoreChangelogReader: OffsetOutOfRangeException; the topic was made anew or cut, and the store may be "
+             "the only copy (formats §8.5, trap 16)", _EXPORT_FIRST),
         Code("past-the-dump", _E,
              "the application ran on since the dump was taken, or the topic was made anew: the broker knows "
              "(design §11.2)", "ask the broker: --bootstrap-server HOST:PORT, or --offsets FILE"),
@@ -185,15 +189,19 @@ CODES: dict[str, Code] = {
              "rebuilds it (KIP-406; formats §12.2)", _WIPE_GLOBAL),
         Code("topic-recreated", _X,
              "KIP-516: another topic id under the same name; offsets of the old log mean nothing in the new one "
-             "(trap 16)", _WIPE_STORE),
+             "(trap 16)", _EXPORT_FIRST),
         Code("near-log-start", _W,
              "delete retention moves the log start: once past the offset the store is restored from the beginning "
              "(KIP-406; formats §8.5, traps 16 and 24)", f"start soon, or: {_RESTORE}"),
         Code("catches-up", _E,
              "StoreChangelogReader: from the offset to the end of the log", _NOTHING),
         Code("older-than-tombstones", _W,
-             "delete.retention.ms: tombstones may be compacted away, deleted keys stay (formats §8.5, trap 17)",
-             f"restore it once it is wiped: {_WIPE_STORE}"),
+             "delete.retention.ms: tombstones may be compacted away since the data was written, and deleted keys stay "
+             "(formats §8.5, trap 17)", _RESTORE),
+        Code("age-unknown", _E,
+             "no SST of the store, and no run of kstate, says when its data was written: older than "
+             "delete.retention.ms, deleted keys may stay (formats §8.5, trap 17)",
+             f"if it may be old: {_RESTORE} --rebuild"),
         Code("grace-buffer-restored", _W,
              "RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over (formats §8.2, trap 28)",
              _RESTORE),
@@ -203,10 +211,10 @@ CODES: dict[str, Code] = {
         # Ages and surroundings.
         Code("cleaner-may-delete", _E,
              "StateDirectory.cleanRemovedTasks: after state.cleanup.delay.ms tasks that are not assigned here "
-             "(formats §1.5, trap 15)", "touch the task directories before the start"),
+             "(formats §1.5, trap 15)", _NOTHING),
         Code("older-than-max-age", _W,
              "StateDirectory.cleanOutdatedDirsOnStartup: state.cleanup.dir.max.age.ms (formats §1.5, trap 15)",
-             "touch the task directory"),
+             _RESTORE),
         Code("versioned-position", _E,
              "RocksDBVersionedStore.writePosition of 4.3: the Position is lost at a restart (formats §4.1, trap "
              "27)", _NOTHING),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kstate_cli.check.ages import judge_age
 from kstate_cli.check.context import Context
 from kstate_cli.check.files import checkpoint_obstacle, store_file_obstacle
 from kstate_cli.check.findings import Level
@@ -70,14 +71,15 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
         return _fails(task, store, obstacle)
     ranges = [locate(ctx, key, offset) for key, offset in sorted(read.offsets.items())]
     for one in ranges:
-        if ids := recreated(ctx, one.key):
+        if ids := recreated(ctx, one.key, task, store.name):
             ctx.found("topic-recreated", f"{one.key.topic}: {ids}", task, store.name)
         if one.outside:
+            code = "beyond-log-end" if one.where is Where.ABOVE else "global-out-of-range"
             hangs = one.where is Where.BELOW and ctx.asked.release.number <= _HANGS_UP_TO
             more = "; KafkaStreams#start never returns" if hangs else ""
-            ctx.found("global-out-of-range", one.text + more, task, store.name)
+            ctx.found(code, one.text + more, task, store.name)
             file = f"{task.name}/rocksdb/{store.name}"
-            return Prediction(task.name, store.name, Outcome.FAILS, None, "global-out-of-range", file, _FAILED)
+            return Prediction(task.name, store.name, Outcome.FAILS, None, code, file, _FAILED)
         if one.where is Where.ABOVE:
             ctx.found("past-the-dump", one.text, task, store.name)
         elif near_start(one):
@@ -92,6 +94,7 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
     records = _sum([one for one in counts if one is not None])
     if records.count:
         ctx.found("catches-up", "; ".join(one.text for one in ranges), task, store.name)
+        judge_age(ctx, task, store, ranges[0].key)
         return Prediction(task.name, store.name, Outcome.RESTORES, records, "catches-up")
     return Prediction(task.name, store.name, Outcome.OPENS, records)
 

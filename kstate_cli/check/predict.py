@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kstate_cli.change.ages import read_ages
 from kstate_cli.check.context import Asked, Context
 from kstate_cli.check.files import copied_tasks
 from kstate_cli.check.findings import Finding, Level
@@ -43,7 +44,8 @@ class Report:
 def check(app: Application, asked: Asked) -> Report:
     """What the next start of ``asked.release`` does with each store of ``app``, and why. Changes nothing.
 
-    Raises Refused where the directory holds what kstate does not open.
+    Raises Refused where the directory holds what kstate does not open, or what kstate wrote down of its own runs cannot
+    be understood.
     """
     if special := [one for one in app.all_problems() if one.code is ProblemCode.SPECIAL]:
         raise Refused(
@@ -52,7 +54,8 @@ def check(app: Application, asked: Asked) -> Report:
             details=first_lines([f"{one.where}: {one.what} ({one.rule})" for one in special]),
             hint="move what is named out of the application directory",
         )
-    ctx = Context(app, asked, {resolved.task.name: resolved for resolved in resolve(app)})
+    resolved = {one.task.name: one for one in resolve(app)}
+    ctx = Context(app, asked, resolved, ages=read_ages(app.path))
     copies = copied_tasks(ctx)
     predictions: list[Prediction] = []
     for task in app.tasks:

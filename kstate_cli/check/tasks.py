@@ -238,7 +238,7 @@ def _range(ctx: Context, draft: _Draft, name: str) -> Range | None:
     key = _changelog(ctx, draft, name, offsets)
     if key is None or key not in offsets or offsets[key] in (OFFSET_UNKNOWN, -5):
         return None
-    if ids := recreated(ctx, key):
+    if ids := recreated(ctx, key, draft.task, name):
         ctx.found("topic-recreated", f"{key.topic}: {ids}", draft.task, name)
     return locate(ctx, key, offsets[key] + 1)
 

@@ -58,8 +58,13 @@ def check(
         typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, where it is set: 7d, 12h."),
     ] = None,
     delete_retention: Annotated[
-        str, typer.Option("--delete-retention", metavar="AGE", help="delete.retention.ms of the changelogs.")
-    ] = "1d",
+        str | None,
+        typer.Option(
+            "--delete-retention",
+            metavar="AGE",
+            help="delete.retention.ms of the changelogs; by default what the broker or the dump says, or 1d.",
+        ),
+    ] = None,
     metrics_file: MetricsFile = None,
     output: Output = Format.table,
     quiet: Quiet = False,
@@ -83,7 +88,7 @@ def check(
     ask = facts_source(offsets, bootstrap_server, kafka_settings, group=path.name)
     to = known_release(release)
     purged_at = None if max_age is None else age("--max-age", max_age)
-    retained = age("--delete-retention", delete_retention)
+    retained = None if delete_retention is None else age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
         found = read_application(path)
         asked = Asked(

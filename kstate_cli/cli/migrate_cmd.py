@@ -26,9 +26,11 @@ from kstate_cli.cli.output import Format
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kstate_cli.change.ages import Age
     from kstate_cli.change.command import Outcome
     from kstate_cli.change.engine import Result
     from kstate_cli.change.plan import Plan
+    from kstate_cli.statedir.model import Application
 
 
 def migrate(
@@ -72,11 +74,13 @@ def migrate(
 
     The application must be stopped. The old directory is kept until `kstate clean`.
     """
+    from kstate_cli.change.ages import add_ages
     from kstate_cli.change.command import Request, change
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress
     from kstate_cli.cli.plan_view import show_plan
+    from kstate_cli.migrate.ages import ages_of_converted
     from kstate_cli.migrate.planner import MigrateOptions, plan_migration
     from kstate_cli.releases import release
     from kstate_cli.statedir.find import find_application
@@ -89,15 +93,23 @@ def migrate(
         headers_format=dsl_store_format is StoreFormat.HEADERS,
     )
     path = find_application(app)
+    ages: list[Age] = []
+
+    def planner(found: Application) -> Plan:
+        plan = plan_migration(found, target, options)
+        ages[:] = ages_of_converted(found, plan)
+        return plan
+
     request = Request(
         app=path,
-        planner=lambda found: plan_migration(found, target, options),
+        planner=planner,
         run=RunOptions(
             workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason
         ),
         wait=wait,
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
+        last_word=lambda: add_ages(path, ages) if ages else None,
     )
     with Metrics(metrics_file, "migrate", path) as metrics:
         with RunProgress(quiet=quiet) as progress:

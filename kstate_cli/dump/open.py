@@ -179,6 +179,8 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
             log.log_start if log else None,
             log.log_end if log else None,
             log.start if log else None,
+            log.topic_id if log else None,
+            log.reading if log else None,
         )
     return found
 

@@ -6,6 +6,8 @@ import os
 from fnmatch import fnmatchcase
 from typing import Final
 
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.dump.manifest import ManifestPartition
 from kstate_cli.errors import Refused
 from kstate_cli.formats.kinds import KINDS
 from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
@@ -102,6 +104,8 @@ def judge_topics(draft: Draft, spec: Spec) -> None:
                 f"{one.topic}-{one.partition}: the topic was created anew since the dump was taken (id {one.topic_id}, "
                 f"now {facts.topic_id})"
             )
+        if facts is not None:
+            _compare_ends(draft, one, facts)
     for store in spec.stores:
         if not store.is_global:
             continue
@@ -111,6 +115,29 @@ def judge_topics(draft: Draft, spec: Spec) -> None:
                 f"{store.changelog}, the topic of the global store {store.name}, is not compacted "
                 f"(cleanup.policy={policy}): what the broker deletes no rebuild brings back"
             )
+
+
+def _compare_ends(draft: Draft, one: ManifestPartition, facts: LogFacts) -> None:
+    """A log only ever grows, and so does its leader epoch (KIP-320): else it was cut, or is another one.
+
+    An application that was restored from the dump would look for its offset beyond the end of that log.
+    """
+    epoch = one.reading.leader_epoch if one.reading is not None else None
+    name = f"{one.topic}-{one.partition}"
+    line = None
+    if one.log_end is not None and facts.end < one.log_end:
+        line = f"{name}: the broker's log ends at {facts.end}, at the time of the dump it ended at {one.log_end}"
+    elif epoch is not None and facts.leader_epoch is not None and facts.leader_epoch < epoch:
+        line = f"{name}: the broker says leader epoch {facts.leader_epoch}, at the time of the dump it was {epoch}"
+    if line is None:
+        return
+    if draft.options.allowed.asked:
+        draft.warnings.append(f"{line}: it was cut or made anew, and what is restored does not go with it")
+    else:
+        draft.refused.append(
+            f"{line}: it was cut or made anew. Do not start the application: it would restore from a log that has lost "
+            "these records; export its stores first (kstate export)"
+        )
 
 
 def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:

@@ -12,7 +12,9 @@ from pathlib import Path
 from shlex import quote
 
 from kstate_cli.broker.facts import Facts
+from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.attempts import STATE_EVENT
+from kstate_cli.change.clean import PRECIOUS_EVENT
 from kstate_cli.change.engine import Result, RunOptions, execute
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import RUNS, Run, RunState
@@ -22,6 +24,7 @@ from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.area import below, end_area, make_area, remove_from_area, settled
+from kstate_cli.restore.as_of import bounds, made
 from kstate_cli.restore.engines import Engine, Runner, started
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.names import fitting
@@ -40,6 +43,9 @@ from kstate_cli.restore.states import TRANSITIONS, RestoreState, StateMachine
 from kstate_cli.restore.work import RestoreOptions, RestorePlan
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.spec.topology import TopologyText
+
+LOGS_EVENT = "logs"
+"""Topic id, leader epoch and last record of every log that the run has restored from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,7 @@ class Restoration:
         self._journal: Run | None = None
         self._staging: Staging | None = None
         self._ordered: dict[TopicPartition, Dump] = {}
+        self._ages: list[Age] = []
         self._machine.listen(self._record)
         self._machine.listen(watcher.state)
 
@@ -123,6 +130,7 @@ class Restoration:
             self._outcome.result = execute(
                 self._plan.change, self._request.run, self._watcher.phase, prepare=self._prepare
             )
+            self._date_what_was_made()
             self._machine.to(RestoreState.RUNNING)
             self._machine.close()
         except (Interrupted, KeyboardInterrupt) as error:
@@ -151,6 +159,15 @@ class Restoration:
         kept, slices = kept_slices(self._request.app)
         return interrupted_hint(f"{kept} of {slices} slices are kept" if slices else f"{kept} slices are kept")
 
+    def _date_what_was_made(self) -> None:
+        """The new files are in their place: what is known of them may speak of them now, not only of their offsets."""
+        try:
+            add_ages(self._request.app, made(self._request.app, self._ages, workers=self._request.run.workers))
+        except Interrupted:
+            raise
+        except (OSError, KstateError) as error:
+            self._watcher.warning(f"how old the restored data is could not be recorded in full: {error}")
+
     def _fail(self) -> None:
         if self._machine.state not in (RestoreState.PENDING_ERROR, RestoreState.ERROR):
             self._machine.to(RestoreState.PENDING_ERROR)
@@ -167,6 +184,7 @@ class Restoration:
         self._journal = run
         self._machine.to(RestoreState.REBALANCING)
         request, plan = self._request, self._plan
+        self._write_down(run)
         folder = run.path / RUNS
         folder.mkdir()
         self._end_earlier_areas(run)
@@ -190,6 +208,7 @@ class Restoration:
             steps, self._outcome.reports = to_steps(
                 plan.change.steps, plan.work, results, request.options.release, staging, folder, request.app
             )
+            add_ages(request.app, self._ages)
         except BaseException as error:
             self._ending(error)
             if isinstance(error, (Interrupted, KeyboardInterrupt)) and self._staging is None:
@@ -198,6 +217,16 @@ class Restoration:
                 staging.remove()
             raise
         return steps
+
+    def _write_down(self, run: Run) -> None:
+        """Before anything is made: from which logs, as of when, and what must not be cleaned away by its age."""
+        request, plan = self._request, self._plan
+        why = [line for one in plan.work for line in one.only_copy]
+        if why:
+            run.write(PRECIOUS_EVENT, why="; ".join(why))
+        self._ages = bounds(plan.work, self._dump, request.options.facts, run.name)
+        logs = {str(tp): mark.as_json() for age in self._ages for tp, mark in age.logs.items()}
+        run.write(LOGS_EVENT, logs=logs)
 
     def _restore_slices(
         self, runner: Runner, run: Run, folder: Path, staging: Staging
