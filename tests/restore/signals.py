@@ -130,11 +130,11 @@ def _worker(run: Watched) -> bool:
 
 
 def _spark_ends(run: Watched) -> bool:
-    return bool(run.sessions) and run.notes(".done") > 1 and not _worker(run)
+    return run.notes(".done") > 1 and not _worker(run) and bool(run.sessions)
 
 
 def _spark_ended(run: Watched) -> bool:
-    return bool(run.sessions) and run.notes(".done") > 1 and not run.spark()
+    return run.notes(".done") > 1 and not run.spark() and bool(run.sessions)
 
 
 MOMENTS = (
