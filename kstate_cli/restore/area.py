@@ -127,7 +127,7 @@ def left_in_area(run: Run) -> Leftover | None:
     if not isinstance(uri, str) or not isinstance(token, str) or not _TOKEN.fullmatch(token):
         return Leftover(run.name, "?", 0, 0, "its journal does not say where")
     try:
-        filesystem, path = open_place(uri)
+        filesystem, path = _opened(uri)
         found = _look(filesystem, path)
         if found is None:
             return None
@@ -135,7 +135,7 @@ def left_in_area(run: Run) -> Leftover | None:
         why = None if empty or _mark(filesystem, path).get("token") == token else f"it has no {MARK} of this run"
     except (OSError, KstateError) as error:
         return Leftover(run.name, shown(uri), 0, 0, f"it cannot be looked at: {_words(error)}")
-    if why is None and not path.rstrip("/").endswith(f"-{token}"):
+    if why is None and not path.endswith(f"-{token}"):
         why = "its name is not that of a staging folder"
     return Leftover(run.name, shown(uri), files, size, why)
 
@@ -150,7 +150,7 @@ def remove_from_area(run: Run) -> Leftover | None:
     if found is None:
         return None
     if found.why is None:
-        filesystem, path = open_place(run.last(STAGING_EVENT)["uri"])
+        filesystem, path = _opened(run.last(STAGING_EVENT)["uri"])
         try:
             _delete(filesystem, path)
             run.write(REMOVED_EVENT)
@@ -170,6 +170,12 @@ def end_area(run: Run, target: str) -> None:
         _delete(filesystem, path)
         if run.path.is_dir():
             run.write(REMOVED_EVENT)
+
+
+def _opened(uri: str) -> tuple[FileSystem, str]:
+    """As ``open_place``; without the slash at the end that would make of a link what it leads to."""
+    filesystem, path = open_place(uri)
+    return filesystem, path.rstrip("/")
 
 
 def _look(filesystem: FileSystem, path: str) -> tuple[int, int, bool] | None:
