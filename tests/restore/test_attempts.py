@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from kstate_cli.change.journal import read_runs
+from kstate_cli.change.folder import read_runs
 from kstate_cli.restore.area import left_in_area
 
 from . import support
