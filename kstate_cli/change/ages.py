@@ -92,7 +92,7 @@ def read_ages(app: Path) -> tuple[Age, ...]:
     if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA:
         raise Refused(
             f"{path} was written by a newer kstate (schema_version {version}, known: {SCHEMA})",
-            hint="use that release of kstate for this application",
+            hint="use the release that wrote it",
         )
     try:
         if version != SCHEMA or isinstance(version, bool):

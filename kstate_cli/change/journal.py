@@ -144,6 +144,8 @@ def _take_in(run: Run, data: bytes) -> None:
         try:
             row = decode_line(line.removesuffix(b"\n"), number)
             state = _step(run.state, row["event"])
+            if run.token is not None and "n" not in row:
+                raise JournalError("is older than the line before it")
         except JournalError as error:
             run.damage = f"line {number + 1} of its journal {error}"
             return

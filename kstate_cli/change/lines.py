@@ -19,6 +19,8 @@ SCHEMA: Final = 2
 _SUM = re.compile(rb', "sum": "([0-9a-f]{8})"\}')
 _SUM_BYTES = len(b', "sum": "01234567"}')
 
+_OF_2: Final = frozenset({"n", "sum", "token"})
+
 _MEMBERS: Final[dict[str, dict[str, type]]] = {
     "created": {"command": str},
     "failed": {"why": str},
@@ -64,8 +66,11 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
         raise JournalError(f"has the schema_version {version!r}")
     if version > SCHEMA:
         raise JournalError(f"has schema_version {version}: a newer kstate wrote it")
-    if version == SCHEMA:
+    if version == SCHEMA or _OF_2 & row.keys():
+        # What says which version it is may be what is damaged.
         _check_sum(line)
+        if version != SCHEMA:
+            raise JournalError(f"has schema_version {version}, and members that only version {SCHEMA} has")
         if row.get("n") != number:
             raise JournalError(f"is line {row.get('n')!r} of the journal, at the place of line {number}")
     _check_members(row, version)

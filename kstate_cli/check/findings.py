@@ -81,15 +81,15 @@ CODES: dict[str, Code] = {
              "RocksDBTimeOrderedSessionStoreWithHeaders of 4.3.1 puts a zero byte before on-window-close sessions of "
              "before (KIP-1285): a number is read as \"Size of data received by LongDeserializer is not 8\", a text "
              "is another one without a word",
-             f"leave dsl.store.format at DEFAULT; once it was HEADERS: {_WIPE_STORE}, then kstate restore"),
+             f"leave dsl.store.format at DEFAULT; once it was HEADERS, wipe it and restore it: {_WIPE_STORE}"),
         Code("sst-not-named", _W,
              "VersionSet::Recover: RocksDB opens what the MANIFEST names; one that is cut off between two records "
              "opens as it once was, and after a crash such files are harmless",
-             f"kstate verify APP; if the application did not crash: {_RESTORE} --rebuild"),
+             f"where the application did not crash, rebuild the store: {_RESTORE} --rebuild"),
         Code("not-understood", _X,
              "kstate follows no links, and foretells nothing of what it does not understand "
              "(StateDirectory.getOrCreateDirectoryForTask: what is named like a task has to be a directory)",
-             "put back what belongs there; kstate ls APP says what is wrong"),
+             "put back what belongs there; what is wrong says: kstate ls APP"),
         # Files of a task.
         Code("malformed-checkpoint", _X,
              "OffsetCheckpoint.read (formats §2, trap 14)", _WIPE_TASK),

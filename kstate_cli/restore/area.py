@@ -24,6 +24,7 @@ from kstate_cli.change.journal import Run
 from kstate_cli.change.owner import own_like
 from kstate_cli.dump.place import absolute, open_place, shown
 from kstate_cli.errors import KstateError, Refused, RunFailed
+from kstate_cli.formats.json_text import parse_json
 from kstate_cli.restore.names import fitting
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _look(filesystem: FileSystem, path: str) -> tuple[int, int, bool] | None:
 def _mark(filesystem: FileSystem, path: str) -> dict[str, Any]:
     try:
         with filesystem.open_input_stream(f"{path}/{MARK}") as source:
-            found = json.loads(source.read(1 << 16))
+            found = parse_json(source.read(1 << 16))
     except (FileNotFoundError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -146,7 +146,7 @@ class Staging:
         note["files"] = [[f.segment, f.path, f.rows, f.deletes, f.size, f.digest] for f in result.files]
         note["positions"] = [[segment, position.as_map()] for segment, position in result.positions]
         # As it will be read: JSON's names are text.
-        note["seal"] = seal(json.loads(json.dumps(note)))
+        note["seal"] = seal(parse_json(json.dumps(note).encode()))
         self._note(f"{job.label}-{result.attempt}{DONE}", note)
         if self._private:
             shutil.rmtree(self._private, ignore_errors=True)

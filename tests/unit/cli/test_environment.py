@@ -24,13 +24,13 @@ DECISIONS = {
     "from", "to", "as-of", "at", "limit", "desc", "asc", "collate", "timestamps", "merge", "positions",
     "ignore-timestamps", "ignore-headers", "include-expired",
     # What is done, and from what.
-    "for", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge",
+    "for", "dsl-store-format", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge",
     "copy", "overwrite", "drop-headers", "wipe-unclean", "allow-empty",
     # Something else, or nothing, is done.
     "version", "help", "dry-run", "spec (flag)",
     # Confirms, permits, vouches.
     "yes", "after-error", "discard-newer", "lock-is-shared", "dump-is-complete", "dump-is-committed", "skip-digests",
-    "guarantee", "warnings-ok", "last-flush", "require-active", "assume-active",
+    "guarantee", "accept-resurrected", "warnings-ok", "last-flush", "require-active", "assume-active",
 }  # fmt: skip
 
 

@@ -110,5 +110,4 @@ def test_nobody_else_reads_json() -> None:
     assert readers <= {
         "formats/json_text.py",
         "query/serdes.py",  # values of the application: what is twice in them is the application's
-        "change/journal.py",  # lines that a crash may have cut off
     }

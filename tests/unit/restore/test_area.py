@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.change.journal import Run, create_run
+from kstate_cli.change.folder import create_run
+from kstate_cli.change.journal import Run
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.restore.area import (
     MARK,

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.change.attempts import STATE_EVENT
-from kstate_cli.change.journal import RUNS, Run, create_run
+from kstate_cli.change.folder import create_run
+from kstate_cli.change.journal import RUNS, Run
 from kstate_cli.errors import RunFailed
 from kstate_cli.releases import release
 from kstate_cli.restore.jobs import SliceJob, SliceResult
