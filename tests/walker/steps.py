@@ -1,0 +1,400 @@
+"""The steps of a walk. Each draws what it needs from a generator of its own, so that any part of a walk can be walked."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from .commands import CALLS, Trouble
+from .content import GLOBAL, meaning_differences
+from .databases import flip
+from .model import Expected, Pending, Run, Version, Wipe, cleaning, migration, nothing, undoing, wiping
+from .streams import KEY_VALUE, RELEASES, TABLE, WINDOW, flat
+from .world import Command, World, Wrong
+
+Chance = random.Random
+Asked = tuple[Command, Expected]
+
+
+# Commands, and what the model expects of them.
+
+
+def after_recovery(world: World) -> list[Run]:
+    """The runs as a command has them that takes over what died."""
+    found = []
+    for run in world.runs:
+        state = {Pending.SWITCHED: "kept", Pending.UNDOING: "kept", Pending.UNDONE: "undone", Pending.STAGED: "failed"}
+        if run.pending is not Pending.CLEANING:
+            found.append(
+                replace(run, state=state.get(run.pending, run.state) if run.pending else run.state, pending=None)
+            )
+    return found
+
+
+def migrate(world: World, chance: Chance) -> Asked:
+    """To any release, with any options."""
+    options: dict[str, str | bool] = {"to": chance.choice(sorted(RELEASES))}
+    for name, odds in (("dry-run", 0.1), ("at-least-once", 0.1), ("wipe-unclean", 0.15)):
+        options[name] = chance.random() < odds
+    argv = ["migrate", "--to", str(options["to"]), "-q"]
+    argv += ["--dry-run"] if options["dry-run"] else []
+    argv += ["--guarantee", "at_least_once"] if options["at-least-once"] else []
+    argv += ["--wipe-unclean"] if options["wipe-unclean"] else []
+    argv += chance.choice([[], [], [], ["--verify", "full"], ["--copy"]])
+    return tuple(argv), migration(world.version, options)
+
+
+def wipe(world: World, chance: Chance) -> Asked:
+    """Stores, tasks, or all."""
+    kind = chance.random()
+    tasks = frozenset(chance.sample(["0_0", "0_1", "9_9"], 1, counts=[4, 4, 1]) if kind < 0.5 else [])
+    stores = frozenset(chance.sample([KEY_VALUE, WINDOW, TABLE], chance.choice([1, 1, 2])) if 0.25 < kind < 0.8 else [])
+    if tasks and TABLE in stores:
+        stores -= {TABLE}
+    asked = Wipe(tasks, stores, 0.8 <= kind < 0.9, kind >= 0.9, chance.random() < 0.08, chance.random() < 0.1)
+    argv = ["wipe", "-q", "--after-error"]
+    argv += [part for task in sorted(asked.tasks) for part in ("--task", task)]
+    argv += [part for store in sorted(asked.stores) for part in ("--store", store)]
+    argv += ["--global"] if asked.global_stores else []
+    argv += ["--all"] if asked.everything else []
+    argv += ["--purge", "--yes"] if asked.purge else []
+    argv += ["--dry-run"] if asked.dry_run else []
+    return tuple(argv), wiping(world.version, asked)
+
+
+def undo(world: World, chance: Chance) -> Asked:
+    """With or without --discard-newer."""
+    discard = chance.random() < 0.3
+    argv = ("undo", "--discard-newer") if discard else ("undo",)
+    return argv, undoing(world.version, after_recovery(world), discard=discard)
+
+
+def clean(world: World, chance: Chance) -> Asked:
+    """All, or what is old."""
+    old_only, dry = chance.random() < 0.5, chance.random() < 0.15
+    argv = ("clean", *(("--older-than", "7d") if old_only else ()), *(("--dry-run",) if dry else ()))
+    return argv, cleaning(world.version, world.runs, old_only=old_only, dry_run=dry)
+
+
+CHANGES: tuple[Callable[[World, Chance], Asked], ...] = (migrate, migrate, migrate, wipe, wipe, undo, undo, clean)
+
+
+def command(world: World, chance: Chance) -> None:
+    """One command that may change something."""
+    make = chance.choice(CHANGES)
+    if make is undo and any(run.pending is Pending.STAGED for run in world.runs):
+        swept(world)
+        return
+    world.run(*make(world, chance))
+
+
+def swept(world: World) -> None:
+    """An undo that meets a run that never switched: that one was meant, and no other is undone with it."""
+    world.run(("undo",), nothing(0, takes_over=True))
+
+
+def troubled(world: World, chance: Chance) -> None:
+    """A command that is killed, or meets a disk that fails."""
+    argv, expected = chance.choice(CHANGES)(world, chance)
+    if argv[0] == "undo" and any(run.pending is Pending.STAGED for run in world.runs):
+        return
+    world.run(argv, expected, _trouble(world, chance, argv[0]))
+
+
+def _trouble(world: World, chance: Chance, name: str) -> Trouble:
+    kind = chance.choices(["kill", "fail", "later", "strace"], [50, 30, 10, 3])[0]
+    if kind == "later":
+        return Trouble(kind, chance.randrange(1, 400))
+    if kind == "strace":
+        return Trouble(kind, chance.choice([1, 1, 2, 3, 5]), chance.choice(CALLS))
+    total = world.commands.steps.get(name, 60)
+    # What comes last, around the exchange, matters most.
+    at = chance.randrange(1, total + 1) if chance.random() < 0.5 else max(1, total - chance.randrange(min(total, 40)))
+    return Trouble(kind, at, count=chance.choice([1, 1, 1, 3, 1000]))
+
+
+# Commands that only look.
+
+
+def look(world: World, chance: Chance) -> None:
+    """A command that changes nothing; what it says is held against what is there."""
+    chance.choice((_status, _ls, _check, _verify, _query, _diff, _inspect))(world, chance)
+
+
+def _readable(world: World) -> Version | None:
+    return world.version if world.version is not None and world.version.known else None
+
+
+def _status(world: World, chance: Chance) -> None:
+    if world.version is None and not world.runs:
+        world.run(("status",), nothing(2))
+        return
+    ended = world.run(("status", "-o", "json"), nothing(0))
+    rows = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
+    said = [(row["run"], row["state"]) for row in rows]
+    wanted = [(run.name, "interrupted" if run.pending else run.state) for run in world.runs]
+    if said != wanted:
+        raise Wrong(f"status says {said}, not {wanted}")
+
+
+def _rows(world: World, argv: Command, *statuses: int) -> list[dict[str, object]]:
+    ended = world.run((*argv, "-o", "json"), nothing(*statuses))
+    return [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
+
+
+def _ls(world: World, chance: Chance) -> None:
+    version = _readable(world)
+    if version is None:
+        world.run(("ls",), nothing(2))
+        return
+    rows = _rows(world, ("ls",), 0)
+    said = {(row["task"], row["store"]): _offsets(row["changelog"]) for row in rows}
+    here = {
+        (name, store): task.stores[store].offsets
+        for name, task in version.content.tasks.items()
+        for store in task.folders & task.stores.keys()
+    }
+    if said != here:
+        raise Wrong(f"ls says {said}, not {here}")
+
+
+def _offsets(said: object) -> dict[tuple[str, int], int]:
+    assert isinstance(said, dict)
+    return {(topic, int(p)): offset for topic, offsets in said.items() for p, offset in offsets.items()}
+
+
+def _inspect(world: World, chance: Chance) -> None:
+    version = _readable(world)
+    if version is None:
+        world.run(("inspect-position",), nothing(2))
+        return
+    rows = _rows(world, ("inspect-position",), 0)
+    for row in rows:
+        store = version.content.meaning.get((str(row.get("task")), str(row.get("store"))))
+        if (
+            store is not None
+            and "position" in row
+            and row.get("task") != GLOBAL
+            and _offsets(row["position"]) != store.position
+        ):
+            raise Wrong(f"inspect-position says {row}, not {store.position}")
+
+
+def _check(world: World, chance: Chance) -> None:
+    version = _readable(world)
+    release = RELEASES[chance.choice(sorted(RELEASES))]
+    if version is None:
+        world.run(("check", "--for", release.name), nothing(2))
+        return
+    if not release.layout_fits(version.content):
+        rows = _rows(world, ("check", "--for", release.name), 3)
+        if not rows[-1]["start_fails"]:
+            raise Wrong(f"check: {release.name} opens what is not for it: {rows}")
+        return
+    rows = _rows(world, ("check", "--for", release.name), 0, 3)
+    wiped = {str(row["task"]) for row in rows if row["type"] == "prediction" and row["outcome"] == "task-wiped"}
+    opened = {name for name in version.unclean if any(version.content.tasks[name].kept.statuses.values())}
+    if not wiped >= opened:
+        raise Wrong(f"check: {release.name} does not wipe {sorted(opened)}: {rows}")
+
+
+def _verify(world: World, chance: Chance) -> None:
+    if _readable(world) is None:
+        world.run(("verify", "-q"), nothing(2))
+        return
+    world.run(("verify", "-q"), nothing(0))
+
+
+def _query(world: World, chance: Chance) -> None:
+    version = _readable(world)
+    if version is None:
+        world.run(("query", KEY_VALUE, "key", "k0001"), nothing(2))
+        return
+    task = chance.choice(["0_0", "0_1"])
+    found = version.content.tasks.get(task)
+    if found is None or KEY_VALUE not in found.folders or KEY_VALUE not in found.stores:
+        return
+    rows = flat(found.stores[KEY_VALUE])
+    key = chance.choice([*sorted(rows), b"nobody"])
+    argv = (
+        "query",
+        KEY_VALUE,
+        "key",
+        key.decode(),
+        "--partition",
+        task[2:],
+        "--key-serde",
+        "string",
+        "--value-serde",
+        "string",
+    )
+    said = _rows(world, argv, 0)
+    values = [row["value"] for row in said if row.get("value") is not None]
+    wanted = [rows[key][8:].decode()] if key in rows else []
+    if values != wanted:
+        raise Wrong(f"{' '.join(argv)} says {said}, not {wanted}")
+
+
+def _diff(world: World, chance: Chance) -> None:
+    """Against an older version that a run keeps."""
+    version = _readable(world)
+    kept = [run for run in world.runs if run.version is not None and run.version.known and run.version.content.tasks]
+    if version is None or not kept or not version.content.tasks:
+        return
+    run = chance.choice(kept)
+    assert run.version is not None
+    copy = world.app.parent.parent / "other" / world.app.name
+    shutil.rmtree(copy.parent, ignore_errors=True)
+    shutil.copytree(world.beside / run.name / "tree", copy, symlinks=True)
+    rows = {
+        side: {key: store.rows for key, store in one.content.meaning.items() if store.rows}
+        for side, one in (("A", version), ("B", run.version))
+    }
+    world.run(("diff", str(copy), "-q"), nothing(*((0, 3) if rows["A"] == rows["B"] else (3,))))
+
+
+# What happens to the directory besides.
+
+
+def start(world: World, chance: Chance) -> None:
+    """Streams runs: most often the release that the directory is for, and mostly it is closed in the end."""
+    content = world.content()
+    fitting = [one for one in RELEASES.values() if one.layout_fits(content)]
+    inside = any(task.kept.inside for task in content.tasks.values())
+    likely = [one for one in fitting if one.inside == inside]
+    release = chance.choice(likely if likely and chance.random() < 0.9 else fitting or list(RELEASES.values()))
+    if not release.layout_fits(content):
+        return
+    killed = chance.random() < 0.2
+    world.app.mkdir(exist_ok=True)
+    unclean = world.version.unclean if world.version else frozenset()
+    facts = world.streams.start(world.app, content, unclean, release, chance, killed=killed)
+    world.version = world.look(facts.unclean)
+    world.told.append(f"Streams {release.name} ran{', and was killed' if facts.unclean else ''}")
+    if facts.stores != world.version.content.meaning:
+        wrong = meaning_differences(facts.stores, world.version.content.meaning)
+        raise Wrong(f"the walker itself: what Streams was to write is not what is read: {wrong[:4]}")
+
+
+def the_log(world: World, chance: Chance) -> None:
+    """A log is compacted, forgets its deletes, loses its beginning, or is made anew."""
+    if not world.streams.logs:
+        return
+    tp = chance.choice(sorted(world.streams.logs))
+    log = world.streams.logs[tp]
+    what = chance.choice(["compact", "compact", "forget", "cut", "anew"])
+    world.told.append(f"log {tp}: {what}")
+    if what == "compact":
+        log.compact()
+    elif what == "forget":
+        log.forget()
+    elif what == "cut":
+        log.compact()
+        log.start = chance.randint(log.start, log.end)
+        log.records = [one for one in log.records if one.offset >= log.start]
+    else:
+        log.records, log.start, log.end = [], 0, 0
+
+
+def time_passes(world: World, chance: Chance) -> None:
+    """All runs that have ended are older than a week."""
+    for run in world.runs:
+        path = world.beside / run.name / "journal.jsonl"
+        if run.pending is not None or not path.exists():
+            continue
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for row in rows:
+            row["at"] = (datetime.fromisoformat(row["at"]) - timedelta(days=8)).isoformat(timespec="milliseconds")
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        run.old = True
+    world.told.append("time passes")
+
+
+def disaster(world: World, chance: Chance) -> None:
+    """The application directory is gone."""
+    if chance.random() < 0.5:
+        world.lose()
+        world.told.append("the directory is lost")
+
+
+def damage(world: World, chance: Chance) -> None:
+    """A file of a store is damaged; commands must neither make it worse nor take it for good. Then it is put back."""
+    version = _readable(world)
+    if version is None:
+        return
+    files = sorted(path for path in world.app.rglob("*") if path.is_file() and path.parent.name != world.app.name
+                   and (path.name == "CURRENT" or path.suffix == ".sst" or path.name.startswith("MANIFEST")))  # fmt: skip
+    if not files:
+        return
+    path = chance.choice(files)
+    stat, data = path.stat(), path.read_bytes()
+    if path.stat().st_nlink > 1:
+        # Kept trees share their SSTs: what a disk does to one of them it does to all, and nothing can be said any more.
+        shutil.copyfile(path, path.with_name(path.name + ".walker"))
+        os.replace(path.with_name(path.name + ".walker"), path)
+    how = chance.choice(["remove", "cut", "flip"]) if data else "remove"
+    aside = world.app.parent.parent / "aside"
+    if how == "remove":
+        path.rename(aside)
+    elif how == "cut":
+        os.truncate(path, chance.randrange(len(data)))
+    else:
+        flip(path, chance.randrange(len(data)))
+    where = str(path.relative_to(world.app))
+    world.told.append(f"{where}: {how}")
+    world.version = Version(world.tree() or {}, version.content, version.unclean)
+    argv = chance.choice(
+        [("verify", "-q"), ("ls",), ("migrate", "--to", "4.3", "-q"), ("migrate", "--to", "3.9", "-q")]
+    )
+    before = world.tree()
+    ended = world.commands(world.app, argv)
+    world.told.append(f"{' '.join(argv)} -> {ended.status}")
+    if "Traceback" in ended.output or "a defect of kstate" in ended.output:
+        raise Wrong(f"{argv}: {ended.output[-3000:]}")
+    if argv[0] == "verify" and ended.status == 0 and path.suffix == ".sst" and how != "flip":
+        raise Wrong(f"verify finds nothing at {where}: {how}")
+    if world.tree() != before:
+        # It went through: links of SSTs are not read. The run is taken back, and must give back what was there.
+        if argv[0] != "migrate" or ended.status not in (0, 1):
+            raise Wrong(f"{argv}: exit {ended.status}, and the directory has changed: {ended.output[-1500:]}")
+        back = world.commands(world.app, ("undo",))
+        world.take_over()
+        if back.status or world.tree() != before:
+            raise Wrong(f"undo after {argv}: exit {back.status}: {back.output[-1500:]}")
+        new = [name for name in world.folders() if name not in {run.name for run in world.runs}]
+        made = Run(new[0], "undone")
+        made.version = Version(world.kept(made) or {}, version.content, version.unclean)
+        world.runs.append(made)
+    elif ended.status in (0, 1) and argv[0] == "migrate":
+        world.take_over()
+    elif argv[0] == "migrate":
+        world.take_over()
+        new = [name for name in world.folders() if name not in {run.name for run in world.runs}]
+        world.runs += [Run(name, "failed") for name in new]
+    if how == "remove":
+        aside.rename(path)
+    else:
+        with open(path, "r+b") as file:
+            file.write(data)
+    os.chmod(path, stat.st_mode)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    world.version = Version(world.tree() or {}, version.content, version.unclean)
+    world.audit(f"damage of {where}")
+
+
+STEPS: dict[str, tuple[int, Callable[[World, Chance], None]]] = {
+    "command": (30, command),
+    "troubled": (16, troubled),
+    "look": (12, look),
+    "start": (16, start),
+    "the_log": (4, the_log),
+    "time_passes": (3, time_passes),
+    "disaster": (2, disaster),
+    "damage": (4, damage),
+}
+"""Name -> how often, what."""
