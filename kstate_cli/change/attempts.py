@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kstate_cli.change.journal import Run, read_runs
+from kstate_cli.change.folder import read_runs, understood
+from kstate_cli.change.journal import Run, RunState
 from kstate_cli.errors import Refused
 
 STATE_EVENT = "state"
@@ -24,7 +25,8 @@ def state_of(run: Run) -> str | None:
     state = run.last(STATE_EVENT).get("state")
     if state is None:
         return None
-    if str(state) not in _ENDED and run.last("failed").get("why", "").startswith("interrupted"):
+    # Who lives to see a run fail writes its last state; a run that was swept by another command has none.
+    if state not in _ENDED and run.state is RunState.FAILED:
         return "INTERRUPTED"
     return str(state)
 
@@ -33,7 +35,7 @@ def refuse_after_error(app: Path, *, after_error: bool) -> None:
     """Refuses where the last restoration ended in ERROR, or three in a row were interrupted. Raises Refused."""
     if after_error:
         return
-    runs = [run for run in read_runs(app) if state_of(run) is not None]
+    runs = [run for run in understood(read_runs(app)) if state_of(run) is not None]
     if not runs:
         return
     last = runs[-1]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstate_cli.change.newfiles import take_access
 from kstate_cli.change.owner import own_like
 from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows, encode_rows
 from kstate_cli.releases import Release
@@ -61,7 +61,7 @@ class BuildDatabase:
         return f"{len(self.runs)} runs with {self.rows} rows into {self.family}"
 
 
-def build_database(step: BuildDatabase, staged: Path) -> None:
+def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
     """Carries out a step in the staged directory. Raises RocksError and OSError."""
     path = staged / step.path
     make_parents(path.parent, staged)
@@ -78,11 +78,7 @@ def build_database(step: BuildDatabase, staged: Path) -> None:
                 store.set_offsets(encode_rows(step.offsets))
     except RocksError as error:
         raise RocksError(f"{step.path}: {error}") from None
-    owner = path.parent.stat()
-    own_like(path, owner)
-    for name in os.listdir(path):
-        if (path / name).stat(follow_symlinks=False).st_nlink == 1:
-            own_like(path / name, owner)
+    take_access(path, app, app / step.path)
 
 
 def make_parents(folder: Path, staged: Path) -> None:

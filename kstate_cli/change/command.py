@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kstate_cli.change.engine import Progress, Result, RunOptions, execute
-from kstate_cli.change.journal import read_runs, remove_empty_folders
+from kstate_cli.change.folder import read_runs, remove_empty_folders
 from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
 from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.plan import Plan
-from kstate_cli.change.recover import recover, remove_run, unfinished_runs
+from kstate_cli.change.recover import recover, unfinished_runs
+from kstate_cli.change.removal import remove_run
+from kstate_cli.errors import RunHalfway
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
@@ -69,7 +71,7 @@ def _change(request: Request, workers: Workers, on_plan: Callable[[Plan], None],
             on_plan(plan)
             return Outcome(plan, None)
     with application_lock(request.app, request.wait):
-        recovered = tuple(recover(request.app))
+        recovered = tuple(one.text for one in recover(request.app))
         plan = _plan(request, workers, progress)
         on_plan(plan)
         if plan.empty:
@@ -78,9 +80,21 @@ def _change(request: Request, workers: Workers, on_plan: Callable[[Plan], None],
             request.last_word()
         result = execute(plan, request.run, progress, workers=workers)
         if request.purge:
-            remove_run(next(run for run in read_runs(request.app) if run.name == result.run))
-            remove_empty_folders(request.app)
+            _purge(plan, result)
         return Outcome(plan, result, recovered)
+
+
+def _purge(plan: Plan, result: Result) -> None:
+    """Deletes what the run has kept. Raises RunHalfway: the change itself is done."""
+    try:
+        remove_run(next(run for run in read_runs(plan.app) if run.name == result.run))
+    except OSError as error:
+        raise RunHalfway(
+            f"{plan.command} is done (run {result.run}), but what it took out could not be deleted: {error.strerror}",
+            where=str(error.filename),
+            hint=f"fix the cause, then kstate clean {plan.app} --run {result.run} goes on with it",
+        ) from error
+    remove_empty_folders(plan.app)
 
 
 def _plan(request: Request, workers: Workers, progress: Progress) -> Plan:

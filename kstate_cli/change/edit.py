@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kstate_cli.change.build import BuildDatabase, build_database, make_parents
-from kstate_cli.change.owner import own_like
+from kstate_cli.change.newfiles import take_access
 from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase
 from kstate_cli.change.tree import copy_tree
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -67,7 +67,7 @@ def edit(job: Job) -> Edited:
     """Carries out a step in the staged directory. Raises RocksError, naming the database, and OSError."""
     step, path = job.step, job.staged / job.step.path
     if isinstance(step, BuildDatabase):
-        build_database(step, job.staged)
+        build_database(step, job.app, job.staged)
         return Edited(step.path)
     edited = Edited(step.path)
     try:
@@ -80,7 +80,7 @@ def edit(job: Job) -> Edited:
             edited = _edit_existing(step, job)
     except (RocksError, MalformedBytesError) as error:
         raise RocksError(f"{step.path}: {error}") from None
-    _own_new_files(path)
+    take_access(path, job.app, job.app / step.path)
     return edited
 
 
@@ -119,14 +119,3 @@ def _keep_times(step: EditDatabase, path: Path) -> None:
         for name in os.listdir(path):
             if name.endswith(".sst") and (path / name).stat().st_nlink == 1:
                 os.utime(path / name, ns=(step.before.newest_sst_ns, step.before.newest_sst_ns))
-
-
-def _own_new_files(path: Path) -> None:
-    """What RocksDB has made belongs to the owner of the store, whoever runs kstate."""
-    parent = path.parent.stat()
-    own_like(path, parent)
-    with os.scandir(path) as entries:
-        for entry in entries:
-            # What is linked is the original's file too.
-            if entry.stat(follow_symlinks=False).st_nlink == 1:
-                own_like(Path(entry.path), parent)

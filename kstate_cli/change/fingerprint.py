@@ -1,26 +1,93 @@
-"""Whether Streams has run on a directory since kstate left it: the files that every start replaces."""
+"""What a directory consists of, to be compared later: names, sizes and times, never inodes.
+
+The lists are files beside the journal, which keeps their digests: a list that is lost costs the names of what differs,
+and nothing else.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from pathlib import Path
+from typing import Final
 
+from kstate_cli.change.marks import MARKS
+
+KEPT_LIST: Final = "kept.json"
+MADE_LIST: Final = "made.json"
+_SCHEMA = 1
+_MOST_BYTES = 1 << 30
 _WATCHED = ("CURRENT", "MANIFEST-", ".checkpoint")
+_LOCK = ".lock"
+_UNNAMED = "(which files: their list is lost)"
+
+Listing = dict[str, list[int | str]]
+"""Relative path to what there is to say of it."""
 
 
-def fingerprint(app: Path) -> dict[str, list[int]]:
-    """{relative path: [inode, size in bytes, mtime in ns]} of each CURRENT, MANIFEST and ``.checkpoint…`` file."""
-    found: dict[str, list[int]] = {}
-    for folder, folders, files in os.walk(app):
-        folders.sort()
-        for name in files:
-            if name.startswith(_WATCHED):
-                path = os.path.join(folder, name)
-                stat = os.stat(path, follow_symlinks=False)
-                found[os.path.relpath(path, app)] = [stat.st_ino, stat.st_size, stat.st_mtime_ns]
+def started_files(app: Path) -> Listing:
+    """[size in bytes, mtime in ns] of each CURRENT, MANIFEST and ``.checkpoint…`` file: every start replaces them."""
+    return {path: facts for path, facts in every_file(app).items() if os.path.basename(path).startswith(_WATCHED)}
+
+
+def every_file(app: Path) -> Listing:
+    """Of each file [size in bytes, mtime in ns], of each link its target, of each folder nothing.
+
+    Without the lock file, which both directories share, and without marks. Raises OSError.
+    """
+    found: Listing = {}
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(os.path.join(app, folder)) as entries:
+            for entry in entries:
+                path = os.path.join(folder, entry.name)
+                if path == _LOCK or path in MARKS:
+                    continue
+                if entry.is_symlink():
+                    found[path] = ["link", os.readlink(entry.path)]
+                elif entry.is_dir(follow_symlinks=False):
+                    found[path] = []
+                    folders.append(path)
+                else:
+                    stat = entry.stat(follow_symlinks=False)
+                    found[path] = [stat.st_size, stat.st_mtime_ns]
     return found
 
 
-def differences(before: dict[str, list[int]], now: dict[str, list[int]]) -> list[str]:
+def digest(listing: Listing) -> str:
+    """SHA-256 of a listing, the same for the same files."""
+    return hashlib.sha256(_encoded(listing)).hexdigest()
+
+
+def _encoded(listing: Listing) -> bytes:
+    return json.dumps({"schema_version": _SCHEMA, "files": listing}, sort_keys=True).encode()
+
+
+def write_listing(path: Path, listing: Listing) -> str:
+    """Writes a list, durable once its folder is synced; returns its digest. Raises OSError."""
+    data = _encoded(listing)
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return hashlib.sha256(data).hexdigest()
+
+
+def differences_from(path: Path, wanted: str, now: Listing) -> list[str]:
+    """Paths that differ from the list in ``path``, whose digest is ``wanted``."""
+    if digest(now) == wanted:
+        return []
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MOST_BYTES)
+        before = json.loads(data)["files"] if hashlib.sha256(data).hexdigest() == wanted else None
+    except (OSError, ValueError, RecursionError):
+        before = None
+    return differences(before, now) if before is not None else [_UNNAMED]
+
+
+def differences(before: Listing, now: Listing) -> list[str]:
     """Paths that came, went or changed, sorted."""
     return sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))

@@ -1,29 +1,28 @@
-"""The journal of one run: JSON lines, each made durable before the step that it announces.
+"""One run and its journal: JSON lines, each made durable before the step that it announces.
 
 Where things lie: ``STATE_DIR/.kstate/<application.id>/<run>/journal.jsonl`` and, beside it, ``tree``: before the switch
-the staged new application directory, after it the old one. Which of the two it is, the inode of APP says: the journal
-cannot be written in the same instant as the switch.
+the staged new application directory, after it the old one. Which of the two it is, the marks in the trees say
+(:mod:`kstate_cli.change.marks`): the journal cannot be written in the same instant as the switch, and it can be lost.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import dataclass
+import stat
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from kstate_cli.change.owner import own_like
+from kstate_cli.change.lines import JournalError, decode_line, encode_line
 from kstate_cli.change.system import sync_directory
-from kstate_cli.statedir.find import OWN_FOLDER
 
-SCHEMA = 1
-_JOURNAL = "journal.jsonl"
-TREE = "tree"
-RUNS = "runs"
+JOURNAL: Final = "journal.jsonl"
+TREE: Final = "tree"
+RUNS: Final = "runs"
 """Sorted runs of a restoration, until they are ingested."""
+_MOST_BYTES = 64 * 1024 * 1024
 
 
 class RunState(Enum):
@@ -32,7 +31,7 @@ class RunState(Enum):
     STAGING = "staging"
     """The new directory is being made; nothing has changed."""
     SWITCHING = "switching"
-    """The exchange was announced: the inode of APP says whether it happened."""
+    """The exchange was announced: the marks say whether it happened."""
     KEPT = "kept"
     """Done; the old directory is kept for undo."""
     UNDOING = "undoing"
@@ -45,16 +44,27 @@ class RunState(Enum):
     """What was kept is being deleted."""
 
 
-_AFTER = {
-    "created": RunState.STAGING,
-    "switching": RunState.SWITCHING,
-    "switched": RunState.KEPT,
-    "undoing": RunState.UNDOING,
-    "undone": RunState.UNDONE,
-    "undo-cancelled": RunState.KEPT,
-    "failed": RunState.FAILED,
-    "cleaning": RunState.CLEANING,
+_STEPS: Final[dict[str, tuple[frozenset[RunState | None], RunState]]] = {
+    "created": (frozenset({None}), RunState.STAGING),
+    "switching": (frozenset({RunState.STAGING}), RunState.SWITCHING),
+    "switched": (frozenset({RunState.SWITCHING}), RunState.KEPT),
+    "undoing": (frozenset({RunState.KEPT}), RunState.UNDOING),
+    "undone": (frozenset({RunState.UNDOING, RunState.KEPT}), RunState.UNDONE),
+    "undo-cancelled": (frozenset({RunState.UNDOING}), RunState.KEPT),
+    "failed": (frozenset({RunState.STAGING, RunState.SWITCHING}), RunState.FAILED),
+    "cleaning": (frozenset(RunState), RunState.CLEANING),
 }
+"""Which event leads from which states to which. Other events are notes, and change nothing."""
+
+
+def _step(state: RunState | None, event: str) -> RunState | None:
+    """The state after an event. Raises JournalError for one that cannot follow."""
+    before, after = _STEPS.get(event, (None, state))
+    if before is None:
+        before = frozenset(RunState)
+    if state not in before:
+        raise JournalError(f"{event} follows {state.value if state else 'nothing'}")
+    return after
 
 
 @dataclass(slots=True)
@@ -63,6 +73,12 @@ class Run:
 
     path: Path
     events: list[dict[str, Any]]
+    state: RunState | None = None
+    """None for a run that was killed before its first event."""
+    damage: str | None = None
+    """Why nothing that this run keeps may be touched: its journal cannot be believed."""
+    _length: int = field(default=0, repr=False)
+    """Bytes of whole lines; what lies behind them was cut off by a crash, and never announced anything."""
 
     @property
     def name(self) -> str:
@@ -75,98 +91,85 @@ class Run:
         return self.path / TREE
 
     @property
-    def state(self) -> RunState | None:
-        """The state after the last event; None for a run that was killed before its first."""
-        for event in reversed(self.events):
-            if event["event"] in _AFTER:
-                return _AFTER[event["event"]]
-        return None
+    def token(self) -> str | None:
+        """What the marks of this run name; None for a run of an older kstate, which had no marks."""
+        return self.events[0].get("token") if self.events else None
 
     def last(self, name: str) -> dict[str, Any]:
         """The last event of this name; empty when there is none."""
         return next((event for event in reversed(self.events) if event["event"] == name), {})
 
     def write(self, event: str, **details: Any) -> None:
-        """Appends an event and makes it durable. Raises OSError."""
-        row = {"schema_version": SCHEMA, "event": event, "at": _now(), **details}
-        path = self.path / _JOURNAL
-        is_new = not path.exists()
-        with open(path, "ab") as file:
-            # A line that was cut off by a crash is ended first, so that this one stands alone.
-            torn = file.tell() > 0 and not self._ends_in_newline(path)
-            file.write((b"\n" if torn else b"") + json.dumps(row).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        if is_new:
+        """Appends an event and makes it durable. Raises OSError, and ValueError for one that cannot follow."""
+        state = _step(self.state, event)
+        row = {"event": event, "at": _now(), **details}
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if self.events else os.O_CREAT)
+        descriptor = os.open(self.path / JOURNAL, flags, 0o644)
+        try:
+            # A line that was cut off by a crash goes: what it announced never began.
+            if os.fstat(descriptor).st_size != self._length:
+                os.ftruncate(descriptor, self._length)
+            line = encode_line(row, len(self.events))
+            left = memoryview(line)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if not self.events:
             sync_directory(self.path)
+        self._length += len(line)
         self.events.append(row)
+        self.state = state
 
-    @staticmethod
-    def _ends_in_newline(path: Path) -> bool:
-        with open(path, "rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
+
+def read_run(path: Path) -> Run:
+    """The run in a folder. Whatever is wrong with its journal is its ``damage``: nothing is raised but for OSError."""
+    run = Run(path, [])
+    try:
+        data = _journal(path)
+    except JournalError as error:
+        run.damage = f"its journal {error}"
+        return run
+    if data is not None:
+        _take_in(run, data)
+    if run.damage is None and not run.events and set(os.listdir(path)) - {JOURNAL}:
+        run.damage = f"its journal is {'missing' if data is None else 'empty'}"
+    return run
+
+
+def _take_in(run: Run, data: bytes) -> None:
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(keepends=True)):
+        try:
+            row = decode_line(line.removesuffix(b"\n"), number)
+            state = _step(run.state, row["event"])
+        except JournalError as error:
+            run.damage = f"line {number + 1} of its journal {error}"
+            return
+        run.events.append(row)
+        run.state = state
+        run._length += len(line)
+
+
+def _journal(path: Path) -> bytes | None:
+    """The bytes of the journal; None where there is none. Raises JournalError."""
+    try:
+        descriptor = os.open(path / JOURNAL, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise JournalError(f"cannot be opened: {error.strerror}") from None
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise JournalError("is not a regular file")
+        if found.st_size > _MOST_BYTES:
+            raise JournalError(f"has {found.st_size:,} bytes: kstate writes no more than {_MOST_BYTES:,}")
+        try:
+            return file.read()
+        except OSError as error:
+            raise JournalError(f"cannot be read: {error.strerror}") from None
 
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-
-
-def runs_folder(app: Path) -> Path:
-    """``STATE_DIR/.kstate/<application.id>``: on the file system of APP, and Streams never looks there."""
-    return app.parent / OWN_FOLDER / app.name
-
-
-def read_runs(app: Path) -> list[Run]:
-    """The runs of an application, oldest first."""
-    folder = runs_folder(app)
-    if not folder.is_dir():
-        return []
-    return [_read_run(folder / name) for name in sorted(os.listdir(folder)) if (folder / name).is_dir()]
-
-
-def _read_run(path: Path) -> Run:
-    events = []
-    try:
-        lines = (path / _JOURNAL).read_bytes().splitlines()
-    except FileNotFoundError:
-        lines = []
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # the write of this line was cut off: what it announced never began
-        if isinstance(row, dict) and isinstance(row.get("event"), str):
-            events.append(row)
-    return Run(path, events)
-
-
-def create_run(app: Path, command: str, **details: Any) -> Run:
-    """A new run directory with its first event. Raises OSError, leaving nothing that counts."""
-    folder = runs_folder(app)
-    owner = app.stat()  # the application's, who can then clean up
-    for missing in (folder.parent, folder):
-        if not missing.exists():
-            missing.mkdir(mode=0o750)
-            own_like(missing, owner)
-            sync_directory(missing.parent)
-    numbers = [int(name.split("-")[0]) for name in os.listdir(folder) if name.split("-")[0].isdigit()]
-    path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split()[0]}"
-    path.mkdir(mode=0o750)
-    own_like(path, owner)
-    sync_directory(folder)
-    run = Run(path, [])
-    run.write("created", command=command, pid=os.getpid(), app=str(app), **details)
-    return run
-
-
-def remove_empty_folders(app: Path) -> None:
-    """Removes ``.kstate/<application.id>`` and ``.kstate`` once nothing is in them."""
-    folder = runs_folder(app)
-    for path in (folder, folder.parent):
-        try:
-            path.rmdir()
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return

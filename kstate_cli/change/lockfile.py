@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kstate_cli.change.journal import runs_folder
+from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.owner import own_like
 from kstate_cli.errors import InUse, Refused
 from kstate_cli.statedir.locks import read_lock_table

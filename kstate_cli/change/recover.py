@@ -3,104 +3,154 @@
 from __future__ import annotations
 
 import os
-import shutil
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import Final
 
-from kstate_cli.change.journal import RUNS, Run, RunState, read_runs, remove_empty_folders
+from kstate_cli.change.folder import forget, read_runs, understood
+from kstate_cli.change.journal import Run, RunState
+from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, token_of
+from kstate_cli.change.removal import refuse_unproved, sweep
 from kstate_cli.change.system import sync_directory
 from kstate_cli.errors import Refused
 
-UNFINISHED = (None, RunState.STAGING, RunState.SWITCHING, RunState.UNDOING, RunState.CLEANING)
+UNFINISHED: Final = (None, RunState.STAGING, RunState.SWITCHING, RunState.UNDOING)
+"""Runs that the next command which needs the directory takes over. With CLEANING ``clean`` alone goes on."""
+
+
+class Outcome(Enum):
+    """What became of a run that was taken over."""
+
+    SWEPT = "swept"
+    """It had never switched: what it had staged is gone."""
+    FINISHED = "finished"
+    """It had switched."""
+    UNDO_CANCELLED = "undo-cancelled"
+    """Its undo had not switched."""
+    UNDO_FINISHED = "undo-finished"
+    """Its undo had switched."""
+
+
+_TEXTS: Final = {
+    Outcome.SWEPT: "run {} was interrupted before its switch: what it had staged is swept away, {} is as it was",
+    Outcome.FINISHED: "run {} was interrupted after its switch: finished",
+    Outcome.UNDO_CANCELLED: "the undo of run {} was interrupted before its switch: {} is as it was",
+    Outcome.UNDO_FINISHED: "the undo of run {} was interrupted after its switch: finished",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A run that was taken over."""
+
+    run: str
+    outcome: Outcome
+    app: Path
+
+    @property
+    def text(self) -> str:
+        """One line for the user."""
+        return _TEXTS[self.outcome].format(self.run, self.app)
 
 
 def unfinished_runs(app: Path) -> list[Run]:
-    """Runs that ended in the middle (the caller knows that nobody holds the lock)."""
-    return [run for run in read_runs(app) if run.state in UNFINISHED]
+    """Runs that ended in the middle (the caller knows that nobody holds the lock). Raises Refused."""
+    return [run for run in understood(read_runs(app)) if run.state in UNFINISHED]
 
 
-def recover(app: Path) -> list[str]:
-    """Brings every unfinished run to an end; the lock is held. Returns what was done, for messages.
+def recover(app: Path) -> list[Recovered]:
+    """Brings every unfinished run to an end; the lock is held.
 
-    Raises OSError where the disk still fails, Refused where neither of the run's two directories is in place.
+    Raises OSError where the disk still fails; Refused, naming the run, for one that is not understood whole and for
+    trees that nothing proves to have been staged only: nothing is touched then.
     """
-    done = []
-    for run in unfinished_runs(app):
-        if run.state is None:
-            shutil.rmtree(run.path)
-            sync_directory(run.path.parent)
-            remove_empty_folders(app)
-            continue
-        if run.state is RunState.CLEANING:
-            remove_run(run)
-            done.append(f"run {run.name} was being cleaned: finished")
-        elif run.state is RunState.STAGING:
-            sweep(app, run, "interrupted before the switch", keep_runs=True)
-            done.append(f"run {run.name} was interrupted before its switch: swept away, nothing had changed")
-        else:
-            done.append(_settle(app, run))
-    return done
+    runs = understood(read_runs(app))
+    for run in runs:
+        if run.state is RunState.STAGING:
+            refuse_unproved(app, run)
+    return [Recovered(run.name, found, app) for run in runs if (found := _recovered(app, run)) is not None]
 
 
-def _settle(app: Path, run: Run) -> str:
-    """An announced exchange: the inode of APP tells whether it happened."""
-    details = run.last("switching")
-    here = inode(app)
-    if here is None and run.state is RunState.UNDOING:
+def _recovered(app: Path, run: Run) -> Outcome | None:
+    if run.state is None:
+        forget(app, run)
+        return None
+    if run.state is RunState.STAGING:
+        sweep(app, run, "interrupted before the switch", keep_runs=True)
+        return Outcome.SWEPT
+    if run.state is RunState.SWITCHING:
+        return _settle_switch(app, run)
+    if run.state is RunState.UNDOING:
+        return _settle_undo(app, run)
+    if run.state is RunState.KEPT and run.token is not None:
+        return _settle_kept(app, run)
+    if run.state is RunState.UNDONE and run.token is not None and _has(app, UNDOING, run):
+        remove_mark(app, UNDOING)
+    return None
+
+
+def _settle_switch(app: Path, run: Run) -> Outcome:
+    """An announced exchange: where the mark of staging is, the staged tree is."""
+    here, there = _has(app, STAGED, run), _has(run.tree, STAGED, run)
+    if here == there:
+        raise _neither(app, run)
+    _sync(app, run)
+    if there:
+        sweep(app, run, "interrupted before the switch")
+        return Outcome.SWEPT
+    run.write("switched", recovered=True)
+    remove_mark(app, STAGED)
+    return Outcome.FINISHED
+
+
+def _settle_undo(app: Path, run: Run) -> Outcome:
+    """An announced exchange back: where the mark of undoing is, the kept directory is."""
+    here, there = _has(app, UNDOING, run), _has(run.tree, UNDOING, run)
+    if here == there:
+        raise _neither(app, run)
+    _sync(app, run)
+    if there:
         run.write("undo-cancelled")
-        return f"the undo of run {run.name} was interrupted before its switch: nothing had changed"
-    if here not in (details["old_inode"], details["new_inode"]):
-        raise Refused(
-            f"{app} is neither the directory that run {run.name} found nor the one it made",
-            hint=f"it was replaced from elsewhere; look at {run.path}, then remove that folder",
-        )
+        remove_mark(run.tree, UNDOING)
+        return Outcome.UNDO_CANCELLED
+    run.write("undone", recovered=True)
+    remove_mark(app, UNDOING)
+    return Outcome.UNDO_FINISHED
+
+
+def _settle_kept(app: Path, run: Run) -> Outcome | None:
+    """Interrupted between what the journal says and the removal of a mark, or between a mark and what announces it."""
+    if _has(app, STAGED, run):
+        remove_mark(app, STAGED)
+    if _has(run.tree, UNDOING, run):
+        remove_mark(run.tree, UNDOING)
+    if _has(app, UNDOING, run):
+        # The journal has lost its last lines: the exchange back did happen.
+        _sync(app, run)
+        run.write("undone", recovered=True)
+        remove_mark(app, UNDOING)
+        return Outcome.UNDO_FINISHED
+    return None
+
+
+def _has(folder: Path, mark: str, run: Run) -> bool:
+    if run.token is None or folder.is_symlink() or not folder.is_dir():
+        return False
+    return token_of(folder, mark) == run.token
+
+
+def _sync(app: Path, run: Run) -> None:
     sync_directory(app.parent)
     sync_directory(run.path)
-    switched = here == details["new_inode"]
-    if run.state is RunState.SWITCHING:
-        if switched:
-            run.write("switched", recovered=True)
-            return f"run {run.name} was interrupted after its switch: finished"
-        sweep(app, run, "interrupted before the switch")
-        return f"run {run.name} was interrupted before its switch: swept away, nothing had changed"
-    if switched:
-        run.write("undo-cancelled")
-        return f"the undo of run {run.name} was interrupted before its switch: nothing had changed"
-    run.write("undone", recovered=True)
-    return f"the undo of run {run.name} was interrupted after its switch: finished"
 
 
-def inode(app: Path) -> int | None:
-    """Which directory has the application's name; None where it is lost."""
-    try:
-        return app.stat().st_ino
-    except FileNotFoundError:
-        return None
-
-
-def sweep(app: Path, run: Run, why: str, *, keep_runs: bool = False) -> None:
-    """Removes what a run has staged (never switched in) and says so in its journal.
-
-    With ``keep_runs`` the sorted runs stay for the one that resumes it.
-
-    Whatever led here: once APP is the directory that the run has made, ``tree`` is the only copy of the old one.
-    """
-    made = run.last("switching").get("new_inode")
-    if made is not None and inode(app) == made:
-        return
-    for staged in (run.tree, run.path / RUNS):
-        if staged.exists() and not (keep_runs and staged.name == RUNS):
-            shutil.rmtree(staged)
-    run.write("failed", why=why)
-
-
-def remove_run(run: Run) -> None:
-    """Deletes a run with what it kept. The journal says so first: half a directory must never be undone to."""
-    if run.state is not RunState.CLEANING:
-        run.write("cleaning")
-    for kept in (run.tree, run.path / RUNS):
-        if kept.exists():
-            shutil.rmtree(kept)
-    for name in os.listdir(run.path):
-        os.unlink(run.path / name)
-    run.path.rmdir()
-    sync_directory(run.path.parent)
+def _neither(app: Path, run: Run) -> Refused:
+    what = "an older kstate made it, and left no mark" if run.token is None else "no mark tells whether it happened"
+    state = "its undo" if run.state is RunState.UNDOING else "its switch"
+    found = "is there" if os.path.lexists(app) else "is lost"
+    return Refused(
+        f"run {run.name} was interrupted at {state}, and {what}: {app} {found}, {run.tree} may be its only other copy",
+        where=str(run.path),
+        hint=f"nothing is done until it is out of the way: keep what you need as {app}, move {run.path} elsewhere",
+    )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli.change.access import attributes, keep_access
 from kstate_cli.change.build import BuildDatabase, BuildStore, make_parents
 from kstate_cli.change.edit import Job, edit
 from kstate_cli.change.owner import own_like
@@ -55,10 +56,19 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, cop
         elif isinstance(step, WriteFile):
             make_parents((staged / step.path).parent, staged)
             _write_file(staged / step.path, step.data)
-    for task in {_task_of(Path(step.path)) for step in plan.steps if not isinstance(step, OmitTree)}:
-        if (staged / task).is_dir():
-            os.utime(staged / task)  # Streams' cleaner goes by the directory's mtime
+    _keep_times(plan, staged)
     return counts
+
+
+def _keep_times(plan: Plan, staged: Path) -> None:
+    """A task directory is as old as it was: ``state.cleanup.dir.max.age.ms`` (4.3) must not find old state young.
+
+    ``StateDirectory.cleanOutdatedDirsOnStartup`` goes by the directory's mtime.
+    """
+    for task in {_task_of(Path(step.path)) for step in plan.steps}:
+        if (plan.app / task).is_dir() and (staged / task).is_dir():
+            found = os.stat(plan.app / task)
+            os.utime(staged / task, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def _task_of(path: Path) -> Path:
@@ -67,11 +77,16 @@ def _task_of(path: Path) -> Path:
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    stat = path.stat() if path.exists() else None
-    path.unlink(missing_ok=True)
-    with open(path, "xb") as file:
+    new = path.with_name(f"{path.name}.kstate")
+    with open(new, "xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    own_like(path, stat or path.parent.stat())
-    os.chmod(path, stat.st_mode & 0o7777 if stat else 0o644)
+    if path.exists():
+        own_like(new, path.stat())
+        keep_access(path, new)
+    else:
+        own_like(new, path.parent.stat())
+        if not attributes(new):
+            os.chmod(new, 0o644)  # whatever the umask of who runs kstate; an ACL of the directory has its own say
+    os.replace(new, path)

@@ -6,13 +6,15 @@ import errno
 import os
 from pathlib import Path
 
+from kstate_cli.change.access import keep_attributes
 from kstate_cli.change.lockfile import LOCK_NAME
+from kstate_cli.change.marks import MARKS
 from kstate_cli.change.owner import own_like
+from kstate_cli.errors import Refused
 from kstate_cli.rocks.private import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
 
 _CHUNK = 1 << 30
-_NO_ATTRIBUTES = (errno.ENOTSUP, errno.ENODATA, errno.EINVAL)
 _NONE: frozenset[Path] = frozenset()
 
 
@@ -28,7 +30,8 @@ def copy_tree(
     database = (source / "CURRENT").exists() and is_database(source)
     for entry in sorted(os.scandir(source), key=lambda e: e.name):
         path, copy = Path(entry.path), target / entry.name
-        if path in omit or entry.name == "lost+found":
+        # A mark says something of the one tree that it is in.
+        if path in omit or entry.name == "lost+found" or entry.name in MARKS:
             continue
         if entry.is_symlink():
             copy.symlink_to(os.readlink(path))
@@ -41,8 +44,12 @@ def copy_tree(
         elif entry.name == LOCK_NAME or (database and entry.name.endswith(LINKED_SUFFIXES) and not copy_ssts):
             # The lock guards both directories only if it is one inode.
             os.link(path, copy)
-        else:
+        elif entry.is_file(follow_symlinks=False):
             copy_file(path, copy, required=not copy_ssts)
+        else:
+            raise Refused(
+                f"{path} is neither a file nor a directory", hint="Streams makes nothing like it: move it away"
+            )
     _keep(source.stat(), source, target, required=not copy_ssts)
 
 
@@ -51,7 +58,7 @@ def copy_file(source: Path | str, target: Path | str, *, required: bool) -> None
 
     A store has a dozen small files, and there are hundreds of stores: ``shutil`` would take three times as long.
     """
-    original = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    original = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         stat = os.fstat(original)
         copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.st_mode & 0o777)
@@ -84,21 +91,5 @@ def _keep(stat: os.stat_result, source: Path | int, target: Path | int, *, requi
             raise
     if stat.st_mode != made.st_mode:
         os.chmod(target, stat.st_mode & 0o7777)
-    _keep_attributes(source, target)
+    keep_attributes(source, target)
     os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-
-
-def _keep_attributes(source: Path | int, target: Path | int) -> None:
-    """Where the file system has such attributes, and this user may set them."""
-    try:
-        names = os.listxattr(source)
-    except OSError as error:
-        if error.errno in _NO_ATTRIBUTES:
-            return
-        raise
-    for name in names:
-        try:
-            os.setxattr(target, name, os.getxattr(source, name))
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.EACCES, *_NO_ATTRIBUTES):
-                raise

@@ -7,7 +7,7 @@ import time
 from datetime import datetime, timedelta, timezone
 
 from kstate_cli.change.engine import pinned_bytes
-from kstate_cli.change.journal import read_runs
+from kstate_cli.change.folder import read_runs
 from kstate_cli.change.lockfile import LOCK_NAME
 from kstate_cli.change.recover import UNFINISHED
 from kstate_cli.check.context import Context
@@ -75,8 +75,10 @@ def _runs(ctx: Context) -> None:
     limit = datetime.now(timezone.utc) - _KEPT
     held = read_lock_table().held(ctx.app.path / LOCK_NAME)
     for run in read_runs(ctx.app.path):
-        if run.state in UNFINISHED:
-            if held is False:
+        if run.damage is not None or run.state in UNFINISHED:
+            if run.damage is not None:
+                ctx.found("unfinished-run", f"run {run.name} is not understood: {run.damage}")
+            elif held is False:
                 ctx.found("unfinished-run", f"run {run.name} was interrupted")
             continue
         if run.events and datetime.fromisoformat(run.events[-1]["at"]) <= limit and (size := pinned_bytes(run)):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kstate_cli.cli.options import App, LockIsShared, Quiet, Wait, age
+
+if TYPE_CHECKING:
+    from kstate_cli.change.clean import Choice
 
 
 def clean(
@@ -15,6 +17,12 @@ def clean(
     older_than: Annotated[
         str, typer.Option("--older-than", metavar="AGE", help="Only runs that ended so long ago: 7d, 12h.")
     ] = "0s",
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run", metavar="RUN", help="Only this run, such as 0001-migrate, whatever it keeps; repeatable."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")] = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
@@ -22,45 +30,43 @@ def clean(
 ) -> int:
     """Delete the directories that runs have kept. Afterwards they cannot be undone.
 
-    The application may be running: nothing of its directory is touched.
+    The application may be running: nothing of its directory is touched. A run that was interrupted is left to the
+    command that needs the directory next, unless it is named with --run.
     """
-    from kstate_cli.change.engine import pinned_bytes
-    from kstate_cli.change.journal import RunState, read_runs, remove_empty_folders, runs_folder
+    from kstate_cli.change.clean import Request, choose, clean_runs
+    from kstate_cli.change.folder import remove_empty_folders, runs_folder
     from kstate_cli.change.lockfile import kstate_lock
     from kstate_cli.change.place import check_place
-    from kstate_cli.change.recover import recover, remove_run
     from kstate_cli.cli.output import say
-    from kstate_cli.errors import Refused
     from kstate_cli.statedir.find import find_runs_of
 
-    limit = datetime.now(timezone.utc) - age("--older-than", older_than)
     path = find_runs_of(app)
-    old = [r for r in read_runs(path) if not r.events or datetime.fromisoformat(r.events[-1]["at"]) <= limit]
-    if not old:
-        if runs_folder(path).parent.exists() and not dry_run:
+    request = Request(path, age("--older-than", older_than), frozenset(run or ()))
+    choice = choose(request)
+    if dry_run or not choice.runs:
+        _tell(choice, quiet=quiet)
+        if not dry_run and not choice.left and runs_folder(path).parent.is_dir():
             with kstate_lock(path, wait):
                 remove_empty_folders(path)
-        say("nothing to clean", quiet=quiet)
-        return 0
-    only_copy = [run.name for run in old if run.state is RunState.KEPT] if not path.exists() else []
-    if only_copy:
-        raise Refused(
-            f"{path} is lost, and run {only_copy[-1]} keeps the only copy of it",
-            hint=f"kstate undo {path} puts it back",
-        )
-    if dry_run:
-        for run in old:
-            say(f"run {run.name}: {pinned_bytes(run):,} bytes would be freed", quiet=quiet)
         return 0
     check_place(path, lock_is_shared=lock_is_shared)
     with kstate_lock(path, wait):
-        for line in recover(path):
+        choice = choose(request)
+        for line in choice.left:
             say(line, quiet=quiet)
-        names = {run.name for run in old}
-        for run in read_runs(path):
-            if run.name in names:
-                freed = pinned_bytes(run)
-                remove_run(run)
-                say(f"run {run.name}: deleted, {freed:,} bytes freed", quiet=quiet)
+        for name, freed in clean_runs(request, choice):
+            say(f"run {name}: deleted, {freed:,} bytes freed", quiet=quiet)
         remove_empty_folders(path)
     return 0
+
+
+def _tell(choice: Choice, *, quiet: bool) -> None:
+    from kstate_cli.change.engine import pinned_bytes
+    from kstate_cli.cli.output import say
+
+    for line in choice.left:
+        say(line, quiet=quiet)
+    for run in choice.runs:
+        say(f"run {run.name}: {pinned_bytes(run):,} bytes would be freed", quiet=quiet)
+    if not choice.runs:
+        say("nothing to clean", quiet=quiet)

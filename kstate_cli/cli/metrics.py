@@ -121,7 +121,7 @@ class Metrics:
 
     def _pinned(self) -> int:
         from kstate_cli.change.engine import pinned_bytes
-        from kstate_cli.change.journal import read_runs
+        from kstate_cli.change.folder import read_runs
 
         return sum(pinned_bytes(run) for run in read_runs(self._app))
 

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import App, Guarantee, LockIsShared, MetricsFile, Output, Quiet, Verify, Wait, WarningsOk
+from kstate_cli.cli.options import (
+    App,
+    Guarantee,
+    LockIsShared,
+    MetricsFile,
+    Output,
+    Quiet,
+    Reason,
+    Verify,
+    Wait,
+    WarningsOk,
+)
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -46,6 +57,7 @@ def migrate(
         bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
     ] = False,
     workers: Annotated[int, typer.Option("--workers", help="Stores at once; 0 means one per core.", min=0)] = 0,
+    reason: Reason = None,
     metrics_file: MetricsFile = None,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
@@ -74,7 +86,9 @@ def migrate(
     request = Request(
         app=path,
         planner=lambda found: plan_migration(found, target, options),
-        run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy),
+        run=RunOptions(
+            workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason
+        ),
         wait=wait,
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,

@@ -45,6 +45,9 @@ LockIsShared = Annotated[
         help="On NFS and the like: you vouch that the application runs nowhere, its lock may not be visible here.",
     ),
 ]
+Reason = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="What it is for: kept in the run's journal.")
+]
 WarningsOk = Annotated[bool, typer.Option("--warnings-ok", help="Exit 0 instead of 1 when there are warnings.")]
 AfterError = Annotated[
     bool,

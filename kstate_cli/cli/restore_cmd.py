@@ -19,6 +19,7 @@ from kstate_cli.cli.options import (
     MetricsFile,
     Output,
     Quiet,
+    Reason,
     Verify,
     Wait,
     WarningsOk,
@@ -146,6 +147,7 @@ def restore(
         typer.Option("--on-state-change", metavar="CMD", help="Run CMD BEFORE AFTER at each change of state."),
     ] = None,
     after_error: AfterError = False,
+    reason: Reason = None,
     metrics_file: MetricsFile = None,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
@@ -197,7 +199,9 @@ def restore(
         app=path,
         dump=dump,
         options=options,
-        run=RunOptions(workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy),
+        run=RunOptions(
+            workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason
+        ),
         spark=SparkSettings(master, dict(pair_of(one) for one in conf or ())),
         spec=read_draft(spec) if spec else None,
         spec_name=str(spec) if spec else "kstate.toml",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def status(app: App, output: Output = Format.table) -> int:
     """Show the runs of kstate on an application: state, times, errors, and the bytes that are kept for undo."""
-    from kstate_cli.change.journal import read_runs
+    from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lockfile import LOCK_NAME
     from kstate_cli.cli.output import print_json, say
     from kstate_cli.statedir.find import find_runs_of
@@ -39,21 +39,24 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
     from kstate_cli.restore.overview import store_progress
     from kstate_cli.restore.resume import RESUMES_EVENT
 
-    state = run.state.value if run.state else "created"
-    if run.state in UNFINISHED and held is False:
+    state = "damaged" if run.damage else run.state.value if run.state else "created"
+    if run.damage is None and run.state in UNFINISHED and held is False:
         state = "interrupted"
     restoration = "INTERRUPTED" if state == "interrupted" and state_of(run) else state_of(run)
+    first = run.events[0] if run.events else {}
     stores = store_progress(run) if restoration == "RESTORING" else []
     return {
         "schema_version": 1,
         "run": run.name,
-        "command": run.events[0].get("command") if run.events else None,
+        "path": str(run.path),
+        "command": first.get("command"),
         "state": state,
         "restoration": restoration,
         "predecessor": run.last(RESUMES_EVENT).get("predecessor"),
-        "started": run.events[0]["at"] if run.events else None,
+        "started": first.get("at"),
         "changed": run.events[-1]["at"] if run.events else None,
-        "why": run.last("failed").get("why"),
+        "why": run.damage or run.last("failed").get("why"),
+        "by": {name: first.get(name) for name in ("argv", "user", "host", "version", "reason")},
         "bytes_pinned": pinned_bytes(run),
         "stores": [{"store": one.store, "slices": one.done, "of": one.total, "records": one.records} for one in stores],
     }

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kstate_cli.cli.options import App, LockIsShared, Quiet, Wait
+from kstate_cli.cli.options import App, LockIsShared, Quiet, Reason, Wait
 
 
 def undo(
@@ -14,16 +14,17 @@ def undo(
     discard_newer: Annotated[
         bool, typer.Option("--discard-newer", help="Also when the application has run since: what it did is put aside.")
     ] = False,
+    reason: Reason = None,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     quiet: Quiet = False,
 ) -> int:
     """Put the directory back that the newest run found. Nothing to undo is fine: exit 0."""
-    from kstate_cli.change.engine import undo as undo_run
-    from kstate_cli.change.journal import read_runs
+    from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lockfile import application_lock
     from kstate_cli.change.place import check_place
-    from kstate_cli.change.recover import recover
+    from kstate_cli.change.recover import Outcome, recover
+    from kstate_cli.change.undo import undo as undo_run
     from kstate_cli.cli.output import say
     from kstate_cli.statedir.find import find_runs_of
 
@@ -34,11 +35,11 @@ def undo(
     check_place(path, lock_is_shared=lock_is_shared)
     with application_lock(path, wait):
         recovered = recover(path)
-        for line in recovered:
-            say(line, quiet=quiet)
-        if any("swept away" in line for line in recovered):
-            # The run to take back never switched: an earlier one is not what was meant.
+        for one in recovered:
+            say(one.text, quiet=quiet)
+        if any(one.outcome in (Outcome.SWEPT, Outcome.UNDO_FINISHED) for one in recovered):
+            # What was to be taken back never switched, or is back already: an earlier run is not what was meant.
             return 0
-        _, message = undo_run(path, discard_newer=discard_newer)
+        _, message = undo_run(path, discard_newer=discard_newer, reason=reason)
     say(message, quiet=quiet)
     return 0

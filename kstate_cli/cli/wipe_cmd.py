@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import AfterError, App, LockIsShared, MetricsFile, Output, Quiet, Wait, WarningsOk
+from kstate_cli.cli.options import AfterError, App, LockIsShared, MetricsFile, Output, Quiet, Reason, Wait, WarningsOk
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def wipe(
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
     ] = False,
     after_error: AfterError = False,
+    reason: Reason = None,
     metrics_file: MetricsFile = None,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
@@ -76,7 +77,7 @@ def wipe(
     request = Request(
         app=path,
         planner=lambda found: plan_wipe(found, options),
-        run=RunOptions(workers=workers or os.cpu_count() or 1),
+        run=RunOptions(workers=workers or os.cpu_count() or 1, reason=reason),
         wait=wait,
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,

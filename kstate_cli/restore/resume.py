@@ -18,7 +18,8 @@ from typing import Any
 
 from kstate_cli import __version__
 from kstate_cli.change.attempts import state_of
-from kstate_cli.change.journal import RUNS, Run, RunState, read_runs
+from kstate_cli.change.folder import read_runs
+from kstate_cli.change.journal import RUNS, Run, RunState
 from kstate_cli.dump.place import open_place
 from kstate_cli.formats.position import Position
 from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult

@@ -60,7 +60,7 @@ def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher
     made = None if request.app.exists() else _make_application(request.app)
     with application_lock(request.app, request.wait):
         try:
-            recovered = tuple(recover(request.app))
+            recovered = tuple(one.text for one in recover(request.app))
             plan = _plan(request, dump, watcher)
             on_plan(plan)
             outcome = Outcome(plan, recovered=recovered)

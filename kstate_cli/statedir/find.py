@@ -61,9 +61,10 @@ def find_application(path: Path) -> Path:
 
 
 def find_runs_of(path: Path) -> Path:
-    """As :func:`find_application`; an application directory that is lost is known by what kstate has kept of it."""
+    """As :func:`find_application`; a directory that is lost, or has nothing left in it, is known by its runs."""
     absolute = Path(os.path.realpath(path.parent)) / path.name
-    if not path.exists() and not path.is_symlink() and (absolute.parent / OWN_FOLDER / absolute.name).is_dir():
+    own = absolute.parent / OWN_FOLDER / absolute.name
+    if not path.is_symlink() and (path.is_dir() or not path.exists()) and own.is_dir() and path.name != OWN_FOLDER:
         return absolute
     return find_application(path)
 

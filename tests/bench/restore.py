@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.change.build import BuildDatabase, build_database
-from kstate_cli.change.journal import read_runs
+from kstate_cli.change.folder import read_runs
 from kstate_cli.dump.open import read_dump
 from kstate_cli.releases import release
 from kstate_cli.restore.judge import Allowed
@@ -101,7 +101,7 @@ def limit(folder: Path, dump_path: Path, memory: int) -> dict[str, float]:
         runs = time.monotonic() - began
         steps, _ = to_steps(plan.change.steps, plan.work, results, to, staging, target / "runs", app)
         builds = [step for step in steps if isinstance(step, BuildDatabase)]
-        for done in [pool.submit(build_database, step, app) for step in builds]:
+        for done in [pool.submit(build_database, step, app, app) for step in builds]:
             done.result()
     os.sync()
     whole = time.monotonic() - began

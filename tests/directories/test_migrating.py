@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kstate_cli.change.folder import create_run
+from kstate_cli.change.marks import STAGED, put_mark
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database, newest_options
 from tests.golden import unpack
@@ -179,14 +181,21 @@ def test_without_links_everything_is_copied(tmp_path: Path) -> None:
     assert all(p.stat().st_nlink == 1 for p in app.rglob("*.sst"))
 
 
-def test_an_interrupted_run_is_swept_by_the_next_command(tmp_path: Path) -> None:
+def test_an_interrupted_run_is_swept_by_the_next_command_if_its_tree_was_only_staged(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    run = tmp_path / ".kstate" / app.name / "0001-migrate"
-    shutil.copytree(app, run / "tree")
-    (run / "journal.jsonl").write_text('{"event": "created", "at": "2024-01-01T00:00:00+00:00", "command": "x"}\n{"eve')
+    run = create_run(app, "migrate --to 4.2")
+    shutil.copytree(app, run.tree)
+    with open(run.path / "journal.jsonl", "ab") as journal:
+        journal.write(b'{"schema_version": 2, "eve')
     assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["interrupted"]
     before = meaning(app)
+    for command in (("undo",), ("migrate", "--to", "4.2"), ("clean", "--run", run.name)):
+        refused = kstate(command[0], app, *command[1:], status=4)
+        assert run.name in refused.err and "no mark" in refused.err
+    assert (run.tree / "0_0").is_dir()
+    assert run.token is not None
+    put_mark(run.tree, STAGED, run.token)
     assert "swept away" in kstate("undo", app).err
     assert meaning(app) == before
-    assert not (run / "tree").exists()
+    assert not run.tree.exists()
     kstate("migrate", app, "--to", "4.2")

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.change.marks import MARKS
+
 from .case import Case, Repair, Sweep
 from .forked import ROOT
 from .injection import ACTIONS, EIO, FULL, KILL, ONE_MORE, Fault, Step
@@ -26,8 +28,9 @@ AROUND_THE_SWITCH = ("openat", "write", "mkdir", "fsync", "syncfs", "renameat2")
 
 
 def around_the_switch(step: Step) -> bool:
-    """kstate's own journal, its folders, the syncs and the exchange; not the files that it makes in the new directory."""
-    return step.own and step.call in AROUND_THE_SWITCH and "/tree" not in step.path
+    """kstate's own journal, lists, marks and folders, the syncs and the exchange; not the other files of the new directory."""
+    own = "/tree" not in step.path or step.path.endswith(tuple(MARKS))
+    return step.own and step.call in AROUND_THE_SWITCH and own
 
 
 CREATING = ("openat", "write", "sendfile", "mkdir", "link", "ftruncate", "rename")

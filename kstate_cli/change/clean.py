@@ -1,0 +1,119 @@
+"""Which runs ``clean`` may delete, and deleting them. It runs from cron: what is in doubt is left alone and said."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Final
+
+from kstate_cli.change.engine import pinned_bytes
+from kstate_cli.change.folder import forget, read_runs, understood
+from kstate_cli.change.journal import Run, RunState
+from kstate_cli.change.removal import remove_run, sweep
+from kstate_cli.errors import Refused, RunHalfway, UsageError
+
+PRECIOUS_EVENT: Final = "precious"
+"""What the run has kept may be the only copy of records that a log has lost: deleted only when it is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be deleted."""
+
+    app: Path
+    older_than: timedelta
+    names: frozenset[str] = frozenset()
+    """Only these runs, however old and whatever they keep; all that are old enough when empty."""
+
+
+@dataclass(slots=True)
+class Choice:
+    """Runs that may be deleted, oldest first, and one line for each that is left although it is old enough."""
+
+    runs: list[Run] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def choose(request: Request) -> Choice:
+    """Raises Refused for runs that are not understood whole and the only copy of a lost APP, UsageError for no run."""
+    runs = understood(read_runs(request.app))
+    unknown = request.names - {run.name for run in runs}
+    if unknown:
+        raise UsageError(
+            f"there is no run {', '.join(sorted(unknown))}", hint=f"kstate status {request.app} lists them"
+        )
+    limit = datetime.now(timezone.utc) - request.older_than
+    choice = Choice()
+    for run in runs:
+        named = run.name in request.names
+        if request.names and not named:
+            continue
+        if run.events and datetime.fromisoformat(run.events[-1]["at"]) > limit:
+            continue
+        why = _why_left(request.app, run, named=named)
+        if why is None:
+            choice.runs.append(run)
+        else:
+            choice.left.append(f"run {run.name} is left: {why}")
+    _refuse_only_copy(request, choice)
+    return choice
+
+
+def _why_left(app: Path, run: Run, *, named: bool) -> str | None:
+    if run.state in (RunState.SWITCHING, RunState.UNDOING):
+        return "it was interrupted at its switch; kstate undo, or the command that is run next, settles it first"
+    if run.state is RunState.STAGING and not named:
+        return (
+            f"it was interrupted; the command that is run next takes it over (or kstate clean {app} --run {run.name})"
+        )
+    if run.last(PRECIOUS_EVENT) and not named:
+        return (
+            f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')} (kstate clean {app} --run {run.name} deletes it)"
+        )
+    return None
+
+
+def _refuse_only_copy(request: Request, choice: Choice) -> None:
+    if os.path.lexists(request.app):
+        return
+    copies = [run.name for run in choice.runs if run.state in (RunState.KEPT, RunState.UNDONE) and run.tree.is_dir()]
+    if copies:
+        raise Refused(
+            f"{request.app} is lost, and run {copies[-1]} keeps the only copy of it",
+            hint=f"kstate undo {request.app} puts it back",
+        )
+
+
+def clean_runs(request: Request, choice: Choice) -> Iterator[tuple[str, int]]:
+    """Deletes; yields each run's name and the bytes that it freed. The lock is held.
+
+    A run that cannot be deleted whole does not keep the others: RunHalfway is raised at the end, with the full path.
+    """
+    failed: list[tuple[Run, OSError]] = []
+    for run in choice.runs:
+        freed = pinned_bytes(run)
+        try:
+            _delete(request.app, run)
+        except OSError as error:
+            failed.append((run, error))
+        else:
+            yield run.name, freed
+    if failed:
+        run, first = failed[0]
+        raise RunHalfway(
+            f"run {run.name} could not be deleted whole: {first.strerror}",
+            where=str(first.filename),
+            hint="what is left of it cannot be undone to any more; fix the cause, and kstate clean goes on with it",
+        ) from first
+
+
+def _delete(app: Path, run: Run) -> None:
+    if run.state is None:
+        forget(app, run)
+        return
+    if run.state is RunState.STAGING:
+        sweep(app, run, "given up by kstate clean")
+    remove_run(run)

@@ -1,0 +1,124 @@
+"""The folder of an application's runs: ``STATE_DIR/.kstate/<application.id>``. What is not kstate's is never touched.
+
+Only real directories count, and only those that are named like a run: ``NNNN-command``. Nothing here follows a link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli.change.access import drop_acl
+from kstate_cli.change.journal import JOURNAL, Run, read_run
+from kstate_cli.change.owner import own_like
+from kstate_cli.change.system import sync_directory
+from kstate_cli.change.who import who
+from kstate_cli.errors import Refused
+from kstate_cli.statedir.find import OWN_FOLDER
+
+COMMANDS: Final = frozenset({"migrate", "wipe", "restore"})
+"""The commands that make runs."""
+_NAME = re.compile(r"(\d{4,})-([a-z][a-z-]*)")
+
+
+def runs_folder(app: Path) -> Path:
+    """``STATE_DIR/.kstate/<application.id>``: on the file system of APP, and Streams never looks there."""
+    return app.parent / OWN_FOLDER / app.name
+
+
+def read_runs(app: Path) -> list[Run]:
+    """The runs of an application, oldest first, those that are damaged among them. Raises Refused for links."""
+    folder = runs_folder(app)
+    for path in (folder.parent, folder):
+        if path.is_symlink():
+            raise Refused(f"{path} is a symbolic link", hint="kstate keeps its runs beside the application only")
+        if not os.path.lexists(path):
+            return []
+        if not path.is_dir():
+            raise Refused(f"{path} is not a directory", hint="kstate keeps its runs there: move it away")
+    try:
+        return [read_run(path) for _, path in sorted(_folders(folder))]
+    except PermissionError as error:
+        raise Refused(
+            f"{error.filename or folder} cannot be read: {error.strerror}", hint="run as the application's user"
+        ) from None
+
+
+def _folders(folder: Path) -> list[tuple[int, Path]]:
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = _NAME.fullmatch(entry.name)
+            if name is None or not entry.is_dir(follow_symlinks=False):
+                continue
+            # A newer kstate may have other commands: their journal tells that they are kstate's.
+            if name[2] in COMMANDS or os.path.lexists(os.path.join(entry.path, JOURNAL)):
+                found.append((int(name[1]), Path(entry.path)))
+    return found
+
+
+def understood(runs: list[Run]) -> list[Run]:
+    """The runs, all of them understood whole. Raises Refused, naming the first that is not."""
+    for run in runs:
+        if run.damage is not None:
+            raise Refused(
+                f"run {run.name} is not understood: {run.damage}",
+                where=str(run.path),
+                hint=(
+                    "it may keep the only copy of an application directory, so nothing is done until it is out of "
+                    f"the way: look at {run.path}; if {run.tree} is nothing that you need, move the folder elsewhere"
+                ),
+            )
+    return runs
+
+
+def create_run(app: Path, command: str, *, reason: str | None = None, **details: Any) -> Run:
+    """A new run directory with its first event. Raises OSError, leaving nothing that counts."""
+    folder = runs_folder(app)
+    owner = app.stat()  # the application's, who can then clean up
+    for missing in (folder.parent, folder):
+        if not missing.exists():
+            missing.mkdir(mode=0o750)
+            drop_acl(missing)
+            own_like(missing, owner)
+            sync_directory(missing.parent)
+    # Whatever is there keeps its number, a link or a folder of somebody else's too.
+    numbers = [int(found[0]) for name in os.listdir(folder) if (found := re.match(r"\d+", name))]
+    path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split()[0]}"
+    path.mkdir(mode=0o750)
+    drop_acl(path)
+    own_like(path, owner)
+    sync_directory(folder)
+    run = Run(path, [])
+    token = secrets.token_hex(16)
+    run.write("created", command=command, app=str(app), token=token, **who(), reason=reason, **details)
+    own_like(path / JOURNAL, owner)
+    return run
+
+
+def remove_empty_folders(app: Path) -> None:
+    """Removes ``.kstate/<application.id>`` and ``.kstate`` once nothing is in them."""
+    folder = runs_folder(app)
+    for path in (folder, folder.parent):
+        if path.is_symlink():
+            return
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return
+
+
+def forget(app: Path, run: Run) -> None:
+    """Removes the folder of a run that has nothing but its journal and its lists. Suppresses OSError."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(run.path):
+            os.unlink(run.path / name)
+        run.path.rmdir()
+        sync_directory(run.path.parent)
+        remove_empty_folders(app)

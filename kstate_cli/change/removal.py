@@ -1,0 +1,128 @@
+"""Deleting what kstate has made: a staged tree by its mark, what a run keeps by a journal that is understood whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kstate_cli.change.journal import JOURNAL, RUNS, Run, RunState
+from kstate_cli.change.marks import STAGED, token_of
+from kstate_cli.change.system import sync_directory
+from kstate_cli.errors import Refused
+
+
+def remove_tree(path: Path) -> None:
+    """Deletes a directory. What cannot be deleted does not keep the rest: the first OSError is raised at the end.
+
+    The mark of a staged tree goes last: what is left after an interruption still has it. Nothing follows a link.
+    """
+    first: OSError | None = None
+    for entry in sorted(os.scandir(path), key=lambda entry: entry.name == STAGED):
+        if first is not None and entry.name == STAGED:
+            break
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                _remove_all(Path(entry.path))
+            else:
+                os.unlink(entry.path)
+        except OSError as error:
+            first = first or error
+    if first is not None:
+        raise first
+    os.rmdir(path)
+
+
+def _remove_all(top: Path) -> None:
+    """A directory without marks, however deep; goes on where something cannot be deleted."""
+    first: OSError | None = None
+    folders = [str(top)]
+    for folder in folders:  # grows while it goes
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    try:
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+                        else:
+                            os.unlink(entry.path)
+                    except OSError as error:
+                        first = first or error
+        except OSError as error:
+            first = first or error
+    for folder in reversed(folders):
+        try:
+            os.rmdir(folder)
+        except OSError as error:
+            first = first or error
+    if first is not None:
+        raise first
+
+
+def sweep(app: Path, run: Run, why: str, *, keep_runs: bool = False) -> None:
+    """Removes what a run has staged (never switched in) and says so in its journal.
+
+    With ``keep_runs`` the sorted runs stay for the one that resumes it. Raises OSError, and Refused for a tree that is
+    not proved to have been staged only, or where APP is lost: nothing has been removed then.
+    """
+    refuse_unproved(app, run)
+    if run.tree.is_dir():
+        remove_tree(run.tree)
+    if not keep_runs:
+        remove_sorted_runs(run)
+    sync_directory(run.path)
+    run.write("failed", why=why)
+
+
+def remove_sorted_runs(run: Run) -> None:
+    """Removes the sorted runs of a restoration: made from a dump, and never anybody's only copy. Raises OSError."""
+    folder = run.path / RUNS
+    if folder.is_symlink():
+        raise Refused(f"{folder} is a symbolic link", hint="kstate makes none there: look at it, and remove the link")
+    if folder.is_dir():
+        _remove_all(folder)
+
+
+def refuse_unproved(app: Path, run: Run) -> None:
+    """Refuses to remove a tree that is not proved to have been staged only. Raises Refused."""
+    if not os.path.lexists(run.tree):
+        return
+    if run.tree.is_symlink() or not run.tree.is_dir():
+        raise _unproved(run, "is not a directory")
+    names = set(os.listdir(run.tree))
+    if not names:
+        return
+    if not os.path.lexists(app):
+        raise _unproved(run, f"may be all that there is of {app}, which is lost")
+    found = token_of(run.tree, STAGED)
+    if found is None:
+        raise _unproved(run, "has no mark of staging: it may be the only copy of what was there before")
+    # A mark that was cut off by a crash is alone: everything else is made after it is durable.
+    if found != run.token and names != {STAGED}:
+        raise _unproved(run, "has the mark of another run")
+
+
+def _unproved(run: Run, why: str) -> Refused:
+    return Refused(
+        f"run {run.name} is unfinished, and its tree {why}",
+        where=str(run.tree),
+        hint=f"nothing is done until it is out of the way: look at {run.tree}, then move {run.path} elsewhere",
+    )
+
+
+def remove_run(run: Run) -> None:
+    """Deletes a run with what it kept. The journal says so first: half a directory must never be undone to.
+
+    Raises OSError with the full path of what could not be deleted; the rest is deleted, and another call goes on.
+    """
+    if run.tree.is_symlink() or (run.path / RUNS).is_symlink():
+        raise Refused(f"{run.path} holds a symbolic link where kstate keeps a directory", hint="look at it first")
+    if run.state is not RunState.CLEANING:
+        run.write("cleaning")
+    for kept in (run.tree, run.path / RUNS):
+        if kept.is_dir():
+            remove_tree(kept)
+    # The journal goes last: without it nothing would say that the rest may go.
+    for name in sorted(os.listdir(run.path), key=lambda name: name == JOURNAL):
+        os.unlink(run.path / name)
+    run.path.rmdir()
+    sync_directory(run.path.parent)
