@@ -117,6 +117,14 @@ def restore(
     copy: Annotated[
         bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
     ] = False,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            metavar="spark|local",
+            help="local: in this process, slice after slice; for small dumps, needs no Java.",
+        ),
+    ] = "spark",
     master: Annotated[
         str | None, typer.Option("--master", help="Spark master; by default local[*,4], or what spark-submit says.")
     ] = None,
@@ -164,7 +172,7 @@ def restore(
     from kstate_cli.cli.asking import facts_source
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.restore_options import bytes_of, committed_of, pair_of
+    from kstate_cli.cli.restore_options import bytes_of, committed_of, engine_of, pair_of
     from kstate_cli.cli.restore_progress import RestoreProgress
     from kstate_cli.cli.restore_report import finish
     from kstate_cli.cli.state_command import StateCommand
@@ -202,6 +210,7 @@ def restore(
         run=RunOptions(
             workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason
         ),
+        engine=engine_of(engine, master=master, conf=conf),
         spark=SparkSettings(master, dict(pair_of(one) for one in conf or ())),
         spec=read_draft(spec) if spec else None,
         spec_name=str(spec) if spec else "kstate.toml",

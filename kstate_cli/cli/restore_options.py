@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kstate_cli.formats.topic_partition import TopicPartition
+    from kstate_cli.restore.engines import Engine
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -19,6 +22,19 @@ def pair_of(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise UsageError(f"--conf {text!r} is not K=V")
     return key, value
+
+
+def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> Engine:
+    """``spark`` or ``local``, which leaves nothing to say about Spark. Raises UsageError."""
+    from kstate_cli.errors import UsageError
+    from kstate_cli.restore.engines import Engine
+
+    if text not in {one.value for one in Engine}:
+        raise UsageError(f"--engine {text!r} is neither spark nor local")
+    unused = [name for name, given in (("--master", master), ("--conf", conf)) if given]
+    if text == Engine.local and unused:
+        raise UsageError(f"{unused[0]} is about Spark, and --engine local uses none", hint="leave one of them out")
+    return Engine(text)
 
 
 def bytes_of(text: str) -> int:

@@ -64,11 +64,16 @@ class StoreReport:
     seconds: float = 0.0
 
 
-def usual_memory(slots: int) -> int:
+def usual_memory(slots: int, *, jvm: bool = True) -> int:
     """What is taken unless somebody says otherwise: enough for each task, and at most half of what is here."""
-    host = _memory_here()
-    least = _FIXED_BYTES + slots * (_WORKER_BYTES + _LEAST_BYTES)
-    return max(least, min(_FIXED_BYTES + slots * (_WORKER_BYTES + _USUAL_BYTES), host // 2))
+    host, fixed = _memory_here(), _fixed(jvm)
+    least = fixed + slots * (_WORKER_BYTES + _LEAST_BYTES)
+    return max(least, min(fixed + slots * (_WORKER_BYTES + _USUAL_BYTES), host // 2))
+
+
+def _fixed(jvm: bool) -> int:
+    """Without Spark the driver is the worker, and there is nothing else."""
+    return _FIXED_BYTES if jvm else 0
 
 
 def _memory_here() -> int:
@@ -84,15 +89,18 @@ def _memory_here() -> int:
     return found
 
 
-def slot_memory(memory: int | None, slots: int) -> int:
-    """Bytes that each of ``slots`` tasks may use. Raises UsageError for a budget that leaves too little."""
-    memory = usual_memory(slots) if memory is None else memory
-    each = (memory - _FIXED_BYTES - slots * _WORKER_BYTES) // slots
+def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
+    """Bytes that each of ``slots`` tasks may use, with Spark's JVM beside them or without.
+
+    Raises UsageError for a budget that leaves too little.
+    """
+    memory = usual_memory(slots, jvm=jvm) if memory is None else memory
+    each = (memory - _fixed(jvm) - slots * _WORKER_BYTES) // slots
     if each < _LEAST_BYTES:
-        least = _FIXED_BYTES + slots * (_WORKER_BYTES + _LEAST_BYTES)
+        least = _fixed(jvm) + slots * (_WORKER_BYTES + _LEAST_BYTES)
         raise UsageError(
             f"--memory is too small for {slots} tasks at once: at least {-(-least // _MIB)} MiB",
-            hint="or fewer tasks at once: --master 'local[1,4]'",
+            hint="or fewer tasks at once: --master 'local[1,4]'" if jvm else None,
         )
     return each
 

@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change.attempts import STATE_EVENT
@@ -21,6 +20,7 @@ from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.dump.place import absolute
 from kstate_cli.errors import Interrupted, KstateError, Refused
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.restore.engines import Engine, Runner, started
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.overview import SLICES_EVENT, slices_of_stores
 from kstate_cli.restore.prepare import (
@@ -32,15 +32,12 @@ from kstate_cli.restore.prepare import (
     to_steps,
 )
 from kstate_cli.restore.resume import TakenOver, identified, take_over
-from kstate_cli.restore.spark import SparkSettings, run_jobs, slots_of, spark_session
+from kstate_cli.restore.spark import SparkSettings
 from kstate_cli.restore.staging import DONE, Staging
 from kstate_cli.restore.states import TRANSITIONS, RestoreState, StateMachine
 from kstate_cli.restore.work import RestoreOptions, RestorePlan
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.spec.topology import TopologyText
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +49,7 @@ class Request:
     options: RestoreOptions
     run: RunOptions
     spark: SparkSettings
+    engine: Engine = Engine.spark
     spec: SpecDraft | None = None
     spec_name: str = "kstate.toml"
     topology: TopologyText | None = None
@@ -159,14 +157,15 @@ class Restoration:
         staging = Staging(f"{absolute(request.staging).rstrip('/')}/{name}" if request.staging else str(folder))
         self._staging = staging if request.staging else None
         try:
-            self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
+            if request.engine is Engine.spark:
+                self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             with self._digests() as digests:
                 # Files are compared while Spark starts; what was made of them counts only once they are.
-                with spark_session(request.spark) as session:
+                with started(request.engine, request.spark) as runner:
                     try:
-                        jobs, results = self._restore_slices(session, run, folder, staging)
+                        jobs, results = self._restore_slices(runner, run, folder, staging)
                     except BaseException as error:
-                        # Leaving the session closes Spark: that belongs to the state that comes now.
+                        # Leaving it closes Spark: that belongs to the state that comes now.
                         self._ending(error)
                         raise
                 self._tell(staging, jobs)
@@ -184,19 +183,20 @@ class Restoration:
         return steps
 
     def _restore_slices(
-        self, session: SparkSession, run: Run, folder: Path, staging: Staging
+        self, runner: Runner, run: Run, folder: Path, staging: Staging
     ) -> tuple[list[SliceJob], list[SliceResult]]:
         request, plan = self._request, self._plan
-        slots = slots_of(session)
-        refuse_distant_bases(plan.work, request.spark)
+        slots, local = runner.slots, request.engine is Engine.local
+        if not local:
+            refuse_distant_bases(plan.work, request.spark)
         jobs = make_jobs(
             plan.work,
             self._dump,
             request.options.release,
             staging.target,
-            Slots(slots, slot_memory(request.memory, slots)),
+            Slots(slots, slot_memory(request.memory, slots, jvm=not local)),
             request.app,
-            lambda dump: self._in_order(session, dump, staging),
+            lambda dump: self._in_order(runner, dump, staging),
         )
         jobs = identified(jobs)
         run.write(SLICES_EVENT, stores=slices_of_stores(jobs), staging=staging.target)
@@ -206,7 +206,7 @@ class Restoration:
         self._machine.to(RestoreState.RESTORING)
         finished = {(one.task, one.store, one.number) for one in taken.results}
         left = [job for job in jobs if (job.task, job.store, job.number) not in finished]
-        results = run_jobs(session, left, lambda: self._tell(staging, jobs)) if left else []
+        results = runner.run(left, lambda: self._tell(staging, jobs)) if left else []
         results += taken.results
         return jobs, results
 
@@ -223,13 +223,11 @@ class Restoration:
         if after in TRANSITIONS[self._machine.state]:
             self._machine.to(after)
 
-    def _in_order(self, session: SparkSession, dump: PartitionDump, staging: Staging) -> tuple[PartitionDump, str]:
-        from kstate_cli.dump.repartition import repartition
-
+    def _in_order(self, runner: Runner, dump: PartitionDump, staging: Staging) -> tuple[PartitionDump, str]:
         if dump.key not in self._ordered:
             target = f"{staging.target}/sorted-{dump.topic}-{dump.partition}"
             self._watcher.phase("sort", str(dump.key), 0)
-            self._ordered[dump.key] = repartition(session, self._dump, [dump.key], target)
+            self._ordered[dump.key] = runner.in_order(self._dump, dump, target)
         ordered = self._ordered[dump.key]
         return ordered.partitions[dump.key], ordered.uri
 

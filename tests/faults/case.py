@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstate_cli.statedir.find import OWN_FOLDER
 from tests.interop.harness import open_databases
 from tests.interop.jvm import Jvm
 
@@ -45,6 +46,8 @@ class Case:
     releases: dict[str, str]
     """Which release the old and the new directory is for."""
     repairs: tuple[Repair, ...]
+    brief: bool = False
+    """By default only the switch itself and one of each kind of call before it: elsewhere this is swept more closely."""
 
 
 @dataclass
@@ -132,6 +135,8 @@ class Sweep:
 
     def _read(self, which: str, app: Path) -> Digests:
         """What the RocksDB of the release that the directory is for reads in it."""
+        if not meaning(app):
+            return {}
         reply = open_databases(self.releases[self.case.releases[which]], app)
         assert reply.rc == 0 and reply.of("database"), reply.told()
         return {one["path"]: [one["families"], one["data"], one.get("offsets")] for one in reply.of("database")}
@@ -146,6 +151,8 @@ class Sweep:
 
     def repaired(self, app: Path, repair: Repair) -> list[str]:
         """What is wrong after the repair, an undo that has nothing left to do, and a clean."""
+        if not app.exists() and not (app.parent / OWN_FOLDER).exists() and repair.command[0] == "undo":
+            return self._nothing_there(app)
         wrong = []
         wanted = self.new if repair.leaves == "new" else self.old
         ended = self.kstate(app, repair.command)
@@ -160,6 +167,15 @@ class Sweep:
                 wrong.append(f"second undo: exit {again.status}: {again.output[-800:]}")
         files = fingerprint(app)
         cleaned = self.kstate(app, ("clean",))
-        if cleaned.status or (app.parent / ".kstate").exists() or fingerprint(app) != files:
+        if cleaned.status or (app.parent / OWN_FOLDER).exists() or fingerprint(app) != files:
             wrong.append(f"clean: exit {cleaned.status}: {cleaned.output[-800:]}")
+        return wrong
+
+    def _nothing_there(self, app: Path) -> list[str]:
+        """A directory that was lost, and a command that has left nothing: whose name it is, nobody can say any more."""
+        wrong = []
+        for name in ("undo", "clean"):
+            ended = self.kstate(app, (name,))
+            if ended.status != 2 or "does not exist" not in ended.output or list(app.parent.iterdir()):
+                wrong.append(f"{name} where nothing is: exit {ended.status}: {ended.output[-800:]}")
         return wrong

@@ -20,6 +20,7 @@ import pytest
 from .case import Case, Sweep
 from .cases import IN_PARTS, WHOLE
 from .injection import traced, traced_from_the_start
+from .restorations import RESTORED, RESTORED_IN_PARTS
 from .sweep import ALL, around_the_switch, chunk, jobs
 
 CHUNKS = 60 if ALL else 6
@@ -33,13 +34,14 @@ SweepOf = Callable[[Case], Sweep]
 @pytest.mark.parametrize("number", range(CHUNKS))
 def test_whole_or_not_at_all(sweep_of: SweepOf, number: int) -> None:
     # A wipe has no parts: its directory keeps every store but those that it is asked to move out.
-    cases = [(case, ALL and case.command[0] == "wipe") for case in WHOLE] + [(case, True) for case in IN_PARTS if ALL]
+    cases = [(case, ALL and case.command[0] == "wipe") for case in (*WHOLE, *RESTORED)]
+    cases += [(case, True) for case in (*IN_PARTS, *RESTORED_IN_PARTS) if ALL]
     sweeps = [(sweep_of(case), every) for case, every in cases if case.name.startswith(CASES)]
     wrong = chunk(sweeps, number, CHUNKS)
     assert not wrong, "\n\n".join(wrong)
 
 
-@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", (*WHOLE, *RESTORED), ids=lambda case: case.name)
 def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     sweep = sweep_of(case)
     steps = sweep.trace.steps

@@ -18,7 +18,11 @@ Meaning = dict[str, str]
 
 
 def meaning(app: Path) -> Meaning:
-    """Of each database the column families and all their rows, of each other file its bytes, and the folders."""
+    """
+    Of each database the column families and all their rows, of each other file its bytes, and the folders.
+
+    A directory with nothing but its lock means what none means: Streams makes it and begins with nothing.
+    """
     found: Meaning = {}
     for folder, _, files in os.walk(app):
         # A mark says whether a switch has happened, and nothing to Streams (test_streams starts it with one).
@@ -31,7 +35,7 @@ def meaning(app: Path) -> Meaning:
         for name in files:
             if not (database and _ROCKSDB.fullmatch(name)):
                 found[os.path.join(place, name)] = _file(Path(folder) / name)
-    return found
+    return found if found.keys() - {".", "./.lock"} else {}
 
 
 def _database(path: Path) -> str:

@@ -161,6 +161,45 @@ def test_a_changed_dump_is_not_taken_for_what_was_finished(
     assert support.left_behind(app) == []
 
 
+IN_PROCESS = ("--engine", "local")
+
+
+@pytest.fixture
+def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what a host without Java has; Python is named by its path."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_the_command_itself_makes_what_spark_makes(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
+    app = tmp_path / support.APP
+    result = support.good(support.restore(app, dump, *IN_PROCESS))
+    assert support.digest(app) == expected
+    assert support.left_behind(app) == []
+    assert [row["state"] for row in events(result, "state")] == [
+        "REBALANCING", "RESTORING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING",
+    ]  # fmt: skip
+    assert [(row["slices"], row["of"]) for row in events(result, "progress")][-1] == (2, 2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_its_own_process_keeps_what_is_finished(
+    dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    app = tmp_path / support.APP
+    process = support.start(app, dump, *IN_PROCESS)
+    wait_for(process, lambda: support.notes(app, ".done"))
+    process.send_signal(number)
+    result = support.ended(process)
+    assert result.status == 128 + number, result.stderr
+    assert [row["state"] for row in events(result, "state")][-2:] == ["PENDING_SHUTDOWN", "NOT_RUNNING"]
+    assert not app.exists()
+    resumed = support.good(support.restore(app, dump, *IN_PROCESS))
+    assert [(event["slices"], event["of"]) for event in events(resumed, "resumed")] == [(1, 2)]
+    assert support.digest(app) == expected
+
+
 def test_a_command_hears_of_every_state(dump: Path, tmp_path: Path) -> None:
     app, heard = tmp_path / support.APP, tmp_path / "heard"
     script = tmp_path / "hear.sh"

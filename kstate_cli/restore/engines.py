@@ -1,0 +1,105 @@
+"""Who carries the slices out: Spark, or this process itself. The tasks are the same, and so are the files they make."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from kstate_cli.dump.model import Dump, PartitionDump
+from kstate_cli.errors import KstateError, Refused, RunFailed
+from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.restore.runs import build_runs
+from kstate_cli.restore.spark import SparkSettings, run_jobs, slots_of, spark_session
+from kstate_cli.rocks.errors import RocksError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Engine(str, Enum):
+    """``--engine``."""
+
+    spark = "spark"
+    local = "local"
+
+
+class Runner(Protocol):
+    """What carries out the slices of one restoration, as long as it is open."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once."""
+
+    def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
+        """The results in the order of the jobs; ``on_poll`` is called now and then, in this thread.
+
+        Raises Refused for what a slice refuses, RunFailed, OSError or RocksError for one that cannot be made.
+        """
+
+    def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
+        """A dump at ``target`` with the rows of one partition in order. Raises Refused, RunFailed and DumpError."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnSpark:
+    """One Spark task per slice."""
+
+    session: SparkSession
+    slots: int
+
+    def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
+        """As ``run_jobs``."""
+        return run_jobs(self.session, jobs, on_poll)
+
+    def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
+        """One shuffle."""
+        from kstate_cli.dump.repartition import repartition
+
+        return repartition(self.session, dump, [partition.key], target)
+
+
+@dataclass(frozen=True, slots=True)
+class InThisProcess:
+    """One slice after the other, in the driver itself: without Java, and without the seconds that Spark takes to start.
+
+    A slice that fails is not tried again: what fails on this host fails again.
+    """
+
+    slots: int = 1
+
+    def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
+        """``on_poll`` is called after each slice."""
+        results = []
+        for job in jobs:
+            try:
+                results.append(build_runs(job))
+            except (KstateError, OSError, RocksError):
+                raise
+            except Exception as error:
+                first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+                raise RunFailed(
+                    f"{job.shown} cannot be made: {type(error).__name__}: {first[:500]}",
+                    hint="nothing has changed; mend the cause and run the command again",
+                ) from error
+            on_poll()
+        return results
+
+    def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
+        """That takes a shuffle, which only Spark has."""
+        raise Refused(
+            f"the rows of {partition.key} lie all over the files of {dump.uri}: putting them in order takes Spark",
+            hint="leave out --engine local, or give it more --memory",
+        )
+
+
+@contextlib.contextmanager
+def started(engine: Engine, spark: SparkSettings) -> Iterator[Runner]:
+    """A runner that has ended, with everything that it started, when this is left. Raises RunFailed."""
+    if engine is Engine.local:
+        yield InThisProcess()
+        return
+    with spark_session(spark) as session:
+        yield OnSpark(session, slots_of(session))

@@ -1,0 +1,149 @@
+"""
+The cases of `kstate restore`: a directory that is lost, one with a store wiped, one that is behind, and one whose restoration
+was killed in its middle, for a release that keeps offsets in files and for one that keeps them in the stores.
+
+Slices are made in the process of the command (`--engine local`), by the tasks that Spark would run: so one trace has all calls.
+As with migrations there is a case for the directory with several kinds of stores, and one for each part of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import tiny_dump
+from .case import Case, Repair
+from .forked import Kstate
+from .injection import KILL, Fault, traced
+from .tiny_dump import APP, GLOBAL, KV, VERSIONED, WINDOW, Dump
+
+EXACT = {"4.2": "4.2.1", "4.3": "4.3.1"}
+_HALF = 0.5
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """What is restored, for which release, and what is there before."""
+
+    name: str
+    release: str
+    stores: tuple[str, ...]
+    before: Callable[[Restoration, Kstate, Path], None]
+    """Makes what is there before, in a state directory of its own."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command line; a run before it may have ended in ERROR."""
+        return restore(self.dump(), self.release, "--after-error")
+
+    def dump(self, part: float = 1.0) -> Dump:
+        """The dump of these stores, or its first part."""
+        return _dump(self.stores, part)
+
+
+def restore(dump: Dump, release: str, *options: str) -> tuple[str, ...]:
+    """One worker, one slice after the other: the order of the calls is then the same every time."""
+    return ("restore", *dump.options, "--for", release, "--quiet", "--workers", "1", "--engine", "local", *options)
+
+
+def lost(one: Restoration, kstate: Kstate, state: Path) -> None:
+    """Nothing but the state.dir."""
+
+
+def wiped(one: Restoration, kstate: Kstate, state: Path) -> None:
+    """The first store was moved out; a task that it shared with others keeps those."""
+    _good(kstate, state / APP, restore(one.dump(), one.release))
+    _good(kstate, state / APP, ("wipe", "--store", one.stores[0], "--quiet"))
+    _good(kstate, state / APP, ("clean",))
+
+
+def behind(one: Restoration, kstate: Kstate, state: Path) -> None:
+    """Restored from a dump that was half as long."""
+    _good(kstate, state / APP, restore(one.dump(_HALF), one.release))
+    _good(kstate, state / APP, ("clean",))
+
+
+def interrupted(one: Restoration, kstate: Kstate, state: Path) -> None:
+    """Lost; its restoration was killed when it noted that it begins the last of its slices."""
+    undisturbed = _temporary() / "w" / "state"
+    undisturbed.mkdir(parents=True)
+    notes = [step for step in traced(undisturbed / APP, one.command).steps if step.path.endswith(".started.tmp")]
+    last = next(step for step in reversed(notes) if step.call == "openat")
+    fault = Fault(last.call, last.nth, KILL)
+    with fault.under([state / last.path]) as watched:
+        ended, struck = fault.strike(watched, state / APP, one.command)
+    assert struck and ended.status == -9, ended
+
+
+def _good(kstate: Kstate, app: Path, command: tuple[str, ...]) -> None:
+    ended = kstate(app, command)
+    assert ended.status == 0, ended.output
+
+
+@functools.cache
+def _dump(stores: tuple[str, ...], part: float) -> Dump:
+    return tiny_dump.make(_temporary() / "dump", stores, part=part)
+
+
+def _temporary() -> Path:
+    folder = tempfile.TemporaryDirectory(prefix="kstate-faults-")
+    _kept.append(folder)
+    return Path(folder.name)
+
+
+_kept: list[tempfile.TemporaryDirectory[str]] = []
+_made: dict[Restoration, Path] = {}
+
+
+def fresh(one: Restoration, kstate: Kstate, state: Path) -> Path:
+    """What is there before, copied with its times from where it was made once."""
+    if one not in _made:
+        template = _temporary() / "w" / "state"
+        template.mkdir(parents=True)
+        one.before(one, kstate, template)
+        _made[one] = template
+    state.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cp", "-a", str(_made[one]), str(state)], check=True)
+    return state.resolve() / APP
+
+
+def restoration(one: Restoration) -> Case:
+    """`kstate restore`, repaired by undo and by itself: as a resumption, where slices are finished."""
+    return Case(
+        one.name,
+        lambda kstate, state: fresh(one, kstate, state),
+        one.command,
+        {"old": EXACT[one.release], "new": EXACT[one.release]},
+        (Repair(("undo",), "old"), Repair(one.command, "new"), Repair(one.command, "new"), Repair(("undo",), "old")),
+        brief=True,
+    )
+
+
+def _named(way: str, release: str, *stores: str) -> Restoration:
+    before = {"lost": lost, "wiped": wiped, "behind": behind, "resumed": interrupted}[way]
+    return Restoration(f"restore-{way}-{release}-{'-'.join(stores)}", release, stores, before)
+
+
+RESTORED = tuple(
+    restoration(one)
+    for one in (
+        _named("lost", "4.3", KV, GLOBAL),
+        _named("behind", "4.2", KV, VERSIONED),
+        _named("resumed", "4.3", GLOBAL),
+    )
+)
+RESTORED_IN_PARTS = tuple(
+    restoration(one)
+    for one in (
+        _named("lost", "4.3", KV),
+        _named("lost", "4.2", WINDOW),
+        _named("wiped", "4.2", KV, VERSIONED),
+        _named("behind", "4.3", KV),
+        _named("behind", "4.2", GLOBAL),
+        _named("resumed", "4.2", GLOBAL),
+    )
+)
