@@ -25,13 +25,6 @@ class Version:
     unclean: frozenset[str]
     """Tasks that Streams did not close: whatever kstate does, they do not become clean."""
 
-    @property
-    def known(self) -> bool:
-        """Whether anything tells that it is an application directory."""
-        return bool(self.content.tasks) or any(
-            name in self.tree for name in (".lock", "kafka-streams-process-metadata")
-        )
-
 
 class Pending(Enum):
     """Where the process of a run has died."""
@@ -57,6 +50,8 @@ class Run:
     pending: Pending | None = None
     old: bool = False
     """It ended long ago."""
+    announced: bool = True
+    """Its journal has at least one line."""
 
 
 class Effect(Enum):
@@ -93,7 +88,7 @@ def nothing(*statuses: int, takes_over: bool = False, says: Sequence[str] = ()) 
 
 def migration(version: Version | None, options: dict[str, str | bool]) -> Expected:
     """`kstate migrate`; options: to, dry-run, at-least-once, wipe-unclean."""
-    if version is None or not version.known:
+    if version is None:
         return nothing(2)
     target, really = RELEASES[str(options["to"])], not options.get("dry-run")
     content = version.content
@@ -146,7 +141,7 @@ class Wipe:
 
 def wiping(version: Version | None, wipe: Wipe) -> Expected:
     """`kstate wipe`."""
-    if version is None or not version.known:
+    if version is None:
         return nothing(2)
     tasks = version.content.tasks
     chosen = {
@@ -186,8 +181,6 @@ def wiping(version: Version | None, wipe: Wipe) -> Expected:
 
 def undoing(version: Version | None, runs: Sequence[Run], *, discard: bool) -> Expected:
     """`kstate undo`, once what died is brought to an end: `runs` are as they are then."""
-    if version is not None and not version.known and not runs:
-        return nothing(2)
     if version is None and not runs:
         return nothing(2)
     kept = [run for run in runs if run.state == "kept"]
@@ -212,16 +205,20 @@ def cleaning(version: Version | None, runs: Sequence[Run], *, old_only: bool, dr
     """`kstate clean`."""
     if version is None and not runs:
         return nothing(2)
-    if version is not None and not version.known and not runs:
-        return nothing(2)
-    chosen = [run for run in runs if run.old or not old_only]
-    if not chosen:
-        return nothing(0, says=["nothing to clean"])
-    if version is None and any(run.state == "kept" and run.pending is None for run in chosen):
+    # From cron: what died is left to the command that needs the directory next.
+    died = (Pending.SWITCHED, Pending.UNDOING, Pending.UNDONE)
+    chosen = [
+        run
+        for run in runs
+        if (run.old or not old_only or not run.announced)
+        and run.pending not in died
+        and not (run.pending is Pending.STAGED and run.announced)
+    ]
+    if version is None and any(run.version is not None for run in chosen):
         return nothing(4, says=["only copy"])
-    if dry_run:
+    if dry_run or not chosen:
         return nothing(0)
-    return Expected(frozenset({0}), Effect.CLEAN, runs=tuple(run.name for run in chosen), takes_over=True)
+    return Expected(frozenset({0}), Effect.CLEAN, runs=tuple(run.name for run in chosen))
 
 
 def misfits(content: Content, release: Release) -> list[str]:

@@ -7,33 +7,24 @@ import os
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 
+from kstate_cli.change.lines import encode_line
+
+from . import dumps
+from .accidents import ACCIDENTS
 from .commands import CALLS, Trouble
 from .content import GLOBAL, meaning_differences
 from .databases import flip
 from .model import Expected, Pending, Run, Version, Wipe, cleaning, migration, nothing, undoing, wiping
 from .streams import KEY_VALUE, RELEASES, TABLE, WINDOW, flat
-from .world import Command, World, Wrong
+from .world import Command, World, Wrong, taken_over
 
 Chance = random.Random
 Asked = tuple[Command, Expected]
 
 
 # Commands, and what the model expects of them.
-
-
-def after_recovery(world: World) -> list[Run]:
-    """The runs as a command has them that takes over what died."""
-    found = []
-    for run in world.runs:
-        state = {Pending.SWITCHED: "kept", Pending.UNDOING: "kept", Pending.UNDONE: "undone", Pending.STAGED: "failed"}
-        if run.pending is not Pending.CLEANING:
-            found.append(
-                replace(run, state=state.get(run.pending, run.state) if run.pending else run.state, pending=None)
-            )
-    return found
 
 
 def migrate(world: World, chance: Chance) -> Asked:
@@ -71,7 +62,7 @@ def undo(world: World, chance: Chance) -> Asked:
     """With or without --discard-newer."""
     discard = chance.random() < 0.3
     argv = ("undo", "--discard-newer") if discard else ("undo",)
-    return argv, undoing(world.version, after_recovery(world), discard=discard)
+    return argv, undoing(world.version, taken_over(world.runs), discard=discard)
 
 
 def clean(world: World, chance: Chance) -> Asked:
@@ -81,28 +72,55 @@ def clean(world: World, chance: Chance) -> Asked:
     return argv, cleaning(world.version, world.runs, old_only=old_only, dry_run=dry)
 
 
-CHANGES: tuple[Callable[[World, Chance], Asked], ...] = (migrate, migrate, migrate, wipe, wipe, undo, undo, clean)
+def restore(world: World, chance: Chance) -> Asked:
+    """From a dump of now, or an older one."""
+    if world.dump is None or chance.random() < 0.6:
+        world.dumps += 1
+        world.dump = dumps.make(world.app.parent.parent / f"dump-{world.dumps}", world.app.name, world.streams.logs)
+    inside = any(task.kept.inside for task in world.content().tasks.values())
+    likely = [name for name, one in RELEASES.items() if one.inside == inside and one.layout_fits(world.content())]
+    release = chance.choice(likely if likely and chance.random() < 0.9 else sorted(RELEASES))
+    rebuild = chance.random() < 0.25
+    argv = ("restore", *world.dump.options, "--for", release, "-q", "--engine", "local", "--after-error")
+    argv = (*argv, "--rebuild") if rebuild else argv
+    return argv, dumps.restoring(world.version, world.app.name, world.dump, release, rebuild=rebuild)
+
+
+CHANGES: tuple[Callable[[World, Chance], Asked], ...] = (
+    migrate,
+    migrate,
+    migrate,
+    wipe,
+    wipe,
+    restore,
+    restore,
+    undo,
+    undo,
+    clean,
+)
 
 
 def command(world: World, chance: Chance) -> None:
     """One command that may change something."""
-    make = chance.choice(CHANGES)
-    if make is undo and any(run.pending is Pending.STAGED for run in world.runs):
-        swept(world)
-        return
-    world.run(*make(world, chance))
+    world.run(*_asked(world, chance))
 
 
-def swept(world: World) -> None:
-    """An undo that meets a run that never switched: that one was meant, and no other is undone with it."""
-    world.run(("undo",), nothing(0, takes_over=True))
+def _asked(world: World, chance: Chance) -> Asked:
+    argv, expected = chance.choice(CHANGES)(world, chance)
+    if argv[0] == "undo" and any(_ends_undo(run) for run in world.runs):
+        # That one was meant, and no other is undone with it.
+        expected = nothing(0, takes_over=True)
+    return argv, expected
+
+
+def _ends_undo(run: Run) -> bool:
+    """An undo that meets such a run has done what it was asked for, once that is at its end."""
+    return run.pending is Pending.UNDONE or (run.pending is Pending.STAGED and run.announced)
 
 
 def troubled(world: World, chance: Chance) -> None:
     """A command that is killed, or meets a disk that fails."""
-    argv, expected = chance.choice(CHANGES)(world, chance)
-    if argv[0] == "undo" and any(run.pending is Pending.STAGED for run in world.runs):
-        return
+    argv, expected = _asked(world, chance)
     world.run(argv, expected, _trouble(world, chance, argv[0]))
 
 
@@ -126,10 +144,6 @@ def look(world: World, chance: Chance) -> None:
     chance.choice((_status, _ls, _check, _verify, _query, _diff, _inspect))(world, chance)
 
 
-def _readable(world: World) -> Version | None:
-    return world.version if world.version is not None and world.version.known else None
-
-
 def _status(world: World, chance: Chance) -> None:
     if world.version is None and not world.runs:
         world.run(("status",), nothing(2))
@@ -137,9 +151,15 @@ def _status(world: World, chance: Chance) -> None:
     ended = world.run(("status", "-o", "json"), nothing(0))
     rows = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
     said = [(row["run"], row["state"]) for row in rows]
-    wanted = [(run.name, "interrupted" if run.pending else run.state) for run in world.runs]
+    wanted = [(run.name, _state(run)) for run in world.runs]
     if said != wanted:
         raise Wrong(f"status says {said}, not {wanted}")
+
+
+def _state(run: Run) -> str:
+    if run.pending is None:
+        return run.state
+    return "cleaning" if run.pending is Pending.CLEANING else "interrupted"
 
 
 def _rows(world: World, argv: Command, *statuses: int) -> list[dict[str, object]]:
@@ -148,7 +168,7 @@ def _rows(world: World, argv: Command, *statuses: int) -> list[dict[str, object]
 
 
 def _ls(world: World, chance: Chance) -> None:
-    version = _readable(world)
+    version = world.version
     if version is None:
         world.run(("ls",), nothing(2))
         return
@@ -169,7 +189,7 @@ def _offsets(said: object) -> dict[tuple[str, int], int]:
 
 
 def _inspect(world: World, chance: Chance) -> None:
-    version = _readable(world)
+    version = world.version
     if version is None:
         world.run(("inspect-position",), nothing(2))
         return
@@ -186,7 +206,7 @@ def _inspect(world: World, chance: Chance) -> None:
 
 
 def _check(world: World, chance: Chance) -> None:
-    version = _readable(world)
+    version = world.version
     release = RELEASES[chance.choice(sorted(RELEASES))]
     if version is None:
         world.run(("check", "--for", release.name), nothing(2))
@@ -204,14 +224,14 @@ def _check(world: World, chance: Chance) -> None:
 
 
 def _verify(world: World, chance: Chance) -> None:
-    if _readable(world) is None:
+    if world.version is None:
         world.run(("verify", "-q"), nothing(2))
         return
     world.run(("verify", "-q"), nothing(0))
 
 
 def _query(world: World, chance: Chance) -> None:
-    version = _readable(world)
+    version = world.version
     if version is None:
         world.run(("query", KEY_VALUE, "key", "k0001"), nothing(2))
         return
@@ -242,8 +262,8 @@ def _query(world: World, chance: Chance) -> None:
 
 def _diff(world: World, chance: Chance) -> None:
     """Against an older version that a run keeps."""
-    version = _readable(world)
-    kept = [run for run in world.runs if run.version is not None and run.version.known and run.version.content.tasks]
+    version = world.version
+    kept = [run for run in world.runs if run.version is not None and run.version.content.tasks]
     if version is None or not kept or not version.content.tasks:
         return
     run = chance.choice(kept)
@@ -307,24 +327,26 @@ def time_passes(world: World, chance: Chance) -> None:
         path = world.beside / run.name / "journal.jsonl"
         if run.pending is not None or not path.exists():
             continue
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        for row in rows:
+        lines = []
+        for number, row in enumerate(json.loads(line) for line in path.read_text().splitlines()):
             row["at"] = (datetime.fromisoformat(row["at"]) - timedelta(days=8)).isoformat(timespec="milliseconds")
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            facts = {name: value for name, value in row.items() if name not in ("schema_version", "n", "sum")}
+            lines.append(encode_line(facts, number))
+        path.write_bytes(b"".join(lines))
         run.old = True
     world.told.append("time passes")
 
 
 def disaster(world: World, chance: Chance) -> None:
     """The application directory is gone."""
-    if chance.random() < 0.5:
+    if chance.random() < 0.5 and not any(run.pending for run in world.runs):
         world.lose()
         world.told.append("the directory is lost")
 
 
 def damage(world: World, chance: Chance) -> None:
     """A file of a store is damaged; commands must neither make it worse nor take it for good. Then it is put back."""
-    version = _readable(world)
+    version = world.version
     if version is None:
         return
     files = sorted(path for path in world.app.rglob("*") if path.is_file() and path.parent.name != world.app.name
@@ -379,10 +401,11 @@ def damage(world: World, chance: Chance) -> None:
     if how == "remove":
         aside.rename(path)
     else:
-        with open(path, "r+b") as file:
-            file.write(data)
-    os.chmod(path, stat.st_mode)
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        # What was undone meanwhile may share the damaged file.
+        aside.write_bytes(data)
+        os.chmod(aside, stat.st_mode)
+        os.utime(aside, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        os.replace(aside, path)
     world.version = Version(world.tree() or {}, version.content, version.unclean)
     world.audit(f"damage of {where}")
 
@@ -396,5 +419,6 @@ STEPS: dict[str, tuple[int, Callable[[World, Chance], None]]] = {
     "time_passes": (3, time_passes),
     "disaster": (2, disaster),
     "damage": (4, damage),
+    **ACCIDENTS,
 }
 """Name -> how often, what."""

@@ -198,7 +198,9 @@ class Streams:
         offsets: dict[str, Rows] = {OFFSETS: kept} if release.inside else {}
         if store == WINDOW:
             shutil.rmtree(top / f"{store}.0", ignore_errors=True)  # expired, like every segment so old
-            parts: dict[int, dict[bytes, bytes | None]] = {int(one.name.partition(".")[2]): {} for one in top.glob(f"{store}.*")}
+            parts: dict[int, dict[bytes, bytes | None]] = {
+                int(one.name.partition(".")[2]): {} for one in top.glob(f"{store}.*")
+            }
             for key, value in changes.items():
                 parts.setdefault(segment_of(key), {})[key] = value
             for segment, rows in parts.items():

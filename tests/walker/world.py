@@ -12,14 +12,23 @@ from tests.faults.forked import Ended
 from . import content as contents
 from .commands import Commands, Trouble
 from .content import Content, meaning_differences
+from .dumps import Dump
 from .model import Effect, Expected, Pending, Run, Version, misfits
-from .snapshot import Tree, differences, snapshot
+from .snapshot import Entry, Tree, differences, snapshot
 from .streams import Streams
 
-IGNORED = frozenset({".lock", ".kstate-staged"})
-"""At the top of an application directory: the lock, which is one file for all, and the mark of staging."""
+MARKS = frozenset({".kstate-staged", ".kstate-undoing"})
+IGNORED = MARKS | {".lock"}
+"""At the top of an application directory: the lock, which is one file for all, and the marks of kstate."""
 _RUN = re.compile(r"(\d{4,})-(migrate|wipe|restore)")
+_REFUSED = 4
 Command = tuple[str, ...]
+
+
+def taken_over(runs: list[Run]) -> list[Run]:
+    """Runs that died, brought to an end. Only ``clean`` goes on with what it was deleting."""
+    ends = {Pending.STAGED: "failed", Pending.SWITCHED: "kept", Pending.UNDOING: "kept", Pending.UNDONE: "undone"}
+    return [replace(run, state=ends[run.pending], pending=None) if run.pending in ends else run for run in runs]
 
 
 class Wrong(AssertionError):
@@ -39,6 +48,9 @@ class World:
     """What has happened, for whoever reads of a failure."""
     count: int = 0
     """Commands so far."""
+    dump: Dump | None = None
+    """The last one that was taken."""
+    dumps: int = 0
     scarred: bool = False
     """Removing a folder may have failed."""
 
@@ -86,7 +98,7 @@ class World:
         self.told.append(line)
         if "Traceback" in ended.output or "a defect of kstate" in ended.output:
             raise Wrong(f"{line}: {ended.output[-3000:]}")
-        if trouble is None or ended.status in expected.statuses:
+        if trouble is None or (ended.status in expected.statuses and ended.status < _REFUSED):
             self._ended(line, ended, expected, before)
         else:
             if trouble.kind != "fail" and ended.status != -9:
@@ -105,33 +117,32 @@ class World:
             self.take_over()
         if expected.effect is Effect.CHANGE:
             self._changed(line, expected, before)
+            self._unmarked(line)
         elif expected.effect is Effect.UNDO:
             self._undone(line, self.named(expected.runs[0]))
+            self._unmarked(line)
         elif expected.effect is Effect.CLEAN:
             self.runs = [run for run in self.runs if run.name not in expected.runs]
+
+    def _unmarked(self, line: str) -> None:
+        left = [name for name in sorted(MARKS) if (self.app / name).exists()]
+        if left and not self.scarred:
+            raise Wrong(f"{line}: {left} are left")
 
     def take_over(self) -> None:
         """What the model makes of runs that died, once a command has taken them over."""
         there = self.folders()
-        for run in self.runs:
-            if run.pending is Pending.STAGED:
-                run.state = "failed"
-            elif run.pending in (Pending.SWITCHED, Pending.UNDOING):
-                run.state = "kept"
-            elif run.pending is Pending.UNDONE:
-                run.state = "undone"
-        self.runs = [
-            replace(run, pending=None)
-            for run in self.runs
-            if run.pending is not Pending.CLEANING and (run.pending is not Pending.STAGED or run.name in there)
-        ]
+        # A folder without a journal goes at once, unless that fails.
+        stay = [run for run in self.runs if self.scarred and not run.announced and run.name in there]
+        ended = [run for run in taken_over(self.runs) if run.name in there or run.state != "failed"]
+        self.runs = [next((one for one in stay if one.name == run.name), run) for run in ended]
 
     def _changed(self, line: str, expected: Expected, before: Version | None) -> None:
         after = self.look(expected.unclean)
         self._holds(line, expected, after)
         if not expected.purge:
             name = self._new_run(line)
-            self.runs.append(Run(name, "kept", before, after.tree))
+            self.runs.append(Run(name, "kept", before or self._nothing(), after.tree))
         self.version = after
 
     def _holds(self, line: str, expected: Expected, after: Version) -> None:
@@ -140,6 +151,11 @@ class World:
             wrong += misfits(after.content, expected.release)
         if wrong:
             raise Wrong(f"{line}: the new directory: {'; '.join(wrong[:6])}")
+
+    def _nothing(self) -> Version:
+        """What is kept where the directory was lost: the empty one that was made to hold the lock."""
+        mode = self.app.lstat().st_mode
+        return Version({".": Entry("folder", mode, 0, 0, "")}, Content(), frozenset())
 
     def _new_run(self, line: str) -> str:
         new = [name for name in self.folders() if name not in {run.name for run in self.runs}]
@@ -154,7 +170,7 @@ class World:
         if wrong:
             raise Wrong(f"{line}: what came back is not what was kept: {'; '.join(wrong[:6])}")
         self.version = Version(self.tree() or {}, contents.read(self.app), back.unclean)
-        run.state, run.version, run.pending = "undone", away, None
+        run.state, run.version, run.pending, run.old = "undone", away, None, False
 
     # After a kill or an error.
 
@@ -176,11 +192,12 @@ class World:
             if len(new) > 1 or (not new and not expected.purge):
                 raise Wrong(f"{line}: new runs {new}")
             for name in new:
-                whole = before is not None and self._whole(name, before)
+                old = before or self._nothing()
+                whole = self._whole(name, old)
                 if not whole and not expected.purge:
                     raise Wrong(f"{line}: {name} has not kept what was there")
                 pending = Pending.SWITCHED if whole else Pending.CLEANING
-                self.runs.append(Run(name, "interrupted", before if whole else None, after.tree, pending))
+                self.runs.append(Run(name, "interrupted", old if whole else None, after.tree, pending))
             self.version = after
         elif expected.effect is Effect.UNDO:
             run = self.named(expected.runs[0])
@@ -192,8 +209,14 @@ class World:
         elif expected.effect is Effect.CLEAN:
             self._partly_cleaned(expected)
         if same and expected.effect is Effect.CHANGE:
-            self.runs += [Run(name, "interrupted", pending=Pending.STAGED) for name in new]
+            self.runs += [
+                Run(name, "interrupted", pending=Pending.STAGED, announced=self._announced(name)) for name in new
+            ]
         self._ask(line)
+
+    def _announced(self, name: str) -> bool:
+        journal = self.beside / name / "journal.jsonl"
+        return journal.exists() and b"\n" in journal.read_bytes()
 
     def _whole(self, name: str, version: Version) -> bool:
         return self.kept(Run(name, "")) == version.tree
@@ -203,7 +226,7 @@ class World:
         self.runs = [run for run in self.runs if run.name in there or run.name not in expected.runs]
         for run in self.runs:
             if run.name in expected.runs and run.version is not None and not self._whole(run.name, run.version):
-                run.version, run.pending = None, Pending.CLEANING
+                run.version, run.pending, run.old = None, Pending.CLEANING, False
 
     def _ask(self, line: str) -> None:
         """
@@ -229,7 +252,11 @@ class World:
         for run in self.runs:
             state = said[run.name]["state"]
             if run.pending is None and state in ("interrupted", "cleaning") and line.startswith(("clean", "wipe")):
-                run.pending, run.version = Pending.CLEANING, None  # announced, and nothing of it is deleted yet
+                run.pending, run.version, run.old = (
+                    Pending.CLEANING,
+                    None,
+                    False,
+                )  # announced, and nothing of it is deleted yet
                 continue
             good = allowed[run.pending] if run.pending else {run.state}
             if state not in good:
@@ -260,8 +287,6 @@ class World:
                 raise Wrong(f"{line}: {run.name} ({run.state}) still has a tree")
         if not there and not self.scarred and (self.app.parent / ".kstate").exists():
             raise Wrong(f"{line}: an empty .kstate is left")
-        if now is not None and not any(run.pending for run in self.runs) and (self.app / ".kstate-staged").exists():
-            raise Wrong(f"{line}: the mark of staging is left")
 
     def _may_vanish(self, run: Run) -> bool:
         return run.pending in (Pending.STAGED, Pending.CLEANING)

@@ -19,7 +19,19 @@ from typing import Any
 from tests.faults import zygote
 
 _STEPS = frozenset(
-    ["os.mkdir", "os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "os.chown", "os.utime", "os.truncate", "os.setxattr"]
+    [
+        "os.mkdir",
+        "os.rename",
+        "os.link",
+        "os.symlink",
+        "os.remove",
+        "os.rmdir",
+        "os.chmod",
+        "os.chown",
+        "os.utime",
+        "os.truncate",
+        "os.setxattr",
+    ]
 )
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _PACKAGES = ("wipe", "verify", "diff", "query", "check", "spec", "broker", "restore", "dump", "export")
@@ -68,7 +80,7 @@ def _child(request: dict[str, Any], serve: Any = zygote._child) -> None:
                 file.write(str(steps.count))
             leave(status)
 
-        os.fsync = counted
+        os.fsync = counted  # type: ignore[assignment]
         os._exit = told  # type: ignore[assignment]
         sys.addaudithook(steps.hear)
     serve(request)
