@@ -36,6 +36,7 @@ def main() -> int:
             if given.told and not result.wrong:
                 print("\n".join(result.told))
             if not result.wrong:
+                print(f"seed {seed}: {len(one.steps)} steps, {result.commands} commands", flush=True)
                 continue
             wrong += 1
             if given.shrink:

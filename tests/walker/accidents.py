@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -167,8 +168,20 @@ def kept_tree(world: World, chance: Chance) -> None:
     shutil.copy2(aside, path)
 
 
+def locked(world: World, chance: Chance) -> None:
+    """The application runs: what needs its directory waits outside, what is beside it may be cleaned."""
+    if world.version is None or not (world.app / ".lock").exists():
+        return
+    # As the JVM locks it. Nothing here may open that file, or one that is linked to it, until the lock is dropped.
+    with open(world.app / ".lock", "r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        argv = chance.choice([one for one in NEEDING if one != ("clean",) and (one[0] != "undo" or world.runs)])
+        world.run(argv, nothing(5, says=["in use by process"]))
+
+
 ACCIDENTS: dict[str, tuple[int, Callable[[World, Chance], None]]] = {
     "journal": (5, journal),
     "foreign": (3, foreign),
     "kept_tree": (4, kept_tree),
+    "locked": (3, locked),
 }

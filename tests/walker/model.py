@@ -171,6 +171,8 @@ def wiping(version: Version | None, wipe: Wipe) -> Expected:
             warned |= bool(before.rows and not before.offsets)
             if name != GLOBAL and before.offsets:
                 meaning[name, store] = Store({}, dict.fromkeys(before.offsets, UNKNOWN), {})
+        if not any(store.rows for key, store in meaning.items() if key[0] == name):
+            unclean.discard(name)
     statuses = frozenset({1} if warned else {0})
     if empty:
         return nothing(0, takes_over=not wipe.dry_run)

@@ -173,13 +173,17 @@ def _ls(world: World, chance: Chance) -> None:
         world.run(("ls",), nothing(2))
         return
     rows = _rows(world, ("ls",), 0)
-    said = {(row["task"], row["store"]): _offsets(row["changelog"]) for row in rows}
+    said = {(str(row["task"]), str(row["store"])): _offsets(row["changelog"]) for row in rows}
     here = {
         (name, store): task.stores[store].offsets
         for name, task in version.content.tasks.items()
         for store in task.folders & task.stores.keys()
     }
-    if said != here:
+    # Up to 4.2 a store that was wiped has a line of .checkpoint left, and no directory.
+    lines = {key: store.offsets for key, store in version.content.meaning.items()}
+    if any(said.get(key) != offsets for key, offsets in here.items()) or any(
+        lines.get(key) != offsets for key, offsets in said.items()
+    ):
         raise Wrong(f"ls says {said}, not {here}")
 
 
@@ -193,7 +197,7 @@ def _inspect(world: World, chance: Chance) -> None:
     if version is None:
         world.run(("inspect-position",), nothing(2))
         return
-    rows = _rows(world, ("inspect-position",), 0)
+    rows = _rows(world, ("inspect-position",), 0 if version.content.tasks else 2)
     for row in rows:
         store = version.content.meaning.get((str(row.get("task")), str(row.get("store"))))
         if (

@@ -77,7 +77,7 @@ def walk(one: Walk, commands: Commands, folder: Path) -> Walked:
     folder.mkdir(parents=True)
     world: World | None = None
     try:
-        world = _begin(one.golden, commands, folder)
+        world = begin(one.golden, commands, folder)
         for step in one.steps:
             world.told.append(f"-- {step}")
             STEPS[step.name][1](world, random.Random(step.seed))
@@ -91,7 +91,8 @@ def walk(one: Walk, commands: Commands, folder: Path) -> Walked:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _begin(golden: str, commands: Commands, folder: Path) -> World:
+def begin(golden: str, commands: Commands, folder: Path) -> World:
+    """A world with a copy of a golden directory, cut to the stores of `TOPOLOGY`."""
     app = shutil.copytree(_template(golden), folder / "state" / _template(golden).name).resolve()
     found = contents.read(app)
     streams = Streams(app.name, histories(found), dict(found.meaning[GLOBAL, TABLE].offsets))

@@ -13,7 +13,7 @@ from . import content as contents
 from .commands import Commands, Trouble
 from .content import Content, meaning_differences
 from .dumps import Dump
-from .model import Effect, Expected, Pending, Run, Version, misfits
+from .model import Effect, Expected, Pending, Run, Version, migration, misfits
 from .snapshot import Entry, Tree, differences, snapshot
 from .streams import Streams
 
@@ -51,8 +51,10 @@ class World:
     dump: Dump | None = None
     """The last one that was taken."""
     dumps: int = 0
+    troubled: bool = False
+    """The last command was killed, or met a disk that failed."""
     scarred: bool = False
-    """Removing a folder may have failed."""
+    """A command died or failed: it may have left an empty folder, or a mark, that nobody minds."""
 
     @property
     def beside(self) -> Path:
@@ -93,7 +95,8 @@ class World:
         folders = self.folders()
         ended = self.commands(self.app, argv, trouble)
         self.count += 1
-        self.scarred |= trouble is not None and trouble.kind == "fail"
+        self.troubled = trouble is not None
+        self.scarred |= self.troubled
         line = f"{' '.join(argv)}{f' [{trouble}]' if trouble else ''} -> {ended.status}"
         self.told.append(line)
         if "Traceback" in ended.output or "a defect of kstate" in ended.output:
@@ -126,7 +129,7 @@ class World:
 
     def _unmarked(self, line: str) -> None:
         left = [name for name in sorted(MARKS) if (self.app / name).exists()]
-        if left and not self.scarred:
+        if left and not self.troubled:
             raise Wrong(f"{line}: {left} are left")
 
     def take_over(self) -> None:
@@ -171,6 +174,10 @@ class World:
             raise Wrong(f"{line}: what came back is not what was kept: {'; '.join(wrong[:6])}")
         self.version = Version(self.tree() or {}, contents.read(self.app), back.unclean)
         run.state, run.version, run.pending, run.old = "undone", away, None, False
+
+    def migrate(self, release: str) -> None:
+        """A migration without trouble."""
+        self.run(("migrate", "--to", release, "-q"), migration(self.version, {"to": release}))
 
     # After a kill or an error.
 
