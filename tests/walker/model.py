@@ -105,7 +105,8 @@ def migration(version: Version | None, options: dict[str, str | bool]) -> Expect
     )
     if not moving and not rewritten:
         return nothing(0, takes_over=really)
-    statuses = frozenset({1} if left_out else {0, 1} if unclean else {0})
+    homeless = target.inside and any(_homeless(content, name) for name in moving - left_out)
+    statuses = frozenset({1} if left_out or homeless else {0, 1} if unclean else {0})
     if not really:
         return Expected(statuses)
     return Expected(
@@ -115,6 +116,18 @@ def migration(version: Version | None, options: dict[str, str | bool]) -> Expect
         version.unclean - unclean,
         target if not unclean or left_out else None,
         takes_over=True,
+    )
+
+
+def _homeless(content: Content, name: str) -> bool:
+    """A store was wiped in every task: nothing tells what its database, which has to carry the -4, is to look like."""
+    task = content.tasks[name]
+    absent = [
+        store for store, one in task.stores.items() if store not in task.folders and UNKNOWN in one.offsets.values()
+    ]
+    known = {place.split("/")[0] for other in content.tasks.values() for place in other.kept.families}
+    return name != GLOBAL and any(
+        f".checkpoint_{store}" not in task.kept.files for store in absent if store not in known
     )
 
 
