@@ -9,12 +9,17 @@ Refused               4     not understood or not safe: nothing was touched
 InUse                 5     locked, or the application is running
 RunFailed             6     the run failed; nothing changed
 RunHalfway            7     the run failed after the commit point: rerun, or undo
+OutputLost            6     results could not be written (141 where their reader has gone)
 ====================  ====  ==================================================================
 
-0 is done (or nothing to do), 1 finished with warnings, 128+N ended by signal N.
+0 is done (or nothing to do), 1 finished with warnings, 128+N ended by signal N. What would be 6 is 7 once the
+application directory was changed.
 """
 
 from __future__ import annotations
+
+import errno
+import signal
 
 EXIT_OK = 0
 EXIT_WARNINGS = 1
@@ -66,6 +71,20 @@ class RunHalfway(KstateError):
     """A run failed after its commit point: the next command finishes it, or ``kstate undo`` takes it back."""
 
     exit_code = 7
+
+
+class OutputLost(KstateError):
+    """Results could not be written to standard output in full, which is never exit code 0."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            f"standard output could not be written in full: {error.strerror or error}",
+            hint="what was printed is not all: run the command again with room for its output",
+        )
+        self.reader_has_gone = error.errno == errno.EPIPE
+        """As for ``| head``, which is nobody's failure; but the output is not whole either."""
+        if self.reader_has_gone:
+            self.exit_code = 128 + signal.SIGPIPE
 
 
 class Interrupted(KstateError):

@@ -46,6 +46,9 @@ class WriteFile:
     path: str
     data: bytes
     what: str
+    keep_time: bool = False
+    """The file stays as old as the one that it replaces: up to 4.2 an SST that is younger than ``.checkpoint`` is all
+    that tells of a crash, and only who vouches for the whole task may write a young one."""
     action: str = field(default="write file", init=False)
 
     def describe(self) -> str:
@@ -133,9 +136,9 @@ def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
     return ", ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
 
 
-def offsets_file(path: str, offsets: Mapping[TopicPartition, int]) -> WriteFile:
+def offsets_file(path: str, offsets: Mapping[TopicPartition, int], *, keep_time: bool = False) -> WriteFile:
     """``.checkpoint``, or ``.checkpoint_<store>``. Raises ValueError for offsets that Streams does not write."""
-    return WriteFile(path, render(offsets), f"offsets: {offsets_text(offsets)}")
+    return WriteFile(path, render(offsets), f"offsets: {offsets_text(offsets)}", keep_time)
 
 
 def _record_text(record: OffsetsRecord) -> str:

@@ -55,7 +55,7 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, cop
             (staged / step.path).unlink(missing_ok=True)
         elif isinstance(step, WriteFile):
             make_parents((staged / step.path).parent, staged)
-            _write_file(staged / step.path, step.data)
+            _write_file(staged / step.path, step.data, keep_time=step.keep_time)
     _keep_times(plan, staged)
     return counts
 
@@ -76,15 +76,18 @@ def _task_of(path: Path) -> Path:
     return Path(*path.parts[: 2 if path.parts[0].startswith("__") else 1])
 
 
-def _write_file(path: Path, data: bytes) -> None:
+def _write_file(path: Path, data: bytes, *, keep_time: bool) -> None:
     new = path.with_name(f"{path.name}.kstate")
     with open(new, "xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     if path.exists():
-        own_like(new, path.stat())
+        before = path.stat()
+        own_like(new, before)
         keep_access(path, new)
+        if keep_time:
+            os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
     else:
         own_like(new, path.parent.stat())
         if not attributes(new):

@@ -6,6 +6,7 @@ import contextlib
 import errno
 from pathlib import Path
 
+from kstate_cli.change.committed import note_commit
 from kstate_cli.change.fingerprint import KEPT_LIST, MADE_LIST, every_file, started_files, write_listing
 from kstate_cli.change.journal import Run
 from kstate_cli.change.marks import STAGED, remove_mark, remove_marks
@@ -37,6 +38,7 @@ def switch(plan: Plan, run: Run, lists: dict[str, str]) -> None:
     run.write("switching", **lists)
     try:
         exchange(plan.app, run.tree)
+        note_commit(run.name, plan.app)
     except OSError as error:
         if error.errno in _CANNOT_EXCHANGE:
             raise Refused(

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.change.committed import note_commit
 from kstate_cli.change.fingerprint import (
     KEPT_LIST,
     MADE_LIST,
@@ -22,6 +23,7 @@ from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remo
 from kstate_cli.change.system import exchange, signals_held, sync_directory
 from kstate_cli.change.who import who
 from kstate_cli.errors import Refused, RunFailed, RunHalfway
+from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import some
 
 _NAMED = 3
@@ -63,12 +65,7 @@ def _prove_kept(app: Path, run: Run) -> None:
         )
     wanted = run.last("switching").get("kept")
     if not isinstance(wanted, str):
-        # An older kstate kept no list; an inode is all that it has left to tell a tree by.
-        if run.tree.stat().st_ino != run.last("switching").get("old_inode"):
-            raise Refused(
-                f"{run.tree} is not the directory that run {run.name} found",
-                hint=f"it was replaced from elsewhere; look at {run.path}",
-            )
+        _prove_readable(app, run)
         return
     try:
         changed = differences_from(run.path / KEPT_LIST, wanted, every_file(run.tree))
@@ -82,6 +79,17 @@ def _prove_kept(app: Path, run: Run) -> None:
                 f"{app} stays as it is: undo would put a damaged directory in its place. Put back what is missing in "
                 f"{run.tree}, or give it up: kstate clean {app} --run {run.name}"
             ),
+        )
+
+
+def _prove_readable(app: Path, run: Run) -> None:
+    """An older kstate kept no list of files: at least everything in the tree must be understood. Raises Refused."""
+    wrong = [one for one in read_application(run.tree).all_problems() if one.fatal]
+    if wrong:
+        raise Refused(
+            f"what run {run.name} has kept cannot be put back: {wrong[0].where}: {wrong[0].what}",
+            where=str(run.tree),
+            hint=f"{app} stays as it is; look at {run.tree}, or give it up: kstate clean {app} --run {run.name}",
         )
 
 
@@ -122,6 +130,7 @@ def _switch_back(app: Path, run: Run, details: dict[str, Any]) -> None:
     try:
         _announce(app, run, details)
         exchange(app, run.tree)
+        note_commit(run.name, app, undone=True)
     except OSError as error:
         raise _cancelled(app, run, error) from error
     _record(app, run)
@@ -132,6 +141,7 @@ def _put_back(app: Path, run: Run, details: dict[str, Any]) -> None:
     try:
         _announce(app, run, details)
         os.rename(run.tree, app)
+        note_commit(run.name, app, undone=True)
     except OSError as error:
         raise _cancelled(app, run, error) from error
     _record(app, run)

@@ -5,8 +5,6 @@ Commands import what they need when they run, so that ``kstate --help`` stays qu
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import sys
 from types import FrameType
@@ -14,9 +12,9 @@ from typing import Any
 
 import typer
 
+from kstate_cli.cli import standard
 from kstate_cli.cli.commands import LazyGroup
-from kstate_cli.cli.output import safe
-from kstate_cli.errors import Interrupted, KstateError
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost
 
 _EPILOG = (
     "Exit codes: 0 done or nothing to do, 1 finished with warnings, 2 usage, 3 condition not met, 4 refused, "
@@ -31,7 +29,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    context_settings={"auto_envvar_prefix": "KSTATE", "help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
@@ -51,65 +49,43 @@ def _root(
     """Looks after the state directories of Kafka Streams applications while the application is stopped."""
 
 
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
 def _on_signal(number: int, _frame: FrameType | None) -> None:
     raise Interrupted(number)
 
 
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    standard.take_over()
+    for number in _SIGNALS:
         signal.signal(number, _on_signal)
-    code: Any = 0
+    code = EXIT_OK
     try:
         result: Any = app(standalone_mode=False)
-        code = result if isinstance(result, int) else 0
-    except KstateError as error:
-        code = error.exit_code
-        _show(error)
-    except BrokenPipeError:
-        code = _reader_has_gone()
-    except SystemExit as ended:
-        # Click's own end for a reader that has gone is the code of warnings.
-        code = _reader_has_gone() if isinstance(ended.__context__, BrokenPipeError) else ended.code
-    except OSError as error:
-        code = 6
-        name = f" {error.filename}" if error.filename else ""
-        _show(KstateError(f"{error.strerror or error}{name}", hint="nothing has changed"))
-    except Exception as error:
-        code = _click_error(error)
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
+        code = result if isinstance(result, int) else EXIT_OK
+        standard.finish()
+    except BaseException as error:
+        code = _ended_by(error, code)
+    standard.give_up()
     sys.exit(code)
 
 
-def _reader_has_gone() -> int:
-    """The reader of our output has gone (``| head``): that is not our failure."""
-    with contextlib.suppress(Exception):
-        sys.stderr.close()
-    return 141
+def _ended_by(error: BaseException, code: int) -> int:
+    """The exit code, once all is said. ``code`` is that of a command that had ended before its output was lost."""
+    from kstate_cli.cli.ending import exit_code_of, tell
 
-
-def _click_error(error: Exception) -> int:
-    """Usage errors show themselves; anything else is a defect of kstate."""
-    show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
-    if callable(show) and isinstance(code, int):
-        show()
-        return code
-    if type(error).__name__ in ("Abort", "Exit"):
-        return code if isinstance(code, int) else 1
-    if os.environ.get("KSTATE_DEBUG"):
-        raise error
-    _show(
-        KstateError(
-            f"a defect of kstate: {type(error).__name__}: {error}",
-            hint="KSTATE_DEBUG=1 shows where; kstate status tells whether a run was under way",
-        )
-    )
-    return 6
-
-
-def _show(error: KstateError) -> None:
-    where = f" ({error.where})" if error.where and error.where not in error.message else ""
-    sys.stderr.write(safe(f"kstate: {error.message}{where}") + "\n")
-    if error.hint:
-        sys.stderr.write(safe(f"  what to do: {error.hint}") + "\n")
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)  # nothing is left that a second one could spoil
+    errors = [error]
+    if not isinstance(error, OutputLost):
+        code = exit_code_of(error)
+        try:
+            standard.finish()
+        except OutputLost as lost:
+            errors.append(lost)
+    tell(*errors)
+    if isinstance(errors[-1], OutputLost) and code in (EXIT_OK, EXIT_WARNINGS):
+        return exit_code_of(errors[-1])
+    return code

@@ -11,6 +11,9 @@ import typer
 import typer.core
 import typer.main
 
+from kstate_cli.cli.empty import refuse_empty
+from kstate_cli.cli.environment import give_variables
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -72,7 +75,16 @@ def _made(name: str, entry: Entry) -> Any:
         found.command(name)(function)
     command = typer.main.get_command(found)
     command.name = name
+    _rules(command, name)
     return command
+
+
+def _rules(command: Any, path: str) -> None:
+    """What holds for every argument and option, of subcommands too; ``path`` is how it is called: ``query key``."""
+    refuse_empty(command, path)
+    give_variables(command, "_".join(("kstate", *path.replace("-", "_").split())))
+    for name, inner in getattr(command, "commands", {}).items():
+        _rules(inner, f"{path} {name}")
 
 
 class LazyGroup(typer.core.TyperGroup):
@@ -81,6 +93,9 @@ class LazyGroup(typer.core.TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Commands()
+
+    def _main_shell_completion(self, *_: Any, **__: Any) -> None:
+        """Nothing: an environment variable must not turn a command into the printing of a script, with exit code 0."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list of commands, without importing them."""

@@ -12,6 +12,7 @@ def demo() -> int:
     from importlib.resources import files
     from pathlib import Path
 
+    from kstate_cli.change.committed import forget_commits
     from kstate_cli.cli.ls_cmd import ls
     from kstate_cli.cli.migrate_cmd import migrate
     from kstate_cli.cli.output import say
@@ -33,5 +34,6 @@ def demo() -> int:
         ls(app)
         say(f"4. And back: kstate undo {app}")
         undo(app)
+        forget_commits()  # the folder is only ours, and goes with all that was changed in it
         ls(app, output=Format.table)
     return 0

@@ -78,6 +78,7 @@ def _print_spec(app: Application, *, quiet: bool) -> int:
     import sys
 
     from kstate_cli.cli.output import say
+    from kstate_cli.cli.standard import as_data
     from kstate_cli.spec.asking import question_text
     from kstate_cli.spec.infer import infer
     from kstate_cli.spec.toml_writer import to_toml
@@ -85,6 +86,7 @@ def _print_spec(app: Application, *, quiet: bool) -> int:
     found = infer(app)
     missing = [entry for store in found.draft.stores for entry in store.filled(found.draft.application).missing()]
     about = "Written by kstate ls --spec; comments say what a value was taken from, and what is to fill in."
+    as_data()
     sys.stdout.write(to_toml(found.draft, notes=(about, *found.notes)))
     for entry in missing:
         say(question_text(entry), quiet=quiet)

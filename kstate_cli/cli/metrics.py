@@ -14,8 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kstate_cli.cli import standard
+from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.cli.output import say
-from kstate_cli.errors import InUse, KstateError, UsageError
+from kstate_cli.errors import EXIT_OK, InUse, UsageError
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -55,7 +57,7 @@ class Metrics:
             return
         code = self._code
         if error is not None or code is None:
-            code = error.exit_code if isinstance(error, KstateError) else 6
+            code = EXIT_OK if error is None else exit_code_of(error)
         try:
             self._write(self._path, code)
         except OSError as wrong:
@@ -64,7 +66,8 @@ class Metrics:
             os.close(self._lock)
 
     def done(self, code: int) -> int:
-        """The command's exit code; returns it."""
+        """The command's exit code; returns it. Raises OutputLost: results that could not be written count as well."""
+        standard.finish()
         self._code = code
         return code
 

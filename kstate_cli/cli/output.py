@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kstate_cli.cli.standard import showable
 from kstate_cli.cli.terminal import console, progress_bar
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def table(
     for column in columns:
         view.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        view.add_row(*(Text(safe(cell)) for cell in row))
+        view.add_row(*(Text(showable(safe(cell))) for cell in row))
     console(stderr=False).print(view)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.cli import standard
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -13,7 +14,15 @@ if TYPE_CHECKING:
 
 
 def show_plan(plan: Plan, output: Format) -> None:
-    """The plan as a table or as JSON lines; warnings and notes on standard error for people."""
+    """The plan as a table or as JSON lines; warnings and notes on standard error for people.
+
+    Written out before anything is done: raises OutputLost where that cannot be.
+    """
+    _show_steps(plan, output)
+    standard.finish()
+
+
+def _show_steps(plan: Plan, output: Format) -> None:
     from kstate_cli.cli.output import print_json, say, table
 
     if output is Format.json:

@@ -29,7 +29,7 @@ class _Group(typer.core.TyperGroup):
         return super().parse_args(ctx, args)
 
 
-query_app = typer.Typer(cls=_Group, rich_markup_mode=None, no_args_is_help=True)
+query_app = typer.Typer(cls=_Group, rich_markup_mode=None, no_args_is_help=True, add_completion=False)
 
 
 @query_app.callback()

@@ -10,6 +10,7 @@ from typing import Any
 
 from kstate_cli.cli.output import print_json, safe, table
 from kstate_cli.cli.query_options import RowFormat
+from kstate_cli.cli.standard import as_data
 from kstate_cli.formats.values import Header
 from kstate_cli.query import SerdeError, StoreSerdes
 from kstate_cli.query.rendering import bytes_text, jsonable
@@ -34,6 +35,8 @@ class View:
         self._columns = ("partition", *columns)
         self._serdes = {"key": serdes.key, "value": serdes.value}
         self._rows: list[tuple[str, ...]] = []
+        if output is RowFormat.csv:
+            as_data()
         self._csv = csv.writer(sys.stdout, lineterminator="\n")
         self._for_people = sys.stdout.isatty()
         self.count = 0

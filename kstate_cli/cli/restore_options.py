@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kstate_cli.formats.topic_partition import TopicPartition
     from kstate_cli.restore.engines import Engine
 
+_MAX_OFFSET = (1 << 63) - 1
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -51,24 +52,28 @@ def bytes_of(text: str) -> int:
 
 def committed_of(path: Path | None) -> dict[TopicPartition, int]:
     """The file of ``--committed-offsets``. Raises UsageError."""
-    import json
-
     from kstate_cli.errors import UsageError
-    from kstate_cli.formats.topic_partition import TopicPartition
+    from kstate_cli.formats.json_text import parse_json
+    from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
 
     if path is None:
         return {}
+    found = {}
     try:
-        rows = json.loads(path.read_bytes())
-        found = {
-            TopicPartition(str(topic), int(partition)): offset
-            for topic, offsets in rows.items()
-            for partition, offset in offsets.items()
-        }
-        if not all(
-            isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0 for offset in found.values()
-        ):
-            raise ValueError("an offset is not a number from 0")
-    except (OSError, ValueError, AttributeError) as error:
+        for topic, offsets in _object(parse_json(path.read_bytes()), "the file").items():
+            if not legal_topic(topic):
+                raise ValueError(f"{topic[:100]!r} is not the name of a topic")
+            for partition, offset in _object(offsets, topic).items():
+                key = TopicPartition(topic, parse_partition(partition))
+                if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= _MAX_OFFSET:
+                    raise ValueError(f"{key}: {str(offset)[:100]} is not an offset")
+                found[key] = offset
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint='it holds JSON: {"topic": {"0": 42}}') from None
     return found
+
+
+def _object(content: Any, what: str) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise ValueError(f"{what} is not a JSON object")
+    return content

@@ -20,7 +20,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
+from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
 
 from .errors import DumpError, printable
 
@@ -31,7 +33,6 @@ ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _MAX_I32: Final = (1 << 31) - 1
 _MAX_I64: Final = (1 << 63) - 1
 _SHA256: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
-_PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _Json = dict[str, Any]
 
 
@@ -76,8 +77,8 @@ class Manifest:
 def parse(data: bytes, where: str = NAME) -> Manifest:
     """Read a manifest; DumpError, with ``where``, for everything that is not one, and for paths outside the dump."""
     try:
-        return _manifest(json.loads(data.decode("utf-8"), object_pairs_hook=_distinct))
-    except (ValueError, RecursionError) as error:
+        return _manifest(parse_json(data))
+    except ValueError as error:
         raise DumpError(f"the manifest cannot be read: {error}", where=where) from None
     except DumpError as error:
         raise DumpError(f"the manifest cannot be read: {error.message}", where=where) from None
@@ -110,14 +111,6 @@ def _facts(one: ManifestPartition) -> _Json:
 def _file_facts(one: ManifestFile) -> _Json:
     facts = {name: getattr(one, name) for name in ("path", "topic", "partition", "size", "sha256")}
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> _Json:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        # Which of the two counts is left to the reader by JSON; here it would decide what is restored.
-        raise ValueError("a name occurs twice in one object")
-    return found
 
 
 def _manifest(content: Any) -> Manifest:
@@ -214,9 +207,10 @@ def _committed(whole: _Json) -> dict[TopicPartition, int]:
 
 
 def _key(text: str) -> int:
-    if _PARTITION.fullmatch(text) is None or int(text) > _MAX_I32:
-        raise DumpError(f"{text!r} is not a partition")
-    return int(text)
+    try:
+        return parse_partition(text)
+    except MalformedBytesError as error:
+        raise DumpError(str(error)) from None
 
 
 def _topic(facts: _Json) -> str:

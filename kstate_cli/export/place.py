@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import InUse, Refused, UsageError
+from kstate_cli.formats.json_text import parse_json
 from kstate_cli.statedir.find import OWN_FOLDER
 
 MANIFEST: Final = "_manifest.json"
@@ -139,7 +140,7 @@ class OutFolder:
 
     def _read(self, name: str) -> Any:
         try:
-            return json.loads((self.folder / name).read_bytes())
+            return parse_json((self.folder / name).read_bytes())
         except (OSError, ValueError):
             return None
 

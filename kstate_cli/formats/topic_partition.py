@@ -38,9 +38,20 @@ class TopicPartition:
         topic, dash, partition = text.rpartition("-")
         if not dash or not topic:
             raise MalformedBytesError(f"{text!r} is not <topic>-<partition>")
-        if _PARTITION.fullmatch(partition) is None or int(partition) > _MAX_PARTITION:
-            raise MalformedBytesError(f"{text!r} does not end in a partition number")
-        return cls(topic, int(partition))
+        try:
+            return cls(topic, parse_partition(partition))
+        except MalformedBytesError:
+            raise MalformedBytesError(f"{text!r} does not end in a partition number") from None
+
+
+def parse_partition(text: str) -> int:
+    """The number of a partition as ``Integer.toString`` writes it; MalformedBytesError for any other spelling.
+
+    ``int()`` takes ``1_0`` for 10, and digits of other scripts.
+    """
+    if _PARTITION.fullmatch(text) is None or int(text) > _MAX_PARTITION:
+        raise MalformedBytesError(f"{text[:100]!r} is not a partition")
+    return int(text)
 
 
 def legal_topic(name: str) -> bool:

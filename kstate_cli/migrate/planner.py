@@ -233,8 +233,7 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
             )
     for name, offsets in sorted(resolved.absent.items()):
         if not task.is_global and legal_store_name(name) and name not in task.store_files:
-            _write_offsets(draft, task, f".checkpoint_{name}", offsets)
-            draft.notes.append(f"{task.name}: {name} has no RocksDB here; its offset goes to .checkpoint_{name}")
+            _of_absent(draft, task, name, offsets)
     draft.warnings += [
         f"{task.name}: nothing here keeps the offset {o} of {tp}: it is dropped" for tp, o in resolved.unknown.items()
     ]
@@ -243,6 +242,31 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
     _remove_leftovers(draft, task)
     kept = sorted(set(task.position_files) - {s.name for s in task.stores})
     draft.notes += [f"{task.name}/{name}.position: no store of that name here; it stays" for name in kept]
+
+
+def _of_absent(draft: _Draft, task: Task, name: str, offsets: dict[TopicPartition, int]) -> None:
+    """A line of ``.checkpoint`` whose store is not here: wiped (``-4``), or a custom one that keeps its rows elsewhere.
+
+    4.3 reads ``.checkpoint_<store>`` of custom stores only. Its own keep ``-4`` inside: where, the same store of other
+    tasks tells.
+    """
+    unknown = set(offsets.values()) == {OFFSET_UNKNOWN}
+    same = [s for t in draft.app.tasks for s in t.stores if s.name == name and s.databases and not s.is_grace_buffer]
+    if unknown and same:
+        record = OffsetsRecord(dict(offsets), None, STATUS_CLOSED)
+        if same[0].segmented:
+            draft.steps.append(CreateDatabase(_relative(draft, task.path / name / f"{name}.0"), record))
+        else:
+            path = _relative(draft, task.path / "rocksdb" / name)
+            draft.steps.append(CreateDatabase(path, record, "create empty store"))
+        return
+    _write_offsets(draft, task, f".checkpoint_{name}", offsets)
+    draft.notes.append(f"{task.name}: {name} has no RocksDB here; its offset goes to .checkpoint_{name}")
+    if unknown:
+        draft.warnings.append(
+            f"{task.name}: {name} was wiped, and nothing tells where 4.3 keeps it: if it is a RocksDB store, under "
+            "exactly-once the whole task is restored at the next start. Restore it first, or start the older release"
+        )
 
 
 def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlparse
 
+from kstate_cli.formats.json_text import parse_json
+
 if TYPE_CHECKING:
     from kstate_cli.restore.jobs import SliceResult
 
@@ -127,7 +129,7 @@ class Staging:
     def _note_of(self, name: str, suffix: str) -> dict[str, Any] | None:
         try:
             with open(os.path.join(local(self.target), name), "rb") as file:
-                note = json.load(file)
+                note = parse_json(file.read())
         except (OSError, ValueError):
             return None
         if not isinstance(note, dict):

@@ -151,7 +151,7 @@ def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], g
     if before and not lines:
         draft.steps.append(RemoveFile(path, "no offset is left"))
     elif lines != before:
-        draft.steps.append(offsets_file(path, lines))
+        draft.steps.append(offsets_file(path, lines, keep_time=True))
 
 
 def _left_behind(

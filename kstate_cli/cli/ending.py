@@ -1,0 +1,97 @@
+"""How a command ends: from an error to its exit code, and to what is said of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import Any
+
+from kstate_cli.change.committed import Commit, committed
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, KstateError, OutputLost, RunFailed, RunHalfway
+
+_DEFECT = "KSTATE_DEBUG=1 shows where; kstate status tells whether a run was under way"
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code of a command that ended with ``error``."""
+    code = _code(error)
+    if code == RunFailed.exit_code and committed() is not None:
+        return RunHalfway.exit_code
+    return code
+
+
+def tell(*errors: BaseException) -> None:
+    """Says on standard error what went wrong, and what was changed by then."""
+    for error in errors:
+        shown = _shown(error)
+        if shown is not None:
+            _write(shown)
+    change = committed()
+    if change is not None and any(_code(error) != EXIT_OK for error in errors):
+        _write_change(change)
+
+
+def _code(error: BaseException) -> int:
+    if isinstance(error, KstateError):
+        return error.exit_code
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, int):  # Click's own errors
+        return code
+    return EXIT_WARNINGS if type(error).__name__ == "Abort" else RunFailed.exit_code
+
+
+def _shown(error: BaseException) -> KstateError | None:
+    """What is to be said; None where it was said already, or goes without saying."""
+    from kstate_cli.rocks.errors import RocksError
+
+    if isinstance(error, OutputLost) and error.reader_has_gone:
+        return None
+    if isinstance(error, KstateError):
+        return error
+    show: Any = getattr(error, "show", None)
+    if callable(show) and isinstance(getattr(error, "exit_code", None), int):
+        show()  # Click's usage errors show themselves
+        return None
+    if isinstance(error, SystemExit) or type(error).__name__ in ("Abort", "Exit"):
+        return None
+    if isinstance(error, OSError):
+        return KstateError(_of_the_system(error), hint="kstate status tells whether a run was under way")
+    if isinstance(error, RocksError):
+        return KstateError(str(error), hint="kstate verify names damaged files")
+    if os.environ.get("KSTATE_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    return KstateError(f"a defect of kstate: {type(error).__name__}: {error}", hint=_DEFECT)
+
+
+def _of_the_system(error: OSError) -> str:
+    """What failed, and where: with full paths."""
+    paths = [_full(path) for path in (error.filename, error.filename2) if isinstance(path, (str, bytes, os.PathLike))]
+    return " ".join([error.strerror or str(error), " -> ".join(paths)]).strip()
+
+
+def _full(path: str | bytes | os.PathLike[str]) -> str:
+    """Whole where that can be known: a name that was looked up in an open directory says nothing of the working one."""
+    text = os.fsdecode(path)
+    return os.path.abspath(text) if os.path.lexists(text) else text
+
+
+def _write(error: KstateError) -> None:
+    from kstate_cli.cli.output import say
+
+    where = f" ({error.where})" if error.where and error.where not in error.message else ""
+    say(f"kstate: {error.message}{where}")
+    if error.hint:
+        say(f"  what to do: {error.hint}")
+
+
+def _write_change(change: Commit) -> None:
+    from kstate_cli.cli.output import say
+
+    say(f"  what was done: {change}")
+    if change.app is not None and not change.undone:
+        say(f"  to take it back: kstate undo {shlex.quote(str(change.app))}")

@@ -1,0 +1,149 @@
+"""Standard input, output and error: descriptors that are never anything else, and nothing that gets lost in silence.
+
+A shell may start a command with any of the three closed (``2>&-``). The next file that is opened gets that number: were
+it ``.lock``, a message would be written into it, and who closes "standard error" would drop the lock. And Python's own
+streams raise wherever something cannot be written: in the middle of a run, for a message.
+
+So two rules. *Results* (standard output) that cannot be written in full end the command with :class:`OutputLost`, which
+is never exit code 0. *Messages* (standard error) that cannot be written are dropped: they change neither the work nor
+its exit code.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import select
+import sys
+from typing import Any, TextIO
+
+from kstate_cli.errors import OutputLost
+
+_INPUT, _OUTPUT, _MESSAGES = 0, 1, 2
+_CLOSED = {
+    _INPUT: os.O_RDONLY,
+    # For reading: what is written there fails, as it does for a closed descriptor.
+    _OUTPUT: os.O_RDONLY,
+    _MESSAGES: os.O_WRONLY,
+}
+"""How /dev/null is opened in place of a descriptor that is closed."""
+_AGAIN = (errno.EAGAIN, errno.EWOULDBLOCK)
+
+
+def reserve() -> None:
+    """Opens what of the descriptors 0 to 2 is closed, so that no file of ours gets their numbers."""
+    for number, mode in _CLOSED.items():
+        try:
+            os.fstat(number)
+        except OSError:
+            descriptor = os.open(os.devnull, mode)  # the lowest that is free: all below are open
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+
+
+class _Descriptor(io.RawIOBase):
+    """Writes everything or raises: also where the other end takes only part of it, or nothing for a while."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.dropping = False
+        """Nothing more can be told."""
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def fileno(self) -> int:
+        """1 or 2."""
+        return self._number
+
+    def isatty(self) -> bool:
+        """Whether somebody looks at it."""
+        return os.isatty(self._number)
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
+        """Writes all of it, or leaves it to :meth:`failed`."""
+        left = memoryview(data).cast("B")
+        size = len(left)
+        while left and not self.dropping:
+            try:
+                left = left[os.write(self._number, left) :]
+            except OSError as error:
+                if error.errno in _AGAIN:
+                    _wait_for(self._number)
+                else:
+                    self.failed(error)
+                    break
+        return size
+
+    def failed(self, error: OSError) -> None:
+        """What becomes of data that cannot be written."""
+        raise NotImplementedError
+
+
+class _Results(_Descriptor):
+    def failed(self, error: OSError) -> None:
+        raise OutputLost(error) from error
+
+
+class _Messages(_Descriptor):
+    def failed(self, error: OSError) -> None:
+        """It is dropped. The next message is tried again: a disk may have room by then."""
+
+
+def _wait_for(number: int) -> None:
+    waiting = select.poll()
+    waiting.register(number, select.POLLOUT)
+    waiting.poll()
+
+
+def take_over() -> None:
+    """From now on ``sys.stdout`` and ``sys.stderr`` are as this module says; what somebody has put there stays."""
+    reserve()
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _text(_Results(_OUTPUT), sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _text(_Messages(_MESSAGES), sys.stderr, unbuffered=True)
+
+
+def _text(raw: _Descriptor, before: TextIO | None, *, unbuffered: bool = False) -> TextIO:
+    unbuffered = unbuffered or bool(getattr(before, "write_through", False))
+    binary: Any = raw
+    return io.TextIOWrapper(
+        binary if unbuffered else io.BufferedWriter(binary),
+        encoding=before.encoding if before is not None else "utf-8",
+        # A character that the other end has no code for is shown by its number: that is no reason to fail.
+        errors="backslashreplace",
+        write_through=unbuffered,
+        line_buffering=raw.isatty(),
+    )
+
+
+def as_data() -> None:
+    """Standard output becomes UTF-8, whatever the locale: for formats that programs read, where an escape is a lie.
+
+    A terminal keeps its encoding.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        sys.stdout.reconfigure(encoding="utf-8")
+
+
+def showable(text: str) -> str:
+    """The text as standard output will show it, so that a table is as wide as it looks."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def finish() -> None:
+    """Writes out what is left of the results. Raises OutputLost."""
+    sys.stdout.flush()
+
+
+def give_up() -> None:
+    """The process ends: what could not be written until now never will, and Python must not try again."""
+    for stream in (sys.stdout, sys.stderr):
+        raw = getattr(getattr(stream, "buffer", None), "raw", None) or getattr(stream, "buffer", None)
+        if isinstance(raw, _Descriptor):
+            raw.dropping = True

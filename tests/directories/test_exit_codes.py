@@ -1,0 +1,369 @@
+"""
+The table of exit codes, a cell for each command and code: either it is driven here, or it says why it cannot occur.
+
+Whatever happens on the way, "nothing has changed" is only said where a digest of the application directory, and of what
+kstate keeps of it, says so too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import kstate_cli
+from kstate_cli.cli.commands import COMMANDS
+from tests.faults.forked import Kstate
+from tests.faults.injection import available
+from tests.faults.small import small
+
+from .proof import NOTHING, digest, hold_to_its_word
+from .test_locks import held
+from .test_standard import DUMP, KINDS
+from .test_verify import _flip
+from .warm import FULL, ROOT, Ended, Warm
+
+SIGNAL = 128 + signal.SIGTERM
+CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
+STORE = "kv-timestamped"
+SPARK = ("--from-changelog", DUMP, "--for", "4.3", "--spec", DUMP.parent / "dump.toml")
+NEEDS_STRACE = pytest.mark.skipif(not available(), reason="needs strace")
+
+
+@dataclass
+class World:
+    """A folder, directories to put into it, and a kstate to run on them."""
+
+    warm: Warm
+    templates: dict[str, Path]
+    folder: Path
+
+    def fresh(self, name: str = "APP") -> Path:
+        """A copy of an application directory; CHANGED was migrated where it lies, and can be taken back."""
+        here = self.templates["APP" if name == "CHANGED" else name]
+        top = self.folder / f"copy-{len(list(self.folder.iterdir()))}"
+        subprocess.run(["cp", "-a", str(here.parent), str(top)], check=True)
+        if name == "CHANGED":
+            done = self.warm("migrate", top / here.name, "--to", "4.2", "-q")
+            assert done.status == 0, done.told
+        return top / here.name
+
+    def argv(self, command: str, app: Path | str) -> list[object]:
+        """The command on a directory; as a rule it ends with 0."""
+        more: dict[str, tuple[object, ...]] = {
+            "query": (STORE, "range"),
+            "export": (STORE, "--out", self.folder / "out"),
+            "diff": (self.templates["APP"],),
+            "check": ("--for", "4.3"),
+            "migrate": ("--to", "4.2"),
+            "wipe": ("--store", STORE),
+            "restore": (*SPARK, "--dry-run"),
+        }
+        return [command, *(() if command == "demo" else (app,)), *more.get(command, ())]
+
+    def run(self, app: Path, argv: list[object], *more: object, **streams: str) -> Ended:
+        """Run a command, and hold it to its word."""
+        before = digest(app)
+        ended = self.warm(*argv, *more, **streams)
+        hold_to_its_word(ended.told, before, app)
+        return ended
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    top = tmp_path_factory.mktemp("templates")
+    app = small(KINDS, top / "state", (STORE, "window-count", "global-table"))
+    warned = small(KINDS, top / "warned", (STORE, "kv-nolog"))
+    for one in (app, warned):
+        (one / ".lock").touch()
+    changed = top / "changed" / app.name
+    shutil.copytree(app, changed)
+    with Warm() as warm:
+        done = warm("migrate", changed, "--to", "4.2", "-q")
+    assert done.status == 0, done.told
+    return {"APP": app, "CHANGED": changed, "WARNED": warned}
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    with Warm() as found:
+        yield found
+
+
+Cell = Callable[[World, str], Ended]
+"""Makes a command end with the code."""
+
+
+def _usual(world: World, command: str) -> Ended:
+    name = "CHANGED" if command in ("undo", "clean", "status") else "APP"
+    app = world.fresh(name) if command in ("undo", "clean", "migrate", "wipe") else world.templates[name]
+    argv = world.argv(command, world.folder / "orders" if command == "restore" else app)
+    return world.run(app, argv)
+
+
+def _with(*more: object, name: str = "APP") -> Cell:
+    """The usual command line with more on it."""
+    return lambda world, command: world.run(app := world.fresh(name), world.argv(command, app), *more)
+
+
+def _empty(world: World, command: str) -> Ended:
+    app = world.templates["APP"]
+    return world.run(app, world.argv(command, ""), *(("--no-such-option",) if command == "demo" else ()))
+
+
+def _link(world: World, command: str) -> Ended:
+    app = world.templates["APP"]
+    (world.folder / "link").symlink_to(app)
+    return world.run(app, world.argv(command, world.folder / "link"))
+
+
+def _locked(kind: str) -> Cell:
+    def drive(world: World, command: str) -> Ended:
+        app = world.fresh("CHANGED" if command in ("undo", "clean") else "APP")
+        with held(app, kind):
+            return world.run(app, world.argv(command, app))
+
+    return drive
+
+
+def _metrics_locked(world: World, command: str) -> Ended:
+    app, file = world.templates["APP"], world.folder / "kstate.prom"
+    with open(world.folder / ".kstate.prom.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return world.run(app, world.argv(command, app), "--metrics-file", file)
+
+
+def _disk_full(world: World, command: str) -> Ended:
+    """Standard output is what a full disk leaves of it."""
+    app = world.templates["CHANGED" if command == "status" else "APP"]
+    argv = world.argv(command, world.folder / "orders" if command == "restore" else app)
+    return world.run(app, argv, stdout=FULL)
+
+
+def _no_folder(world: World, command: str) -> Ended:
+    """A run cannot even begin: a file has the name of the folder for runs."""
+    app = world.fresh()
+    (app.parent / ".kstate").write_text("mine")
+    return world.run(app, world.argv(command, app))
+
+
+def _injected(world: World, command: str, app: Path, *strace: str) -> Ended:
+    """With faults of strace. One that could not be injected would change nothing, and the code would be 0."""
+    before = digest(app)
+    with Kstate(strace) as kstate:
+        argv = tuple(str(one) for one in world.argv(command, app))
+        ended = kstate(app, (argv[0], *argv[2:]))
+    assert "Traceback" not in ended.output, ended.output
+    hold_to_its_word(ended.output, before, app)
+    return Ended(ended.status, "", ended.output)
+
+
+def _failing(call: str, error: str, when: str, name: str = "APP") -> Cell:
+    return lambda world, command: _injected(
+        world, command, world.fresh(name), "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={when}"
+    )
+
+
+def _after_the_exchange(world: World, command: str) -> Ended:
+    """The exchange is not made durable: the next fsync of the state directory fails."""
+    name = "CHANGED" if command == "undo" else "APP"
+    app = world.fresh(name)
+    argv = tuple(str(one) for one in world.argv(command, app))
+    with Kstate(("-y", "-e", "trace=fsync,renameat2")) as kstate:
+        traced = kstate(app, (argv[0], *argv[2:])).traced
+    before, exchange, _ = traced.partition("RENAME_EXCHANGE")
+    assert exchange, traced
+    nth = len(re.findall(rf"fsync\(\d+<{re.escape(str(app.parent))}>\)", before)) + 1
+    app = world.fresh(name)
+    left = digest(app)
+    place = ("-P", str(app.parent))
+    ended = _injected(world, command, app, *place, "-e", "trace=fsync", "-e", f"inject=fsync:error=EIO:when={nth}")
+    assert digest(app) != left, f"it failed before the exchange: {ended.told}"
+    return ended
+
+
+def _summary_lost(world: World, command: str) -> Ended:
+    """A real run on Spark, whose summary cannot be written any more."""
+    app, out = world.folder / "lost" / "orders", world.folder / "summary"
+    app.parent.mkdir()
+    out.touch()
+    argv = [sys.executable, "-m", "kstate_cli", command, app, *SPARK, "-o", "json", "--memory", "1500M"]
+    # The plan is the first write; Spark is not traced.
+    strace = ["strace", "-o", os.devnull, "-P", out, "-e", "trace=write", "-e", "inject=write:error=ENOSPC:when=2+"]
+    with out.open("w") as file:
+        done = subprocess.run(
+            [*map(str, (*strace, *argv))],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert app.is_dir() and f"{app} was changed by run 0001-restore" in done.stderr, done.stderr
+    assert not NOTHING.search(done.stderr)
+    return Ended(done.returncode, "", done.stderr)
+
+
+def _signalled(world: World, command: str) -> Ended:
+    """SIGTERM while it writes: nobody reads, and the pipe is full."""
+    on_stderr = command in ("undo", "clean")
+    name = "CHANGED" if command in ("undo", "clean", "status") else "APP"
+    app = world.fresh(name)
+    pipe = world.folder / "pipe"
+    os.mkfifo(pipe)
+    other_end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(other_end, b" " * 4096)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(other_end, b" ")
+    before = digest(app)
+    argv = world.argv(command, world.folder / "orders" if command == "restore" else app)
+    pid = world.warm.start(*argv, **{"stderr" if on_stderr else "stdout": str(pipe)})
+    _wait_for_write(pid, 2 if on_stderr else 1)
+    os.kill(pid, signal.SIGTERM)
+    # What it says of its end must have room; or it would wait for ever.
+    deadline = time.monotonic() + 30
+    told = b""
+    while _alive(pid) and time.monotonic() < deadline:
+        if select.select([other_end], [], [], 0.05)[0]:
+            told += os.read(other_end, 1 << 16)
+    ended = world.warm.wait()
+    os.close(other_end)
+    hold_to_its_word(ended.told + told.decode(errors="replace"), before, app)
+    return ended
+
+
+def _wait_for_write(pid: int, number: int) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            call = Path(f"/proc/{pid}/syscall").read_text().split()
+            if call[:2] == ["1", hex(number)]:  # write, on x86-64
+                return
+        time.sleep(0.02)
+    raise AssertionError("it never wrote anything")
+
+
+def _alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def _damaged(world: World, command: str) -> Ended:
+    app = world.fresh()
+    _flip(next((app / "0_0" / "rocksdb" / STORE).glob("*.sst")), 20)
+    return world.run(app, world.argv(command, app))
+
+
+def _different(world: World, command: str) -> Ended:
+    app = world.fresh()
+    assert world.run(app, ["wipe", app, "--store", STORE]).status == 0
+    return world.run(app, world.argv(command, app))
+
+
+def _unlogged(world: World, command: str) -> Ended:
+    """A store that has no changelog is none that a dump could bring back."""
+    spec = world.folder / "kstate.toml"
+    more = '\n[stores.scratch]\nkind = "key-value"\nlogged = false\nsubtopology = 0\npartitions = 2\n'
+    spec.write_text((DUMP.parent / "dump.toml").read_text() + more)
+    argv = [command, world.folder / "orders", *SPARK[:-1], spec, "--dry-run"]
+    return world.run(world.templates["APP"], argv)
+
+
+READS = "it changes nothing"
+NO_WARNINGS = "it has results, no warnings: what is found is 3, 4 or 6"
+ASKS_NOTHING = "it asks no question that could be answered with no"
+BESIDE = "it shows what was flushed last, beside a running application too"
+OWN = "its directory is its own, in a temporary folder"
+WAY_ON = "it is asked for one thing: there is nothing to warn of"
+TABLE: dict[str, dict[int, Cell | str]] = {
+    "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
+    "inspect-position": {1: NO_WARNINGS, 3: _with("--at", "t:0=9999999"), 5: BESIDE, 7: READS},
+    "query": {1: NO_WARNINGS, 3: _with("--require-active"), 5: "rows that cannot be read for it are 6", 7: READS},
+    "export": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: _locked("application"), 7: "DIR is not the application's"},
+    "diff": {1: NO_WARNINGS, 3: _different, 5: _locked("application"), 7: READS},
+    "check": {1: NO_WARNINGS, 3: lambda world, command: world.run(
+        app := world.templates["APP"], ["check", app, "--for", "4.2"]), 5: _metrics_locked, 7: READS},
+    "verify": {1: NO_WARNINGS, 3: _damaged, 5: _metrics_locked, 7: READS},
+    "migrate": {1: _with(name="WARNED"), 3: ASKS_NOTHING, 5: _locked("application"), 6: _no_folder, 7: _after_the_exchange},
+    "wipe": {1: _with("--store", "kv-nolog", name="WARNED"), 3: ASKS_NOTHING, 5: _locked("application"),
+             6: _no_folder, 7: _after_the_exchange},
+    "restore": {1: _unlogged, 3: ASKS_NOTHING, 5: _locked("application"), 7: _summary_lost},
+    "undo": {1: WAY_ON, 3: ASKS_NOTHING, 5: _locked("application"), 6: _failing("renameat2", "EIO", "1", "CHANGED"),
+             7: _after_the_exchange},
+    "status": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
+    "clean": {1: WAY_ON, 3: ASKS_NOTHING, 5: _locked("kstate"), 6: _failing("fsync", "EIO", "1", "CHANGED"),
+              7: "pending"},
+    "demo": {1: "its warnings are part of the story", 3: ASKS_NOTHING, 4: OWN, 5: OWN, 7: OWN},
+}  # fmt: skip
+"""Of each command what is its own; the rest is the same for all."""
+SAME: dict[int, Cell] = {0: _usual, 2: _empty, 4: _link, 6: _disk_full, SIGNAL: _signalled}
+CELLS = [(command, code, {**SAME, **TABLE[command]}.get(code)) for command in COMMANDS for code in CODES]
+STRACE = (_after_the_exchange, _summary_lost)
+
+
+def test_the_table_has_every_command_and_every_code() -> None:
+    assert list(TABLE) == list(COMMANDS)
+    assert not [(command, code) for command, code, cell in CELLS if cell is None]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "cell"),
+    [
+        pytest.param(
+            *one,
+            id=f"{one[0]}-{one[1]}",
+            marks=[NEEDS_STRACE] if one[2] in STRACE or one[:2] in (("undo", 6), ("clean", 6)) else [],
+        )
+        for one in CELLS
+        if not isinstance(one[2], str)
+    ],
+)
+def test_the_code(command: str, code: int, cell: Cell, warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:
+    ended = cell(World(warm, templates, tmp_path), command)
+    assert ended.status == code, ended.told
+    assert "defect" not in ended.err
+
+
+# --- "nothing has changed" --------------------------------------------------------------------------------------------
+
+SAID = {
+    "broker/ask.py": 1,
+    "change/engine.py": 2,
+    "change/recover.py": 4,
+    "cli/app.py": 1,
+    "cli/plan_view.py": 1,
+    "dump/digests.py": 1,
+    "export/engines.py": 1,
+    "restore/spark.py": 1,
+    "verify/run.py": 1,
+}
+"""In how many texts of a module. Whoever adds one has a test that holds it to its word: see `hold_to_its_word`."""
+
+
+def test_where_it_is_said_that_nothing_has_changed() -> None:
+    package = Path(kstate_cli.__file__).parent
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        # Texts, not comments and docstrings.
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if re.search(r"""["'].*["']""", line)]
+        count = sum(1 for line in lines if NOTHING.search(line) and not line.strip().startswith('"""'))
+        if count:
+            found[path.relative_to(package).as_posix()] = count
+    assert found == SAID

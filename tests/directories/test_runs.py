@@ -1,0 +1,293 @@
+"""What runs keep: nothing of somebody else's is touched, undo proves what it puts back, clean tells the truth."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.folder import read_runs
+from kstate_cli.change.who import redacted
+from tests.faults.cases import PARTS, fresh
+from tests.golden import unpack
+
+from .support import Done, kstate, tree_hash
+
+DOWN = next(part for part in PARTS if part.name == "down-kv")
+OLDER = Path(__file__).resolve().parents[1] / "journals" / "golden" / "journal-1.tar.xz"
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """A small application directory of 4.3.1."""
+    return fresh(DOWN, tmp_path / "w" / "state")
+
+
+def migrate(app: Path, to: str = "4.2", **options: int) -> Done:
+    return kstate("migrate", app, "--to", to, "--quiet", **options)
+
+
+def test_what_is_not_kstates_is_never_touched(app: Path, tmp_path: Path) -> None:
+    migrate(app)
+    own = app.parent / ".kstate" / app.name
+    victim = tmp_path / "victim"
+    (victim / "tree").mkdir(parents=True)
+    (victim / "tree" / "mine").write_text("only copy")
+    (own / "notes").mkdir()
+    (own / "notes" / "mine").write_text("x")
+    (own / "2024-backup").mkdir()
+    (own / "2024-backup" / "mine").write_text("x")
+    (own / "0002-migrate").symlink_to(victim)
+    before = tree_hash(victim), tree_hash(own / "notes"), tree_hash(own / "2024-backup")
+    kstate("undo", app)
+    migrate(app)
+    kstate("clean", app)
+    assert (tree_hash(victim), tree_hash(own / "notes"), tree_hash(own / "2024-backup")) == before
+    assert (own / "0002-migrate").is_symlink()
+    assert [path.name for path in own.iterdir() if path.name.endswith("-migrate")] == ["0002-migrate"]
+
+
+def test_a_link_in_place_of_the_folder_of_runs_is_refused(app: Path, tmp_path: Path) -> None:
+    migrate(app)
+    own = app.parent / ".kstate" / app.name
+    own.rename(tmp_path / "elsewhere")
+    own.symlink_to(tmp_path / "elsewhere")
+    before = tree_hash(tmp_path / "elsewhere")
+    for command in ("undo", "clean", "status"):
+        assert "symbolic link" in kstate(command, app, status=4).err
+    assert tree_hash(tmp_path / "elsewhere") == before
+
+
+def test_runs_are_ordered_by_number(app: Path) -> None:
+    migrate(app)
+    migrate(app, "4.3")
+    own = app.parent / ".kstate" / app.name
+    (own / "0001-migrate").rename(own / "9999-migrate")
+    (own / "0002-migrate").rename(own / "10000-migrate")
+    assert [run.name for run in read_runs(app)] == ["9999-migrate", "10000-migrate"]
+    assert "run 10000-migrate" in kstate("undo", app).err
+    assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["kept", "undone"]
+
+
+@pytest.mark.parametrize("damage", ["sst", "task", "size", "time", "more", "link"])
+def test_undo_proves_what_it_puts_back(app: Path, damage: str) -> None:
+    migrate(app)
+    (run,) = read_runs(app)
+    sst = next(run.tree.rglob("*.sst"))
+    if damage == "sst":
+        sst.unlink()
+    elif damage == "task":
+        shutil.rmtree(run.tree / "0_0")
+    elif damage == "size":
+        (sst.parent / "IDENTITY").write_bytes(b"x")
+    elif damage == "time":
+        os.utime(sst.parent / "IDENTITY", (1, 1))
+    elif damage == "more":
+        (run.tree / "0_0" / "more").mkdir()
+    else:
+        sst.rename(run.path / sst.name)
+        sst.symlink_to(run.path / sst.name)
+    before = tree_hash(app.parent)
+    for options in ((), ("--discard-newer",)):
+        refused = kstate("undo", app, *options, status=4)
+        assert "is not what it was" in refused.err
+        assert run.name in refused.err
+    assert tree_hash(app.parent) == before
+    (run.path / "kept.json").unlink()
+    assert "is not what it was" in kstate("undo", app, status=4).err
+
+
+def test_a_list_that_is_lost_does_not_stand_in_the_way(app: Path) -> None:
+    before = tree_hash(app).keys()
+    migrate(app)
+    (run,) = read_runs(app)
+    (run.path / "kept.json").unlink()
+    (run.path / "made.json").unlink()
+    kstate("undo", app)
+    assert tree_hash(app).keys() == before
+
+
+def test_a_copied_state_directory_can_be_undone(app: Path, tmp_path: Path) -> None:
+    """Other inodes, as after a copy or on an overlay file system that was mounted again."""
+    before = tree_hash(app).keys()
+    migrate(app)
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-a", app.parent, copy], check=True)
+    kstate("undo", copy / app.name)
+    assert tree_hash(copy / app.name).keys() == before
+
+
+def test_what_an_older_kstate_kept_is_undone(tmp_path: Path) -> None:
+    subprocess.run(["tar", "-xJf", OLDER, "-C", tmp_path], check=True)  # tarfile rounds times
+    (app,) = (path for path in (tmp_path / "state").iterdir() if path.name != ".kstate")
+    assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["kept", "kept"]
+    kstate("undo", app)
+    assert (app / "0_0" / "rocksdb" / "kv-timestamped" / "CURRENT").exists()
+    (run, _) = read_runs(app)
+    sst = next(run.tree.rglob("*.sst"))
+    data = sst.read_bytes()
+    sst.unlink()
+    assert "cannot be put back" in kstate("undo", app, status=4).err
+    sst.write_bytes(data)
+    kstate("undo", app)
+    assert [row["opens_in"] for row in kstate("ls", app, "-o", "json").rows] == [["4.3"]]
+    assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["undone", "undone"]
+    kstate("clean", app)
+    assert not (tmp_path / "state" / ".kstate").exists()
+
+
+def test_undo_status_and_clean_after_everything_is_wiped(app: Path) -> None:
+    before = tree_hash(app).keys()
+    done = kstate("wipe", app, "--all", "--everything")
+    assert f"kstate undo {app}" in done.err
+    assert list(app.iterdir()) == []
+    assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["kept"]
+    kstate("undo", app)
+    assert tree_hash(app).keys() == before
+    kstate("clean", app)
+    assert not (app.parent / ".kstate").exists()
+    kstate("wipe", app, "--all", "--everything", "--quiet")
+    kstate("clean", app)
+    assert not (app.parent / ".kstate").exists()
+
+
+def immutable(path: Path, *, on: bool) -> None:
+    done = subprocess.run(["chattr", "+i" if on else "-i", str(path)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"only root can make a file immutable: {done.stderr.strip()}")
+
+
+@pytest.mark.parametrize("command", ["clean", "purge"])
+def test_a_clean_that_fails_midway_says_so_and_goes_on_later(app: Path, command: str) -> None:
+    name = Path("0_0", "rocksdb", "kv-timestamped", "CURRENT")
+    if command == "clean":
+        migrate(app)
+    kept = app.parent / ".kstate" / app.name / ("0001-migrate" if command == "clean" else "0001-wipe") / "tree" / name
+    held = kept if command == "clean" else app / name
+    options = () if command == "clean" else ("--store", "kv-timestamped", "--purge", "--yes")
+    immutable(held, on=True)
+    held = kept
+    try:
+        failed = kstate(command.replace("purge", "wipe"), app, *options, status=7)
+        assert str(held) in failed.err
+        assert "nothing has changed" not in failed.err
+        assert "cleaning" in [row["state"] for row in kstate("status", app, "-o", "json").rows]
+        assert "nothing to undo" in kstate("undo", app).err
+        if command == "clean":
+            migrate(app, "4.3")
+            kstate("undo", app)
+        assert str(held) in kstate("clean", app, status=7).err
+    finally:
+        immutable(held, on=False)
+    kstate("clean", app)
+    assert not (app.parent / ".kstate").exists()
+
+
+def test_clean_leaves_what_was_interrupted_and_what_is_precious(app: Path) -> None:
+    migrate(app)
+    (run,) = read_runs(app)
+    run.write("precious", why="the log has lost what it holds")
+    left = kstate("clean", app)
+    assert "the log has lost what it holds" in left.err
+    assert f"kstate clean {app} --run 0001-migrate" in left.err
+    assert run.tree.is_dir()
+    kstate("clean", app, "--run", "0009-migrate", status=2)
+    kstate("clean", app, "--run", "0001-migrate")
+    assert not (app.parent / ".kstate").exists()
+
+
+def test_the_journal_says_who_and_why(app: Path) -> None:
+    kstate("migrate", app, "--to", "4.2", "--reason", "INC-42: back to 4.2", "--quiet")
+    (row,) = kstate("status", app, "-o", "json").rows
+    assert row["by"]["reason"] == "INC-42: back to 4.2"
+    assert row["by"]["argv"][:2] == ["migrate", str(app)]
+    assert row["by"]["user"] and row["by"]["host"] and row["by"]["version"]
+
+
+def test_secrets_are_left_out_of_the_journal() -> None:
+    given = ["s3://key:secret@bucket/x?sig=abc", "--conf", "spark.hadoop.fs.s3a.secret.key=abc", "--to", "4.2", "a?b"]
+    assert redacted(given) == [
+        "s3://***@bucket/x?***",
+        "--conf",
+        "spark.hadoop.fs.s3a.secret.key=***",
+        "--to",
+        "4.2",
+        "a?b",
+    ]
+
+
+def acl(path: Path) -> dict[str, bytes]:
+    return {name: os.getxattr(path, name) for name in os.listxattr(path) if "posix_acl" in name}
+
+
+def test_the_new_tree_has_exactly_the_access_of_the_old_one(app: Path) -> None:
+    """A default ACL on state.dir opens what is made below it; an ACL on CURRENT must outlive RocksDB's rewriting it."""
+    setfacl = shutil.which("setfacl")
+    if setfacl is None:
+        pytest.fail("setfacl is not installed (Debian: apt-get install acl)")
+    store = app / "0_0" / "rocksdb" / "kv-timestamped"
+    subprocess.run([setfacl, "-m", "u:12345:r", store / "CURRENT"], check=True)
+    subprocess.run([setfacl, "-m", "u:12346:rx,d:u:12346:r", app / "0_0"], check=True)
+    os.chmod(store / "IDENTITY", 0o600)
+    modes = {path.relative_to(app): (path.stat().st_mode, acl(path)) for path in app.rglob("*")}
+    subprocess.run([setfacl, "-m", "d:u:54321:rwx", app.parent], check=True)
+    migrate(app)
+    for path in app.rglob("*"):
+        name = path.relative_to(app)
+        if name in modes:
+            assert (path.stat().st_mode, acl(path)) == modes[name], name
+        assert b"\x31\xd4\x00\x00" not in b"".join(acl(path).values()), name
+    for folder in (app.parent / ".kstate", app.parent / ".kstate" / app.name, read_runs(app)[0].path):
+        assert acl(folder) == {}
+        assert folder.stat().st_mode & 0o777 == 0o750
+
+
+def test_task_directories_keep_their_age(app: Path) -> None:
+    """4.3 deletes task directories by their mtime (state.cleanup.dir.max.age.ms): what is old must not look young."""
+    for task in (app / "0_0", app):
+        os.utime(task, (1_700_000_000, 1_700_000_000))
+    migrate(app)
+    assert (app / "0_0").stat().st_mtime == 1_700_000_000
+    kstate("wipe", app, "--store", "kv-timestamped", "--quiet")
+    assert (app / "0_0").stat().st_mtime == 1_700_000_000
+    kstate("undo", app)
+    assert (app / "0_0").stat().st_mtime == 1_700_000_000
+
+
+def test_a_wipe_does_not_make_an_unclean_task_look_clean(tmp_path: Path) -> None:
+    """Up to 4.2 an SST that is younger than .checkpoint is all that tells of a crash: that file must not become younger."""
+    app = unpack("4.2.1-kinds-eos-killed-second", tmp_path)
+    kstate("migrate", app, "--to", "4.3", status=4)
+    unclean = {row["task"] for row in kstate("ls", app, "-o", "json").rows if row["status"] == "open"}
+    refused = kstate("migrate", app, "--to", "4.3", status=4).err
+    kstate("wipe", app, "--store", "count", "--store", "kv-plain", "--quiet", "--warnings-ok")
+    again = kstate("migrate", app, "--to", "4.3", status=4).err
+    tasks = {name for name in ("0_0", "0_1", "1_0", "1_1") if f"{name}/" in refused}
+    assert tasks
+    assert all(f"{name}/" in again for name in tasks), (refused, again, unclean)
+
+
+def test_a_store_that_was_wiped_in_one_task_keeps_its_minus_four_on_the_way_to_4_3(tmp_path: Path) -> None:
+    """4.3 reads .checkpoint_<store> of custom stores only; without -4 in the store exactly-once wipes the whole task."""
+    app = unpack("4.2.1-kinds-eos", tmp_path)
+    before = {(row["task"], row["store"]): row for row in kstate("ls", app, "-o", "json").rows}
+    wiped = [("0_0", "kv-timestamped"), ("0_0", "window-count"), ("0_0", "session-plain")]
+    for task, store in wiped:
+        assert (task, store) in before, sorted(before)
+        kstate("wipe", app, "--task", task, "--store", store, "--quiet", "--warnings-ok")
+    kstate("migrate", app, "--to", "4.3", "--quiet", "--warnings-ok")
+    after = {(row["task"], row["store"]): row for row in kstate("ls", app, "-o", "json").rows}
+    for one in wiped:
+        ((topic, offsets),) = after[one]["changelog"].items()
+        assert set(offsets.values()) == {-4}, (topic, offsets)
+        assert after[one]["offsets_in"] == "column-family"
+    assert not list((app / "0_0").glob(".checkpoint_kv-timestamped"))
+
+
+def test_a_store_that_was_wiped_everywhere_is_a_warning_on_the_way_to_4_3(tmp_path: Path) -> None:
+    app = unpack("4.2.1-kinds-eos", tmp_path)
+    kstate("wipe", app, "--store", "kv-timestamped", "--quiet", "--warnings-ok")
+    assert "kv-timestamped was wiped" in kstate("migrate", app, "--to", "4.3", "--quiet", status=1).err

@@ -1,0 +1,328 @@
+"""
+Standard input, output and error in every state in which a shell, cron or a full disk leaves them, for every command.
+
+What cannot be written to standard output is never exit code 0; what cannot be written to standard error changes neither
+what is done nor the exit code; and no file of ours is ever one of the three.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.cli.commands import COMMANDS
+from tests.faults.injection import available
+from tests.faults.small import small
+
+from .proof import digest, hold_to_its_word
+from .warm import CLOSED, FULL, ROOT, Ended, Warm
+
+KINDS = "4.3.1-kinds-eos"
+DUMP = ROOT / "examples" / "dump"
+COMMAND_LINES: dict[str, tuple[str, ...]] = {
+    "ls": ("ls", "APP"),
+    "ls json": ("ls", "APP", "-o", "json"),
+    "ls spec": ("ls", "APP", "--spec"),
+    "inspect-position": ("inspect-position", "APP", "--merge"),
+    "query csv": ("query", "APP", "kv-timestamped", "range", "-o", "csv"),
+    "query json": ("query", "APP", "kv-timestamped", "raw-scan", "-o", "json"),
+    "query table": ("query", "APP", "kv-timestamped", "range"),
+    "export": ("export", "APP", "kv-timestamped", "--out", "OUT", "-o", "json"),
+    "diff": ("diff", "APP", "OTHER"),
+    "check": ("check", "APP", "--for", "4.2", "-o", "json"),
+    "verify": ("verify", "APP"),
+    "migrate": ("migrate", "APP", "--to", "4.2"),
+    "migrate json": ("migrate", "APP", "--to", "4.2", "-o", "json"),
+    "wipe": ("wipe", "APP", "--store", "kv-timestamped"),
+    "restore": ("restore", "LOST", "--from-changelog", str(DUMP), "--for", "4.3", "--spec", "SPEC", "--dry-run"),
+    "status": ("status", "CHANGED", "-o", "json"),
+    "undo": ("undo", "CHANGED"),
+    "clean": ("clean", "CHANGED"),
+    "demo": ("demo",),
+    "help": ("--help",),
+    "help of a command": ("migrate", "--help"),
+    "help of a subcommand": ("query", "range", "--help"),
+    "version": ("--version",),
+}
+"""APP stands for a directory, OTHER for another one, CHANGED for one that was migrated."""
+CHANGING = ("migrate", "wipe", "undo", "clean")
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    with Warm() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def templates(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """State directories, below a folder whose name no ASCII has."""
+    top = tmp_path_factory.mktemp("größe")
+    stores = ("kv-timestamped", "window-count", "global-table")
+    app = small(KINDS, top / "state", stores)
+    shutil.copytree(app, top / "other" / app.name)
+    shutil.copytree(app, top / "changed" / app.name)
+    done = warm("migrate", top / "changed" / app.name, "--to", "4.2", "-q")
+    assert done.status == 0, done.told
+    return {"APP": app, "OTHER": top / "other" / app.name, "CHANGED": top / "changed" / app.name}
+
+
+class Case:
+    """A command line, in a copy of the directories where it changes one."""
+
+    def __init__(self, name: str, templates: dict[str, Path], folder: Path, warm: Warm) -> None:
+        argv = COMMAND_LINES[name]
+        places = {**templates, "OUT": folder / "out", "LOST": folder / "lost" / "orders"}
+        places["SPEC"] = DUMP.parent / "dump.toml"
+        (folder / "lost").mkdir()
+        if argv[0] in CHANGING and argv[1] in templates:
+            here = templates["APP"]
+            subprocess.run(["cp", "-a", str(here.parent), str(folder / "größe")], check=True)
+            places[argv[1]] = folder / "größe" / here.name
+            if argv[1] == "CHANGED":
+                # Where it lies: a run knows its directories, and a copy of them is others.
+                done = warm("migrate", places["CHANGED"], "--to", "4.2", "-q")
+                assert done.status == 0, done.told
+        self.app = places["CHANGED" if "CHANGED" in argv else "APP"]
+        self.argv = [str(places.get(one, one)) for one in argv]
+
+
+@pytest.fixture(scope="module")
+def usual(
+    warm: Warm, templates: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Ended, bool]]:
+    """How each command line ends, and whether it changed the directory, when nothing is wrong with its streams."""
+    found = {}
+    for name in COMMAND_LINES:
+        case = Case(name, templates, tmp_path_factory.mktemp("usual"), warm)
+        before = digest(case.app)
+        ended = warm(*case.argv)
+        hold_to_its_word(ended.told, before, case.app)
+        found[name] = ended, digest(case.app) != before
+    # What is compared below is what each command is for, not its refusal.
+    assert {name: ended.status for name, (ended, _) in found.items() if ended.status} == {"ls spec": 1, "check": 3}
+    assert {name for name, (_, changes) in found.items() if changes} == {
+        "migrate", "migrate json", "wipe", "undo", "clean"
+    }  # fmt: skip
+    return found
+
+
+def test_every_command_is_here() -> None:
+    assert {argv[0] for argv in COMMAND_LINES.values()} >= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMAND_LINES)
+def test_results_that_cannot_be_written(
+    name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
+) -> None:
+    normal, changes = usual[name]
+    for number, stream in enumerate((CLOSED, FULL)):
+        (tmp_path / str(number)).mkdir()
+        case = Case(name, templates, tmp_path / str(number), warm)
+        before = digest(case.app)
+        ended = warm(*case.argv, stdout=stream)
+        changed = digest(case.app) != before
+        hold_to_its_word(ended.told, before, case.app)
+        if not normal.out:
+            assert (ended.status, changed) == (normal.status, changes), ended.told
+            continue
+        # What can only be told is not done either. An answer that has a code of its own may keep it.
+        assert ended.status in ({6} if normal.status < 2 else {6, normal.status}), f"{stream}: {ended.told}"
+        assert not changed, ended.told
+        assert "standard output could not be written in full" in ended.err
+        assert "defect" not in ended.err and "Exception" not in ended.err
+
+
+@pytest.mark.parametrize("name", COMMAND_LINES)
+def test_messages_that_cannot_be_written(
+    name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
+) -> None:
+    normal, changes = usual[name]
+    for number, streams in enumerate(({"stderr": CLOSED, "stdin": CLOSED}, {"stderr": FULL})):
+        (tmp_path / str(number)).mkdir()
+        case = Case(name, templates, tmp_path / str(number), warm)
+        before = digest(case.app)
+        ended = warm(*case.argv, **streams)
+        assert ended.status == normal.status, f"{streams}: {ended.told}"
+        assert len(ended.out.splitlines()) == len(normal.out.splitlines()), f"{streams}: {ended.out}"
+        assert (digest(case.app) != before) is changes, f"{streams}: {ended.told}"
+        lock = case.app / ".lock"
+        assert not lock.exists() or lock.read_bytes() == b"", f"{streams}: a message was written into the lock file"
+
+
+@pytest.mark.parametrize("name", COMMAND_LINES)
+def test_ascii(
+    name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
+) -> None:
+    normal, changes = usual[name]
+    case = Case(name, templates, tmp_path, warm)
+    before = digest(case.app)
+    ended = warm(*case.argv, encoding="ascii")
+    assert ended.status == normal.status, ended.told
+    assert (digest(case.app) != before) is changes, ended.told
+    assert "defect" not in ended.err
+    assert ended.err.isascii()
+    assert len(ended.out.splitlines()) == len(normal.out.splitlines())
+
+
+def test_csv_is_utf_8_whatever_the_locale(warm: Warm, tmp_path: Path) -> None:
+    """An escape would be another value."""
+    from .test_query_cmd import _made
+
+    app = _made(tmp_path, {b"k": "größe".encode()}, "made")
+    asked = ("query", app, "made", "range", "--key-serde", "string", "--value-serde", "string", "-o")
+    for encoding in ("", "ascii", "latin-1"):
+        ended = warm(*asked, "csv", encoding=encoding)
+        assert ended.status == 0, ended.told
+        (row,) = csv.DictReader(ended.out.splitlines())
+        assert row["value"] == "größe"
+        assert json.loads(warm(*asked, "json", encoding=encoding).out)["value"] == "größe"
+    shown = warm(*asked, "table", encoding="ascii")
+    assert shown.status == 0 and "gr\\xf6\\xdfe" in shown.out, shown.told
+
+
+# --- real processes: Python's own end of a process is part of it ------------------------------------------------------
+
+
+def _shell(line: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        "bash",
+        "-c",
+        f'kstate() {{ "{sys.executable}" -m kstate_cli "$@"; }}; {line}',
+        "bash",
+        *map(str, arguments),
+    ]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "redirection"),
+    [("--version", ">&-"), ("migrate --help", ">/dev/full"), ("""ls "$1" -o json""", ">/dev/full"), ("--version", "")],
+)
+def test_a_process_whose_results_cannot_be_written(what: str, redirection: str, templates: dict[str, Path]) -> None:
+    done = _shell(f"kstate {what} {redirection}", templates["APP"])
+    assert done.returncode == (6 if redirection else 0), done.stderr
+    if redirection:
+        (line, *_) = done.stderr.splitlines()
+        assert line.startswith("kstate: standard output could not be written in full"), done.stderr
+
+
+def test_a_process_with_no_streams_at_all(warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:
+    done = _shell('kstate export "$1" kv-timestamped --out "$2" <&- >&- 2>&-', templates["APP"], tmp_path / "out")
+    assert done.returncode == 6
+    # What it was asked to write elsewhere is whole: only the table could not be shown.
+    assert (tmp_path / "out" / "_manifest.json").exists()
+    changed = Case("undo", templates, tmp_path, warm)
+    done = _shell('kstate undo "$1" <&- >&- 2>&-', changed.app)
+    assert done.returncode == 0
+    assert (changed.app / ".lock").read_bytes() == b""
+    assert not list(changed.app.rglob(".checkpoint"))
+
+
+def test_a_reader_that_has_gone(templates: dict[str, Path]) -> None:
+    """``| head`` is nobody's failure, and not the whole output either."""
+    done = _shell('kstate query "$1" kv-timestamped raw-scan -o json | true; echo ${PIPESTATUS[0]}', templates["APP"])
+    assert (done.stdout.strip(), done.stderr) == ("141", "")
+    done = _shell('kstate ls "$1" 2>&1 >/dev/null | true; echo ${PIPESTATUS[0]}', templates["APP"])
+    assert done.stdout.strip() == "0"
+
+
+def test_messages_without_a_reader_stop_no_run(warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:
+    case = Case("migrate", templates, tmp_path, warm)
+    before = digest(case.app)
+    done = _shell('{ kstate migrate "$1" --to 4.2 2>&3 >/dev/null; echo $?; } 3> >(true)', case.app)
+    assert done.stdout.strip() == "0"
+    assert digest(case.app) != before
+
+
+@pytest.mark.parametrize(
+    "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
+)
+def test_a_process_in_an_ascii_locale(locale: dict[str, str], templates: dict[str, Path]) -> None:
+    done = _shell('kstate ls "$1"; kstate ls "$1/größe"', templates["APP"], **locale)
+    assert done.returncode == 2, done.stderr
+    assert "defect" not in done.stderr
+    assert "window-count" in done.stdout
+
+
+def test_columns_that_are_no_number(warm: Warm, templates: dict[str, Path]) -> None:
+    for columns in ("wide", "-1", "²", "9" * 5000):
+        done = warm("ls", templates["APP"], COLUMNS=columns)
+        assert done.status == 0 and "window-count" in done.out, done.told
+
+
+# --- after the commit -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not available(), reason="needs strace")
+@pytest.mark.parametrize("name", ["migrate json", "wipe json"])
+def test_results_that_are_lost_after_the_commit(
+    name: str, warm: Warm, templates: dict[str, Path], tmp_path: Path
+) -> None:
+    """The run is done, and kept, and its summary cannot be written: not 0, and not "nothing has changed"."""
+    COMMAND_LINES.setdefault("wipe json", (*COMMAND_LINES["wipe"], "-o", "json"))
+    for folder in ("once", "again"):
+        (tmp_path / folder).mkdir()
+    writes = _strace(Case(name, templates, tmp_path / "once", warm), tmp_path / "trace", "trace=write")[1].count(
+        "write("
+    )
+    case = Case(name, templates, tmp_path / "again", warm)
+    before = digest(case.app)
+    done, _ = _strace(case, tmp_path / "trace", f"inject=write:error=ENOSPC:when={writes}+")
+    command = name.split()[0]
+    assert done.returncode == 7, done.stderr
+    assert "standard output could not be written in full: No space left on device" in done.stderr
+    assert f"{case.app} was changed by run 0001-{command}" in done.stderr
+    assert "kstate undo" in done.stderr
+    assert digest(case.app) != before
+    hold_to_its_word(done.stderr, before, case.app)
+
+
+def _strace(case: Case, log: Path, what: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run a command with its output in a file, and only its writes there traced."""
+    out = log.with_name("written")
+    out.unlink(missing_ok=True)
+    out.touch()
+    command = ["strace", "-f", "--seccomp-bpf", "-o", str(log), "-P", str(out), "-e", "trace=write", "-e", what]
+    with out.open("w") as file:
+        done = subprocess.run(
+            [*command, sys.executable, "-m", "kstate_cli", *case.argv],
+            cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    return done, log.read_text(errors="replace")
+
+
+def test_a_pipe_that_does_not_block() -> None:
+    """Another process may have made it so (ssh, node): what does not fit yet is waited for, not lost."""
+    command = [sys.executable, "-m", "kstate_cli", "restore", "--help"]
+    whole = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    reading, writing = os.pipe()
+    size = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1)  # a page, as small as there are any
+    assert len(whole) > size
+    os.set_blocking(writing, False)
+    with subprocess.Popen(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True) as process:
+        os.close(writing)
+        while process.poll() is None and _waiting(reading) < size:
+            time.sleep(0.02)
+        with open(reading, encoding="utf-8") as file:
+            assert file.read() == whole
+        assert process.stderr is not None
+        assert (process.wait(), process.stderr.read()) == (0, "")
+
+
+def _waiting(pipe: int) -> int:
+    """Bytes that nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)

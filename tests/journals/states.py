@@ -1,0 +1,140 @@
+"""An application directory with a run in each state that a run can be in, made by kstate itself and cut off by SIGKILL.
+
+Every tree in it that holds data has a file of its own that tells it apart from the others, whatever kstate does to it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults.cases import PARTS, fresh
+
+DOWN = next(part for part in PARTS if part.name == "down-kv")
+MIGRATE = ("migrate", "--to", "4.2", "--quiet", "--workers", "1")
+
+_CUT = """\
+import os, signal, sys
+from kstate_cli.change import {module}
+place, before = {module}.{name}, {before}
+count = 0
+def cut(*args, **kwargs):
+    global count
+    count += 1
+    if count == {nth} and before:
+        os.kill(os.getpid(), signal.SIGKILL)
+    found = place(*args, **kwargs)
+    if count == {nth}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+{module}.{name} = cut
+from kstate_cli.cli.app import main
+main()
+"""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a command is killed: before or after the nth call of a function, as a module of the engine names it."""
+
+    module: str
+    name: str
+    before: bool
+    nth: int = 1
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a state comes about: commands that end, then one that may be cut off."""
+
+    state: str
+    commands: tuple[tuple[str, ...], ...]
+    last: tuple[str, ...] = ()
+    cut: Cut | None = None
+
+
+STATES = (
+    Made("nothing", (), MIGRATE, Cut("folder", "who", before=True)),
+    Made("created", (), MIGRATE, Cut("engine", "put_mark", before=True)),
+    Made("marked", (), MIGRATE, Cut("engine", "put_mark", before=False)),
+    Made("staged", (), MIGRATE, Cut("engine", "list_trees", before=True)),
+    Made("before-switch", (), MIGRATE, Cut("switch", "exchange", before=True)),
+    Made("after-switch", (), MIGRATE, Cut("switch", "exchange", before=False)),
+    Made("switched", (), MIGRATE, Cut("switch", "remove_mark", before=True)),
+    Made("kept", (MIGRATE,)),
+    Made("undo-marked", (MIGRATE,), ("undo",), Cut("undo", "put_mark", before=False)),
+    Made("before-undo", (MIGRATE,), ("undo",), Cut("undo", "exchange", before=True)),
+    Made("after-undo", (MIGRATE,), ("undo",), Cut("undo", "exchange", before=False)),
+    Made("undone-marked", (MIGRATE,), ("undo",), Cut("undo", "remove_mark", before=True)),
+    Made("undone", (MIGRATE, ("undo",))),
+    Made("cleaning", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=True)),
+    Made("half-cleaned", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=False)),
+    Made("two-runs", (MIGRATE, ("migrate", "--to", "4.3", "--quiet", "--workers", "1"))),
+)
+
+
+def make(made: Made, folder: Path) -> Path:
+    """The application directory in ``folder/state``."""
+    app = fresh(DOWN, folder / "state")
+    _stamp(app)
+    for command in made.commands:
+        _run(app, command)
+    if made.cut is not None:
+        cut = made.cut
+        text = _CUT.format(module=cut.module, name=cut.name, before=cut.before, nth=cut.nth)
+        done = subprocess.run(
+            [sys.executable, "-c", text, made.last[0], str(app), *made.last[1:]],
+            cwd=Path(__file__).resolve().parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == -9, f"{made.state}: exit {done.returncode}: {done.stderr}"
+    return app
+
+
+def _run(app: Path, command: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kstate_cli", command[0], str(app), *command[1:]],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _stamp(app: Path) -> None:
+    os.utime(app / "kafka-streams-process-metadata", (1, 1))
+
+
+def trees(state: Path) -> list[Path]:
+    """The trees that hold data: application directories, and what runs keep, unless it was only staged."""
+    found = [path for path in state.iterdir() if path.is_dir() and path.name != ".kstate"]
+    for path in sorted((state / ".kstate").glob("*/*/tree")):
+        if path.is_dir() and not path.is_symlink() and not (path / ".kstate-staged").exists() and any(path.iterdir()):
+            found.append(path)
+    return found
+
+
+def content(tree: Path) -> frozenset[tuple[str, int, int]]:
+    """Which directory a tree is: its files with sizes and times; the lock, the marks and logs of RocksDB say nothing."""
+    found = set()
+    for folder, _, files in os.walk(tree):
+        for name in files:
+            if name in (".lock", ".kstate-staged", ".kstate-undoing"):
+                continue
+            stat = os.stat(os.path.join(folder, name))
+            found.add((os.path.relpath(os.path.join(folder, name), tree), stat.st_size, stat.st_mtime_ns))
+    return frozenset(found)
+
+
+def copied(template: Path, state: Path) -> Path:
+    """A copy of a state directory, with its times; hard links within it stay links."""
+    shutil.rmtree(state, ignore_errors=True)
+    subprocess.run(["cp", "-a", str(template), str(state)], check=True)
+    return state / next(path.name for path in state.iterdir() if path.name != ".kstate")

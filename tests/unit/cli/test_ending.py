@@ -1,0 +1,141 @@
+"""How a command ends: exit codes of errors, and what is said of them, before and after something was changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.committed import committed, forget_commits, note_commit
+from kstate_cli.cli.ending import exit_code_of, tell
+from kstate_cli.errors import (
+    ConditionNotMet,
+    Interrupted,
+    InUse,
+    KstateError,
+    OutputLost,
+    Refused,
+    RunFailed,
+    RunHalfway,
+    UsageError,
+)
+from kstate_cli.rocks.errors import RocksError
+
+LOST, GONE = (
+    OutputLost(OSError(errno.ENOSPC, "No space left on device")),
+    OutputLost(BrokenPipeError(errno.EPIPE, "gone")),
+)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_committed() -> Iterator[None]:
+    forget_commits()
+    yield
+    forget_commits()
+
+
+ERRORS: list[tuple[BaseException, int, int]] = [
+    (UsageError("u"), 2, 2),
+    (ConditionNotMet("c"), 3, 3),
+    (Refused("r"), 4, 4),
+    (InUse("i"), 5, 5),
+    (RunFailed("f"), 6, 7),
+    (RunHalfway("h"), 7, 7),
+    (Interrupted(15), 143, 143),
+    (LOST, 6, 7),
+    (GONE, 141, 141),
+    (OSError(errno.EIO, "Input/output error", "/data/app"), 6, 7),
+    (RocksError("Corruption"), 6, 7),
+    (ValueError("a defect"), 6, 7),
+    (MemoryError(), 6, 7),
+    (RecursionError("deep"), 6, 7),
+    (SystemExit(3), 3, 3),
+    (SystemExit(), 0, 0),
+    (SystemExit("text"), 1, 1),
+]
+
+
+@pytest.mark.parametrize(("error", "before", "after"), ERRORS, ids=lambda one: str(one)[:20])
+def test_codes(error: BaseException, before: int, after: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """6 means that nothing has changed: it never is the code once something has."""
+    assert exit_code_of(error) == before
+    tell(error)
+    assert "was changed" not in capsys.readouterr().err
+    note_commit("0007-migrate", Path("/data/my app"))
+    assert exit_code_of(error) == after
+    tell(error)
+    told = capsys.readouterr().err
+    if after:
+        assert "/data/my app was changed by run 0007-migrate" in told
+        assert "kstate undo '/data/my app'" in told
+    forget_commits()
+    assert committed() is None
+
+
+def test_every_error_of_the_tree_is_here() -> None:
+    def below(kind: type) -> set[type]:
+        return {kind} | {one for inner in kind.__subclasses__() for one in below(inner)}
+
+    ours = {kind for kind in below(KstateError) if kind.__module__ == "kstate_cli.errors"}
+    assert ours - {KstateError} == {type(error) for error, _, _ in ERRORS if isinstance(error, KstateError)}
+
+
+def test_an_undo_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    note_commit("0007-migrate", Path("/data/app"), undone=True)
+    tell(LOST)
+    told = capsys.readouterr().err
+    assert "run 0007-migrate was taken back: /data/app is what it was" in told
+    assert "kstate undo" not in told
+
+
+def _said(error: BaseException, capsys: pytest.CaptureFixture[str]) -> str:
+    tell(error)
+    told = capsys.readouterr().err
+    assert "nothing has changed" not in told
+    return told.splitlines()[0]
+
+
+def test_an_error_of_the_system_names_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody knows here what it has changed: so nobody says that nothing was."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    for call in (lambda: os.listdir("file"), lambda: os.listdir(tmp_path / "file"), lambda: os.listdir(b"file")):
+        with pytest.raises(NotADirectoryError) as raised:
+            call()
+        assert _said(raised.value, capsys) == f"kstate: Not a directory {tmp_path}/file"
+    with pytest.raises(FileNotFoundError) as missing:
+        os.rename(tmp_path / "no", tmp_path / "other")
+    assert _said(missing.value, capsys) == f"kstate: No such file or directory {tmp_path}/no -> {tmp_path}/other"
+    assert _said(OSError(errno.EIO, "Input/output error"), capsys) == "kstate: Input/output error"
+    assert _said(OSError("no number"), capsys) == "kstate: no number"
+
+
+def test_a_name_in_an_open_directory_is_not_one_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `shutil.rmtree` has them: a made-up path would send somebody to the wrong file."""
+    monkeypatch.chdir(tmp_path)
+    top = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(FileNotFoundError) as raised:
+            os.unlink("inner", dir_fd=top)
+    finally:
+        os.close(top)
+    assert _said(raised.value, capsys) == "kstate: No such file or directory inner"
+    with pytest.raises(FileNotFoundError):
+        shutil.rmtree(tmp_path / "none")
+
+
+def test_a_defect_can_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The code stays that of a failure: it was 1, as of warnings, and a traceback."""
+    assert "a defect of kstate: ValueError: odd" in _said(ValueError("odd"), capsys)
+    monkeypatch.setenv("KSTATE_DEBUG", "1")
+    tell(ValueError("odd"))
+    assert "Traceback" not in capsys.readouterr().out
+    assert exit_code_of(ValueError("odd")) == 6

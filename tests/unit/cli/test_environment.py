@@ -1,0 +1,158 @@
+"""Environment variables and empty arguments: a rule for every argument and option of every command, held to by name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from kstate_cli.cli.app import app
+from kstate_cli.cli.empty import MAY_BE_EMPTY, shown_name
+from kstate_cli.cli.environment import FLAGS, SETTINGS, name_of
+from kstate_cli.errors import UsageError
+
+DECISIONS = {
+    # What a command touches.
+    "task", "store", "global", "all", "everything", "share", "ignore", "partition", "subset", "older-than", "out",
+    "from", "to", "as-of", "at", "limit", "desc", "asc", "collate", "timestamps", "merge", "positions",
+    "ignore-timestamps", "ignore-headers", "include-expired",
+    # What is done, and from what.
+    "for", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge",
+    "copy", "overwrite", "drop-headers", "wipe-unclean", "allow-empty",
+    # Something else, or nothing, is done.
+    "version", "help", "dry-run", "spec (flag)",
+    # Confirms, permits, vouches.
+    "yes", "after-error", "discard-newer", "lock-is-shared", "dump-is-complete", "dump-is-committed", "skip-digests",
+    "guarantee", "warnings-ok", "last-flush", "require-active", "assume-active",
+}  # fmt: skip
+
+
+def _commands(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _commands(inner, f"{path} {name}".strip())
+
+
+ROOT = typer.main.get_command(app)
+ALL = dict(_commands(ROOT))
+
+
+def _parameters(path: str, kind: str) -> list[Any]:
+    command = ALL[path]
+    context: Any = typer.Context(command, info_name=path or "kstate", auto_envvar_prefix=None)  # type: ignore[arg-type]
+    return [one for one in command.get_params(context) if one.param_type_name == kind]
+
+
+def _class_of(option: Any) -> str:
+    name = name_of(option)
+    return f"{name} (flag)" if option.is_flag and name in SETTINGS else name
+
+
+def test_every_option_is_a_setting_or_a_decision() -> None:
+    seen = set()
+    for path in ALL:
+        for option in _parameters(path, "option"):
+            name = _class_of(option)
+            known = (name in SETTINGS or name in FLAGS) + (name in DECISIONS)
+            assert known == 1, (
+                f"kstate {path} --{name}: is it a setting, or a decision? See kstate_cli/cli/environment.py"
+            )
+            assert bool(option.envvar) is (name not in DECISIONS), f"kstate {path} --{name}"
+            seen.add(name)
+    assert seen == SETTINGS | FLAGS | DECISIONS
+
+
+def test_no_other_variable_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every name that Click could make of a command and a parameter is set, and nothing comes of it."""
+    names = {
+        f"KSTATE_{path} {parameter.name}".upper().replace(" ", "_").replace("-", "_"): (path, parameter)
+        for path in ALL
+        for kind in ("option", "argument")
+        for parameter in _parameters(path, kind)
+    } | {f"KSTATE_{name_of(one)}".upper().replace("-", "_"): ("", one) for one in _parameters("", "option")}
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    for path in ALL:
+        context = ROOT.context_class(ROOT, info_name="kstate", **ROOT.context_settings)
+        for name in path.split():
+            context = ROOT.context_class(ALL[path], info_name=name, parent=context)
+        for kind in ("option", "argument"):
+            for parameter in _parameters(path, kind):
+                setting = kind == "option" and _class_of(parameter) in SETTINGS | FLAGS
+                assert (parameter.resolve_envvar_value(context) is not None) is setting, f"{path} {parameter.name}"
+
+
+def test_names_of_variables() -> None:
+    """They are a contract: KSTATE, the command, and the parameter."""
+    found = {option.envvar for path in ALL for option in _parameters(path, "option") if option.envvar}
+    assert {
+        "KSTATE_MIGRATE_WAIT",
+        "KSTATE_RESTORE_STAGING",
+        "KSTATE_QUERY_WINDOW_KEY_OUTPUT",
+        "KSTATE_LS_QUIET",
+    } <= found
+    assert all(re.fullmatch(r"KSTATE(_[A-Z]+)+", name) for name in found)
+
+
+def _run(*argv: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kstate_cli", *argv],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3]), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_no_variable_makes_a_command_do_nothing(tmp_path: Path) -> None:
+    """Each of these made `kstate wipe` end with 0 and nothing done. Here it is refused: there is no application."""
+    flags = {"KSTATE_VERSION": "1", "KSTATE_HELP": "1", "KSTATE_WIPE_HELP": "1", "KSTATE_WIPE_DRY_RUN": "1"}
+    done = _run("wipe", ".", "--all", folder=tmp_path, **flags, _KSTATE_COMPLETE="bash_source")
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "is not an application directory" in done.stderr
+    done = _run("wipe", ".", "--all", "--purge", folder=tmp_path, KSTATE_WIPE_YES="1")
+    assert done.returncode == 2 and "--yes" in done.stderr
+    done = _run("ls", "nowhere", "-o", "json", folder=tmp_path, KSTATE_LS_OUTPUT="nonsense")
+    assert "nowhere" in done.stderr, "the command line comes first"
+    assert "nonsense" in _run("ls", "nowhere", folder=tmp_path, KSTATE_LS_OUTPUT="nonsense").stderr
+
+
+# --- empty arguments --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [path for path in ALL if path])
+def test_an_empty_value_is_a_usage_error_everywhere(path: str) -> None:
+    context: Any = ROOT.context_class(ALL[path], info_name=path)
+    checked = 0
+    for kind in ("argument", "option"):
+        for parameter in _parameters(path, kind):
+            if getattr(parameter, "is_flag", False):
+                continue
+            several = parameter.multiple or parameter.nargs == -1
+            for text in ("", " ", "\t\n"):
+                value = (text,) if several else text
+                if shown_name(parameter) in MAY_BE_EMPTY:
+                    assert parameter.process_value(context, value) == value
+                    continue
+                with pytest.raises(UsageError, match=f"^{re.escape(shown_name(parameter))} is empty"):
+                    parameter.process_value(context, value)
+                checked += 1
+    assert checked or path == "demo"
+
+
+def test_an_unset_variable_is_not_the_working_directory(tmp_path: Path) -> None:
+    """`kstate wipe "$UNSET" --all` in an application directory."""
+    (tmp_path / "0_0").mkdir()
+    (tmp_path / ".lock").touch()
+    for argv in (("wipe", "", "--all", "-q"), ("ls", ""), ("diff", str(tmp_path), ""), ("query", "", "s", "raw-scan")):
+        done = _run(*argv, folder=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert "is empty" in done.stderr
