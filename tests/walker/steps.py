@@ -17,7 +17,7 @@ from .commands import CALLS, Trouble
 from .content import GLOBAL, meaning_differences
 from .databases import flip
 from .model import Expected, Pending, Run, Version, Wipe, cleaning, migration, nothing, undoing, wiping
-from .streams import KEY_VALUE, RELEASES, TABLE, WINDOW, flat
+from .streams import KEY_VALUE, RELEASES, TABLE, TOPOLOGY, WINDOW, flat
 from .world import Command, World, Wrong, taken_over
 
 Chance = random.Random
@@ -102,11 +102,17 @@ CHANGES: tuple[Callable[[World, Chance], Asked], ...] = (
 
 def command(world: World, chance: Chance) -> None:
     """One command that may change something."""
+    stuck = [run for run in world.runs if world.stuck(run)]
+    if stuck and chance.random() < 0.5:
+        world.move_away(chance.choice(stuck))
     world.run(*_asked(world, chance))
 
 
 def _asked(world: World, chance: Chance) -> Asked:
     argv, expected = chance.choice(CHANGES)(world, chance)
+    if argv[0] != "clean" and "--dry-run" not in argv and any(world.stuck(run) for run in world.runs):
+        gone = world.version is None and argv[0] in ("migrate", "wipe")
+        return argv, nothing(2) if gone else nothing(4, says=["nothing is done until it is out of the way"])
     if argv[0] == "undo" and any(_ends_undo(run) for run in world.runs):
         # That one was meant, and no other is undone with it.
         expected = nothing(0, takes_over=True)
@@ -222,6 +228,12 @@ def _check(world: World, chance: Chance) -> None:
         return
     rows = _rows(world, ("check", "--for", release.name), 0, 3)
     wiped = {str(row["task"]) for row in rows if row["type"] == "prediction" and row["outcome"] == "task-wiped"}
+    if release.inside:
+        for name in sorted(wiped - version.unclean):
+            task = version.content.tasks[name]
+            whole = all(store in task.folders and task.stores[store].offsets for store in TOPOLOGY[name])
+            if whole and task.kept.inside:
+                raise Wrong(f"check: {release.name} wipes {name}, which is whole: {rows}")
     opened = {name for name in version.unclean if any(version.content.tasks[name].kept.statuses.values())}
     if not wiped >= opened:
         raise Wrong(f"check: {release.name} does not wipe {sorted(opened)}: {rows}")
@@ -343,7 +355,7 @@ def time_passes(world: World, chance: Chance) -> None:
 
 def disaster(world: World, chance: Chance) -> None:
     """The application directory is gone."""
-    if chance.random() < 0.5 and not any(run.pending for run in world.runs):
+    if chance.random() < 0.5:
         world.lose()
         world.told.append("the directory is lost")
 
@@ -421,7 +433,7 @@ STEPS: dict[str, tuple[int, Callable[[World, Chance], None]]] = {
     "start": (16, start),
     "the_log": (4, the_log),
     "time_passes": (3, time_passes),
-    "disaster": (2, disaster),
+    "disaster": (3, disaster),
     "damage": (4, damage),
     **ACCIDENTS,
 }

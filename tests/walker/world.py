@@ -299,6 +299,23 @@ class World:
 
     # What people do.
 
+    def stuck(self, run: Run) -> bool:
+        """The directory that would tell how a run that died has ended is lost, or another one: a human has to look."""
+        if run.pending is Pending.STAGED:
+            tree = self.kept(run)
+            return self.version is None and run.announced and tree is not None and len(tree) > 1
+        if run.pending is Pending.SWITCHED:
+            return not (self.app / ".kstate-staged").exists()
+        return run.pending is Pending.UNDONE and not (self.app / ".kstate-undoing").exists()
+
+    def move_away(self, run: Run) -> None:
+        """Somebody has looked, and keeps it elsewhere."""
+        shutil.move(self.beside / run.name, self.app.parent.parent / f"looked-at-{self.count}")
+        self.runs.remove(run)
+        self.told.append(f"{run.name} is moved away")
+        if not self.runs:
+            self.scarred = True
+
     def lose(self) -> None:
         """The disk, or somebody, has removed the application directory."""
         shutil.rmtree(self.app, ignore_errors=True)
