@@ -198,7 +198,7 @@ def undoing(version: Version | None, runs: Sequence[Run], *, discard: bool) -> E
     """`kstate undo`, once what died is brought to an end: `runs` are as they are then."""
     if version is None and not runs:
         return nothing(2)
-    kept = [run for run in runs if run.state == "kept"]
+    kept = [run for run in runs if run.state == "kept" and run.pending is None]
     if not kept:
         return nothing(0, takes_over=True, says=["nothing to undo"])
     run = kept[-1]
