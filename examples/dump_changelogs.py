@@ -19,15 +19,17 @@ import argparse
 import hashlib
 import json
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.dump.manifest import NAME, Manifest, ManifestFile, ManifestPartition, render
-from kstate_cli.dump.model import Dump
+from kstate_cli.dump.manifest import NAME, Manifest, ManifestFile, ManifestPartition, Reading, render
+from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.dump.open import read_dump
 from kstate_cli.dump.place import is_hidden, is_parquet_name, list_files, open_place
+from kstate_cli.dump.records import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -46,6 +48,17 @@ class Log:
     start: int
     end: int
     topic_id: str | None = None
+    leader_epoch: int | None = None
+    cleanup_policy: str | None = None
+    delete_retention_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Times:
+    """When the log's ends were asked for, and when the last record was read: ms since 1970."""
+
+    started_ms: int
+    ended_ms: int
 
 
 class Broker:
@@ -82,7 +95,20 @@ class Broker:
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
         ends = self._offsets(ids, spec.latest())
         starts = self._offsets(ids, spec.earliest())
-        return {key: Log(min(starts[key], ends[key]), ends[key], ids[key]) for key in sorted(ids)}
+        settings = {topic: self._settings(topic) for topic in {key.topic for key in ids}}
+        logs = {}
+        for key in sorted(ids):
+            end = ends[key].offset()
+            epoch = ends[key].leaderEpoch()
+            logs[key] = Log(
+                min(starts[key].offset(), end),
+                end,
+                ids[key],
+                int(epoch.get()) if epoch.isPresent() else None,
+                settings[key.topic].get("cleanup.policy").value(),
+                int(settings[key.topic].get("delete.retention.ms").value()),
+            )
+        return logs
 
     def committed(self, group: str, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that a group has committed, of these partitions: the next one that it reads."""
@@ -98,14 +124,22 @@ class Broker:
         """Ends the client's threads."""
         self._admin.close()
 
-    def _offsets(self, keys: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
+    def _offsets(self, keys: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, Any]:
         kafka, asked = self._jvm.org.apache.kafka, self._jvm.java.util.HashMap()
         partitions = {key: self._partition(key) for key in keys}
         for partition in partitions.values():
             asked.put(partition, spec)
         options = kafka.clients.admin.ListOffsetsOptions(kafka.common.IsolationLevel.READ_COMMITTED)
         told = self._admin.listOffsets(asked, options)
-        return {key: int(told.partitionResult(partition).get().offset()) for key, partition in partitions.items()}
+        return {key: told.partitionResult(partition).get() for key, partition in partitions.items()}
+
+    def _settings(self, topic: str) -> Any:
+        kafka, asked = self._jvm.org.apache.kafka, self._jvm.java.util.ArrayList()
+        resource = kafka.common.config.ConfigResource
+        # 2 is a topic: ConfigResource.Type.TOPIC.
+        asked.add(resource(resource.Type.forId(2), topic))
+        (found,) = self._admin.describeConfigs(asked).all().get().values()
+        return found
 
     def _partition(self, key: TopicPartition) -> Any:
         return self._jvm.org.apache.kafka.common.TopicPartition(key.topic, key.partition)
@@ -138,9 +172,15 @@ def write_records(
 
 
 def write_manifest(
-    out: str, logs: Mapping[TopicPartition, Log], committed: Mapping[TopicPartition, int] | None = None
+    out: str,
+    logs: Mapping[TopicPartition, Log],
+    committed: Mapping[TopicPartition, int] | None = None,
+    times: Times | None = None,
 ) -> Dump:
     """Writes ``_manifest.json`` from the log's bounds and the Parquet files that are there. Returns the dump.
+
+    With ``times`` it says when it was read, so that kstate knows whether deletes may be forgotten between a store and
+    the dump, and what tells the log from another one of the same name.
 
     Last of all: a dump that was broken off has none, and is refused. ValueError for records outside of the bounds.
     """
@@ -164,6 +204,7 @@ def write_manifest(
                 rows=rows.rows if rows else 0,
                 topic_id=log.topic_id,
                 start=log.start,
+                reading=None if times is None else _reading(out, log, rows, times),
             )
         )
     manifest = Manifest(ISOLATION, tuple(partitions), tuple(_files(out)), committed or {})
@@ -171,6 +212,13 @@ def write_manifest(
     with filesystem.open_output_stream(f"{root.rstrip('/')}/{NAME}") as stream:
         stream.write(render(manifest))
     return read_dump(out, complete=False, committed_only=False)
+
+
+def _reading(out: str, log: Log, rows: PartitionDump | None, times: Times) -> Reading:
+    last = None if rows is None or rows.last is None else digest_at(open_place(out)[0], rows, rows.last)
+    return Reading(
+        times.started_ms, times.ended_ms, log.cleanup_policy, log.delete_retention_ms, log.leader_epoch, last
+    )
 
 
 def _files(out: str) -> Iterable[ManifestFile]:
@@ -202,6 +250,10 @@ def _properties(path: Path | None) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -222,6 +274,7 @@ def main() -> int:
     properties = {**_properties(args.config), "bootstrap.servers": args.bootstrap_server}
     try:
         broker = Broker(spark, properties)
+        started = _now_ms()
         try:
             logs = broker.logs([*broker.changelogs(args.application), *args.also])
             # Asked for before the records are read, and so never beyond them.
@@ -231,7 +284,7 @@ def main() -> int:
         if not logs:
             parser.error(f"no topic of {args.application} ends in -changelog")
         write_records(spark, properties, logs, args.out, args.min_partitions)
-        dump = write_manifest(args.out, logs, committed)
+        dump = write_manifest(args.out, logs, committed, Times(started, _now_ms()))
     finally:
         spark.stop()
     rows = sum(partition.rows for partition in dump.partitions.values())

@@ -20,21 +20,42 @@ from __future__ import annotations
 
 import errno
 import signal
+from collections.abc import Sequence
 
 EXIT_OK = 0
 EXIT_WARNINGS = 1
 
 
 class KstateError(Exception):
-    """Base of all errors that are shown to the user: what happened, where, and what to do next."""
+    """Base of all errors that are shown to the user: what happened, where, and what to do next.
+
+    Each of ``details`` and ``hint_details`` is a line of its own below what it belongs to. They are kept apart because
+    a name from disk may hold line breaks: whoever prints an error escapes those, and makes lines of these.
+    """
 
     exit_code = 6
 
-    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+        details: Sequence[str] = (),
+        hint_details: Sequence[str] = (),
+    ) -> None:
+        self.headline = message
+        self.details = tuple(details)
+        self.message = message + "".join(f"\n  {line}" for line in self.details)
+        super().__init__(self.message)
         self.where = where
         self.hint = hint
+        self.hint_details = tuple(hint_details)
+
+    @property
+    def advice(self) -> str:
+        """The hint with its details, as one text of several lines."""
+        return (self.hint or "") + "".join(f"\n    {line}" for line in self.hint_details)
 
 
 class UsageError(KstateError):

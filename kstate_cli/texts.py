@@ -1,10 +1,77 @@
-"""Texts of messages that several packages have in common."""
+"""Texts of messages that several packages have in common, and commands that can be pasted into a shell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+_MOST_LINES = 20
+_WORD = re.compile(r"[A-Z]+")
 
 
 def some(names: Sequence[str], at_most: int) -> str:
     """The first ``at_most`` names in a row, and how many more there are."""
     return ", ".join(names[:at_most]) + (f" and {len(names) - at_most} more" if len(names) > at_most else "")
+
+
+def first_lines(lines: Sequence[str], at_most: int = _MOST_LINES) -> list[str]:
+    """The first of many lines, and how many more there are: for the ``details`` of an error."""
+    rest = len(lines) - at_most
+    return [*lines[:at_most], *([f"… and {rest} more"] if rest > 0 else [])]
+
+
+def printable(text: object) -> str:
+    """A text on one line, with everything that a terminal would act on, or that cannot be seen, escaped as in Python.
+
+    What is not printable: line breaks, escapes, bytes that are not UTF-8, marks that turn the direction of writing.
+    """
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def quoted(argument: str | os.PathLike[str]) -> str:
+    r"""One word of a shell's command line that stands for ``argument``, on one line and printable.
+
+    A path that begins with a dash gets a ``./`` before it: it is no option. What cannot be printed is written as
+    ``$'\n'`` and ``$'\x1b'``, which bash, ksh and zsh (and POSIX since 2024) understand.
+    """
+    text = os.fspath(argument)
+    if text.startswith("-") and not isinstance(argument, str):
+        text = f"./{text}"
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(_in_ansi(character) for character in text) + "'"
+
+
+def command(*words: str | os.PathLike[str]) -> str:
+    """A command line of kstate, from its words: ``command("undo", app)``.
+
+    In a message it stands last on its line: whoever pastes it takes all from ``kstate`` to the end.
+    """
+    return " ".join(["kstate", *map(quoted, words)])
+
+
+def filled(template: str, values: Mapping[str, str | os.PathLike[str] | None]) -> str:
+    """A command's template with values in place of the words in capitals that stand for them, all at once.
+
+    ``filled("kstate wipe APP --task TASK", {"APP": path, "TASK": "0_1"})``. A value is never looked at for further
+    words; one that is None leaves its word.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        given = values.get(found[0])
+        return found[0] if given is None else quoted(given)
+
+    return _WORD.sub(value, template)
+
+
+def _in_ansi(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))

@@ -9,9 +9,10 @@ from typing import Any
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
+from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
+from kstate_cli.regular import read_given
 
-_MAX_OFFSET = (1 << 63) - 1
+_MAX_NUMBER = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,10 @@ class LogFacts:
     """The next offset that the application's group reads of a source topic."""
     policy: str | None = None
     """``cleanup.policy`` of the topic."""
+    delete_retention_ms: int | None = None
+    """``delete.retention.ms`` of the topic."""
+    leader_epoch: int | None = None
+    """Of the end of the log (KIP-320)."""
 
     @property
     def compacted(self) -> bool | None:
@@ -39,13 +44,15 @@ Facts = Mapping[TopicPartition, LogFacts]
 
 
 def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
-    """Reads ``{topic: {partition: {"start": n, "end": n}}}``, with ``id``, ``committed`` and ``policy`` where known.
+    """Reads ``{topic: {partition: {"start": n, "end": n}}}``.
+
+    With ``id``, ``committed``, ``policy``, ``delete_retention_ms`` and ``leader_epoch`` where they are known.
 
     Raises UsageError, saying what is wrong.
     """
     found: dict[TopicPartition, LogFacts] = {}
     try:
-        for topic, partitions in _object(parse_json(path.read_bytes()), "the file").items():
+        for topic, partitions in _object(parse_json(read_given(path)), "the file").items():
             if not legal_topic(topic):
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
             for partition, facts in _object(partitions, topic).items():
@@ -54,7 +61,8 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{path} cannot be read as log offsets: {error}",
-            hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, with "id", "committed" and "policy" where they are known',
+            hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, with "id", "committed", "policy", '
+            '"delete_retention_ms" and "leader_epoch" where they are known',
         ) from None
     return found
 
@@ -67,12 +75,14 @@ def _object(content: Any, what: str) -> dict[str, Any]:
 
 def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
     start, end, committed = facts.get("start"), facts.get("end"), facts.get("committed")
-    for value in (start, end, 0 if committed is None else committed):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_OFFSET:
-            raise ValueError(f"{key}: {str(value)[:100]} is not an offset")
+    retention, epoch = facts.get("delete_retention_ms"), facts.get("leader_epoch")
+    for value in (start, end, *(one for one in (committed, retention, epoch) if one is not None)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_NUMBER:
+            raise ValueError(f"{key}: {str(value)[:100]} is not an offset, or not a number from 0")
     assert start is not None
     assert end is not None
     if start > end:
         raise ValueError(f"{key}: start {start} lies above end {end}")
-    texts = [None if facts.get(name) is None else str(facts[name]) for name in ("id", "policy")]
-    return LogFacts(start, end, texts[0], committed, texts[1])
+    topic_id, policy = (None if facts.get(name) is None else str(facts[name]) for name in ("id", "policy"))
+    topic_id = None if topic_id is None else canonical_topic_id(topic_id)
+    return LogFacts(start, end, topic_id, committed, policy, retention, epoch)

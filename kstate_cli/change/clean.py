@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -13,7 +13,8 @@ from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.removal import remove_run, sweep
-from kstate_cli.errors import Refused, RunHalfway, UsageError
+from kstate_cli.errors import KstateError, Refused, RunHalfway, UsageError
+from kstate_cli.texts import command
 
 PRECIOUS_EVENT: Final = "precious"
 """What the run has kept may be the only copy of records that a log has lost: deleted only when it is named."""
@@ -43,7 +44,7 @@ def choose(request: Request) -> Choice:
     unknown = request.names - {run.name for run in runs}
     if unknown:
         raise UsageError(
-            f"there is no run {', '.join(sorted(unknown))}", hint=f"kstate status {request.app} lists them"
+            f"there is no run {', '.join(sorted(unknown))}", hint=f"they are listed by {command('status', request.app)}"
         )
     limit = datetime.now(timezone.utc) - request.older_than
     choice = Choice()
@@ -66,14 +67,14 @@ def _why_left(app: Path, run: Run, *, named: bool) -> str | None:
     if run.state in (RunState.SWITCHING, RunState.UNDOING):
         return "it was interrupted at its switch; kstate undo, or the command that is run next, settles it first"
     if run.state is RunState.STAGING and not named:
-        return (
-            f"it was interrupted; the command that is run next takes it over (or kstate clean {app} --run {run.name})"
-        )
+        return f"it was interrupted; the command that is run next takes it over. To delete it: {_by_name(app, run)}"
     if run.last(PRECIOUS_EVENT) and not named:
-        return (
-            f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')} (kstate clean {app} --run {run.name} deletes it)"
-        )
+        return f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')}. To delete it: {_by_name(app, run)}"
     return None
+
+
+def _by_name(app: Path, run: Run) -> str:
+    return command("clean", app, "--run", run.name)
 
 
 def _refuse_only_copy(request: Request, choice: Choice) -> None:
@@ -83,22 +84,31 @@ def _refuse_only_copy(request: Request, choice: Choice) -> None:
     if copies:
         raise Refused(
             f"{request.app} is lost, and run {copies[-1]} keeps the only copy of it",
-            hint=f"kstate undo {request.app} puts it back",
+            hint=f"to put it back: {command('undo', request.app)}",
         )
 
 
-def clean_runs(request: Request, choice: Choice) -> Iterator[tuple[str, int]]:
+def clean_runs(
+    request: Request, choice: Choice, elsewhere: Callable[[Run], object] = lambda _: None
+) -> Iterator[tuple[str, int]]:
     """Deletes; yields each run's name and the bytes that it freed. The lock is held.
+
+    ``elsewhere`` removes what a run has left in other places, before the journal goes that alone knows of it; what it
+    raises, KstateError, keeps the run.
 
     A run that cannot be deleted whole does not keep the others: RunHalfway is raised at the end, with the full path.
     """
     failed: list[tuple[Run, OSError]] = []
+    kept: list[KstateError] = []
     for run in choice.runs:
         freed = pinned_bytes(run)
         try:
+            elsewhere(run)
             _delete(request.app, run)
         except OSError as error:
             failed.append((run, error))
+        except KstateError as error:
+            kept.append(error)
         else:
             yield run.name, freed
     if failed:
@@ -108,6 +118,8 @@ def clean_runs(request: Request, choice: Choice) -> Iterator[tuple[str, int]]:
             where=str(first.filename),
             hint="what is left of it cannot be undone to any more; fix the cause, and kstate clean goes on with it",
         ) from first
+    if kept:
+        raise kept[0]
 
 
 def _delete(app: Path, run: Run) -> None:

@@ -17,6 +17,8 @@ from kstate_cli.errors import RunHalfway
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.statedir.special import refuse_special
+from kstate_cli.texts import command
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def change(request: Request, *, on_plan: Callable[[Plan], None], progress: Progr
 
 
 def _change(request: Request, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
+    refuse_special(request.app)
     if request.dry_run:
         plan = _plan(request, workers, progress)
         on_plan(plan)
@@ -92,7 +95,7 @@ def _purge(plan: Plan, result: Result) -> None:
         raise RunHalfway(
             f"{plan.command} is done (run {result.run}), but what it took out could not be deleted: {error.strerror}",
             where=str(error.filename),
-            hint=f"fix the cause, then kstate clean {plan.app} --run {result.run} goes on with it",
+            hint=f"fix the cause, then go on with it: {command('clean', plan.app, '--run', result.run)}",
         ) from error
     remove_empty_folders(plan.app)
 

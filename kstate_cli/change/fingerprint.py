@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.change.marks import MARKS
+from kstate_cli.formats.json_text import parse_json
 
 KEPT_LIST: Final = "kept.json"
 MADE_LIST: Final = "made.json"
@@ -82,8 +83,8 @@ def differences_from(path: Path, wanted: str, now: Listing) -> list[str]:
     try:
         with open(path, "rb") as file:
             data = file.read(_MOST_BYTES)
-        before = json.loads(data)["files"] if hashlib.sha256(data).hexdigest() == wanted else None
-    except (OSError, ValueError, RecursionError):
+        before = parse_json(data)["files"] if hashlib.sha256(data).hexdigest() == wanted else None
+    except (OSError, ValueError):
         before = None
     return differences(before, now) if before is not None else [_UNNAMED]
 

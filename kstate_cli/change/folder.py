@@ -76,16 +76,22 @@ def understood(runs: list[Run]) -> list[Run]:
     return runs
 
 
-def create_run(app: Path, command: str, *, reason: str | None = None, **details: Any) -> Run:
-    """A new run directory with its first event. Raises OSError, leaving nothing that counts."""
+def make_runs_folder(app: Path) -> Path:
+    """The folder of the runs, made durable if it is not there; the application's owner's alone. Raises OSError."""
     folder = runs_folder(app)
-    owner = app.stat()  # the application's, who can then clean up
     for missing in (folder.parent, folder):
         if not missing.exists():
             missing.mkdir(mode=0o750)
             drop_acl(missing)
-            own_like(missing, owner)
+            own_like(missing, app.stat())
             sync_directory(missing.parent)
+    return folder
+
+
+def create_run(app: Path, command: str, *, reason: str | None = None, **details: Any) -> Run:
+    """A new run directory with its first event. Raises OSError, leaving nothing that counts."""
+    folder = make_runs_folder(app)
+    owner = app.stat()  # the application's, who can then clean up
     # Whatever is there keeps its number, a link or a folder of somebody else's too.
     numbers = [int(found[0]) for name in os.listdir(folder) if (found := re.match(r"\d+", name))]
     path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split()[0]}"

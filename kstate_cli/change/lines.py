@@ -13,6 +13,8 @@ import zlib
 from datetime import datetime
 from typing import Any, Final
 
+from kstate_cli.formats.json_text import parse_json
+
 SCHEMA: Final = 2
 _SUM = re.compile(rb', "sum": "([0-9a-f]{8})"\}')
 _SUM_BYTES = len(b', "sum": "01234567"}')
@@ -21,7 +23,7 @@ _MEMBERS: Final[dict[str, dict[str, type]]] = {
     "created": {"command": str},
     "failed": {"why": str},
     "state": {"state": str},
-    "slices": {"stores": dict, "staging": str},
+    "slices": {"stores": dict},
     "resumes": {"predecessor": str},
 }
 """What an event must have, in every version. Other members and other events are nobody's business here."""
@@ -39,16 +41,21 @@ class JournalError(ValueError):
 
 
 def encode_line(row: dict[str, Any], number: int) -> bytes:
-    """The line of an event, with its newline. ``row`` has ``event`` and ``at``."""
+    """The line of an event, with its newline. ``row`` has ``event`` and ``at``.
+
+    Raises JournalError for one that ``decode_line`` would not believe: nothing is written that cannot be read.
+    """
     body = json.dumps({"schema_version": SCHEMA, "n": number, **row}).encode()
-    return body[:-1] + b', "sum": "%08x"}\n' % zlib.crc32(body)
+    line = body[:-1] + b', "sum": "%08x"}' % zlib.crc32(body)
+    decode_line(line, number)
+    return line + b"\n"
 
 
 def decode_line(line: bytes, number: int) -> dict[str, Any]:
     """The event of a line without its newline. Raises JournalError."""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = parse_json(line)
+    except ValueError:
         raise JournalError("is not JSON") from None
     if not isinstance(row, dict):
         raise JournalError("is not an object")

@@ -24,6 +24,7 @@ from typing import Final
 
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.system import sync_directory
+from kstate_cli.formats.json_text import parse_json
 
 STAGED: Final = ".kstate-staged"
 UNDOING: Final = ".kstate-undoing"
@@ -60,8 +61,8 @@ def token_of(folder: Path, mark: str) -> str | None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return ""
-        row = json.loads(os.read(descriptor, _MOST_BYTES))
-    except (ValueError, RecursionError):
+        row = parse_json(os.read(descriptor, _MOST_BYTES))
+    except ValueError:
         return ""
     finally:
         os.close(descriptor)

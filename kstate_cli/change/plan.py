@@ -160,6 +160,8 @@ class Plan:
     steps: tuple[Step, ...]
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    task_times: Mapping[str, int] = field(default_factory=dict)
+    """The mtime, in ns, that a task directory is to have: as of when its oldest data is. Others keep theirs."""
 
     @property
     def empty(self) -> bool:

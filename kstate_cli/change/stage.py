@@ -61,14 +61,17 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, cop
 
 
 def _keep_times(plan: Plan, staged: Path) -> None:
-    """A task directory is as old as it was: ``state.cleanup.dir.max.age.ms`` (4.3) must not find old state young.
+    """A task directory is as old as it was, or as its data: 4.3 must not find old state young.
 
-    ``StateDirectory.cleanOutdatedDirsOnStartup`` goes by the directory's mtime.
+    ``state.cleanup.dir.max.age.ms`` (``StateDirectory.cleanOutdatedDirsOnStartup``) goes by the mtime of the directory.
     """
     for task in {_task_of(Path(step.path)) for step in plan.steps}:
         if (plan.app / task).is_dir() and (staged / task).is_dir():
             found = os.stat(plan.app / task)
             os.utime(staged / task, ns=(found.st_atime_ns, found.st_mtime_ns))
+    for name, mtime in plan.task_times.items():
+        if (staged / name).is_dir():
+            os.utime(staged / name, ns=(mtime, mtime))
 
 
 def _task_of(path: Path) -> Path:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from kstate_cli.signals import signals_held
+
+__all__ = ["exchange", "signals_held", "sync_directory", "sync_file_system"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -18,30 +18,6 @@ _RENAME_EXCHANGE = 2
 def _libc() -> ctypes.CDLL:
     # The process has libc already; ctypes.util.find_library would start ldconfig or a compiler amid the switch.
     return ctypes.CDLL(None, use_errno=True)
-
-
-@contextmanager
-def signals_held() -> Iterator[None]:
-    """Holds back the signals that end a command until the block is left.
-
-    A mask alone does not: it holds for this thread only. A signal that is sent to the process goes to one of RocksDB's
-    threads instead, and Python runs the handler here all the same. So meanwhile the handlers only take a note.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # handlers run in the main thread: what they raise is not raised here
-        return
-    held = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    caught: list[int] = []
-    handlers = {number: signal.signal(number, lambda number, _: caught.append(number)) for number in held}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, held)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for number, handler in handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        if caught:
-            signal.raise_signal(caught[0])
 
 
 def exchange(one: Path, other: Path) -> None:

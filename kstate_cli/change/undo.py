@@ -24,7 +24,7 @@ from kstate_cli.change.system import exchange, signals_held, sync_directory
 from kstate_cli.change.who import who
 from kstate_cli.errors import Refused, RunFailed, RunHalfway
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.texts import some
+from kstate_cli.texts import command, some
 
 _NAMED = 3
 
@@ -40,7 +40,7 @@ def undo(app: Path, *, discard_newer: bool, reason: str | None = None) -> tuple[
         return None, "nothing to undo"
     run = kept[-1]
     _prove_kept(app, run)
-    command = run.events[0]["command"]
+    name = run.events[0]["command"]
     lost = not os.path.lexists(app)
     if not lost and not discard_newer:
         _refuse_newer(app, run)
@@ -48,8 +48,8 @@ def undo(app: Path, *, discard_newer: bool, reason: str | None = None) -> tuple[
     with signals_held():
         (_put_back if lost else _switch_back)(app, run, details)
     if lost:
-        return run, f"run {run.name} ({command}) is undone: {app} was lost, and is there again"
-    return run, f"run {run.name} ({command}) is undone"
+        return run, f"run {run.name} ({name}) is undone: {app} was lost, and is there again"
+    return run, f"run {run.name} ({name}) is undone"
 
 
 def _prove_kept(app: Path, run: Run) -> None:
@@ -75,10 +75,11 @@ def _prove_kept(app: Path, run: Run) -> None:
         raise Refused(
             f"what run {run.name} has kept is not what it was: {some(changed, _NAMED)}",
             where=str(run.tree),
-            hint=(
-                f"{app} stays as it is: undo would put a damaged directory in its place. Put back what is missing in "
-                f"{run.tree}, or give it up: kstate clean {app} --run {run.name}"
-            ),
+            hint=f"{app} stays as it is: undo would put a damaged directory in its place",
+            hint_details=[
+                f"put back what is missing in {run.tree}",
+                f"or give it up: {command('clean', app, '--run', run.name)}",
+            ],
         )
 
 
@@ -89,7 +90,8 @@ def _prove_readable(app: Path, run: Run) -> None:
         raise Refused(
             f"what run {run.name} has kept cannot be put back: {wrong[0].where}: {wrong[0].what}",
             where=str(run.tree),
-            hint=f"{app} stays as it is; look at {run.tree}, or give it up: kstate clean {app} --run {run.name}",
+            hint=f"{app} stays as it is; look at {run.tree}",
+            hint_details=[f"or give it up: {command('clean', app, '--run', run.name)}"],
         )
 
 
@@ -104,16 +106,18 @@ def _refuse_newer(app: Path, run: Run) -> None:
     if changed:
         raise Refused(
             f"{app} has changed since run {run.name}: {some(changed, _NAMED)}",
-            hint=_ways_on(app, run),
+            hint="choose:",
+            hint_details=_ways_on(app, run),
         )
 
 
-def _ways_on(app: Path, run: Run) -> str:
-    aside = f"to put it aside: kstate undo {app} --discard-newer"
+def _ways_on(app: Path, run: Run) -> list[str]:
+    aside = f"to put it aside: {command('undo', app, '--discard-newer')}"
     created = run.events[0]
     if created.get("source") == created.get("target"):
-        return aside
-    return f"to keep what was done since: kstate migrate {app} --to {created.get('source', 'RELEASE')}; {aside}"
+        return [aside]
+    back = command("migrate", app, "--to", str(created.get("source", "RELEASE")))
+    return [f"to keep what was done since: {back}", aside]
 
 
 def _announce(app: Path, run: Run, details: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from kstate_cli.change.ages import Age
 from kstate_cli.check.findings import Finding, Level, finding
 from kstate_cli.check.grid import off_grid
 from kstate_cli.check.logs import LogSource
@@ -16,6 +17,7 @@ from kstate_cli.migrate.resolve import TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.judge import Log
 from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.texts import filled
 
 _CHECKPOINT = ".checkpoint"
 
@@ -28,10 +30,12 @@ class Asked:
     exactly_once: bool = True
     logs: tuple[LogSource, ...] = ()
     """The first that knows a partition tells; the others only whether they name the same topic."""
+    headers_format: bool = False
+    """The application is started with ``dsl.store.format=HEADERS``."""
     max_age: timedelta | None = None
     """``state.cleanup.dir.max.age.ms``; None is off, as it is by default."""
-    delete_retention: timedelta = timedelta(days=1)
-    """``delete.retention.ms`` of the changelogs."""
+    delete_retention: timedelta | None = None
+    """``delete.retention.ms`` of the changelogs; None: what the broker or the dump says, or a day."""
 
     @property
     def into_family(self) -> bool:
@@ -47,14 +51,17 @@ class Context:
     asked: Asked
     resolved: dict[str, TaskOffsets]
     findings: list[Finding] = field(default_factory=list)
+    ages: tuple[Age, ...] = ()
+    """What kstate knows of the age of stores that it has made."""
 
     def found(self, code: str, text: str, task: Task | None = None, store: str | None = None,
               level: Level | None = None) -> str:  # fmt: skip
         """Adds a finding, once; returns its code."""
         name = task.name if task else None
         new = finding(code, text, task=name, store=store, level=level)
-        mend = new.mend.replace("APP", str(self.app.path)).replace("RELEASE", self.asked.release.name)
-        new = replace(new, mend=mend.replace("TASK", name or "TASK").replace("STORE", store or "STORE"))
+        values: dict[str, str | os.PathLike[str] | None]
+        values = {"APP": self.app.path, "RELEASE": self.asked.release.name, "TASK": name, "STORE": store}
+        new = replace(new, mend=filled(new.mend, values))
         if new not in self.findings:
             self.findings.append(new)
         return code

@@ -8,8 +8,10 @@ from pathlib import Path
 from kstate_cli.check.context import Context, subtopology
 from kstate_cli.check.findings import Level
 from kstate_cli.check.opening import Obstacle, java_text
+from kstate_cli.errors import Refused
 from kstate_cli.formats import checkpoint
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.segments import segment_start
 
@@ -18,11 +20,18 @@ _RAW = frozenset({"NumberFormatException", "IllegalArgumentException"})
 
 
 def unreadable(path: Path) -> MalformedBytesError | None:
-    """Why ``OffsetCheckpoint.read`` cannot read a file; None where it can."""
+    """Why ``OffsetCheckpoint.read`` cannot read a file; None where it can.
+
+    Raises Refused where kstate does not read what Streams may read.
+    """
     try:
-        checkpoint.parse(path.read_bytes())
+        checkpoint.parse(read_small(path, MOST_OFFSETS_BYTES))
     except MalformedBytesError as error:
+        if error.streams_exception is None:
+            raise Refused(f"{path}: {error.reason}: what a start makes of it cannot be foretold") from None
         return error
+    except NotReadableError as error:
+        raise Refused(f"{path} {error.why}: what a start makes of it cannot be foretold") from None
     return None
 
 
@@ -37,7 +46,7 @@ def checkpoint_obstacle(ctx: Context, task: Task) -> Obstacle | None:
         return None
     text = f"{task.name}/.checkpoint: {error.reason}"
     ctx.found("malformed-checkpoint", text, task)
-    java = java_text(error, error.reason)
+    java = java_text(error)
     if ctx.asked.into_family:
         where = "null" if task.is_global else task.path.name
         messages: tuple[str, ...] = (f"Error migrating checkpoint file for task '{where}'", java)
@@ -55,7 +64,7 @@ def store_file_obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | No
     if store.position_file is not None and (error := unreadable(store.position_file.path)) is not None:
         text = f"{task.name}/{store.name}.position: {error.reason}"
         ctx.found("malformed-position", text, task, store.name)
-        java = java_text(error, error.reason)
+        java = java_text(error)
         wrapped = () if error.streams_exception in _RAW else ("Error reading checkpoint file",)
         return Obstacle("malformed-position", text, f"{task.name}/{store.name}.position", (*wrapped, java))
     kept = store.store_file
@@ -66,7 +75,7 @@ def store_file_obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | No
         text = f"{file}: {error.reason}"
         ctx.found("malformed-store-checkpoint", text, task, store.name)
         message = f"Error loading checkpoint file when creating StateStore '{store.name}'"
-        return Obstacle("malformed-store-checkpoint", text, file, (message, java_text(error, error.reason)))
+        return Obstacle("malformed-store-checkpoint", text, file, (message, java_text(error)))
     return None
 
 

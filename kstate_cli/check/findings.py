@@ -51,6 +51,10 @@ _WIPE_TASK = "kstate wipe APP --task TASK"
 _WIPE_GLOBAL = "kstate wipe APP --global"
 _WIPE_STORE = "kstate wipe APP --task TASK --store STORE"
 _NOTHING = "nothing to do"
+_EXPORT_FIRST = (
+    "do not start the application: it would restore from a log that has lost these records; export first: "
+    "kstate export APP STORE --out DIR"
+)
 
 CODES: dict[str, Code] = {
     code.name: code
@@ -73,6 +77,19 @@ CODES: dict[str, Code] = {
              "RocksDBStore.openDB: RocksDB has to open the directory", _WIPE_STORE),
         Code("segment-does-not-open", _X,
              "AbstractSegments.openExisting swallows every exception up to 4.2 (formats §6)", _WIPE_STORE),
+        Code("sessions-before-headers", _X,
+             "RocksDBTimeOrderedSessionStoreWithHeaders of 4.3.1 puts a zero byte before on-window-close sessions of "
+             "before (KIP-1285): a number is read as \"Size of data received by LongDeserializer is not 8\", a text "
+             "is another one without a word",
+             f"leave dsl.store.format at DEFAULT; once it was HEADERS: {_WIPE_STORE}, then kstate restore"),
+        Code("sst-not-named", _W,
+             "VersionSet::Recover: RocksDB opens what the MANIFEST names; one that is cut off between two records "
+             "opens as it once was, and after a crash such files are harmless",
+             f"kstate verify APP; if the application did not crash: {_RESTORE} --rebuild"),
+        Code("not-understood", _X,
+             "kstate follows no links, and foretells nothing of what it does not understand "
+             "(StateDirectory.getOrCreateDirectoryForTask: what is named like a task has to be a directory)",
+             "put back what belongs there; kstate ls APP says what is wrong"),
         # Files of a task.
         Code("malformed-checkpoint", _X,
              "OffsetCheckpoint.read (formats §2, trap 14)", _WIPE_TASK),
@@ -98,7 +115,7 @@ CODES: dict[str, Code] = {
              "AbstractSegments.renameSegmentFile renames it at the start (formats §1.3)", _NOTHING),
         Code("segment-off-grid", _X,
              "AbstractSegments.segmentName: a start that is no multiple of the segment interval is opened under "
-             "another name (formats §1.3, trap 21)", f"rename it, or wipe the store: {_WIPE_TASK} --store STORE"),
+             "another name (formats §1.3, trap 21)", f"rename it, or wipe the store: {_WIPE_STORE}"),
         Code("store-in-two-subtopologies", _W,
              "a store belongs to one subtopology: a copy is named like a task, or subtopologies were renumbered "
              "(formats §1.4, traps 11 and 31)",
@@ -161,9 +178,9 @@ CODES: dict[str, Code] = {
         # The log.
         Code("below-log-start", _W,
              "StoreChangelogReader: OffsetOutOfRangeException (KIP-406; formats §8.5, trap 16)", _RESTORE),
-        Code("beyond-log-end", _W,
-             "StoreChangelogReader: OffsetOutOfRangeException; the topic was made anew or cut (formats §8.5, trap "
-             "16)", f"{_RESTORE} --rebuild"),
+        Code("beyond-log-end", _X,
+             "StoreChangelogReader: OffsetOutOfRangeException; the topic was made anew or cut, and the store may be "
+             "the only copy (formats §8.5, trap 16)", _EXPORT_FIRST),
         Code("past-the-dump", _E,
              "the application ran on since the dump was taken, or the topic was made anew: the broker knows "
              "(design §11.2)", "ask the broker: --bootstrap-server HOST:PORT, or --offsets FILE"),
@@ -172,15 +189,19 @@ CODES: dict[str, Code] = {
              "rebuilds it (KIP-406; formats §12.2)", _WIPE_GLOBAL),
         Code("topic-recreated", _X,
              "KIP-516: another topic id under the same name; offsets of the old log mean nothing in the new one "
-             "(trap 16)", _WIPE_STORE),
+             "(trap 16)", _EXPORT_FIRST),
         Code("near-log-start", _W,
              "delete retention moves the log start: once past the offset the store is restored from the beginning "
-             "(KIP-406; formats §8.5, traps 16 and 24)", f"start soon, or {_RESTORE}"),
+             "(KIP-406; formats §8.5, traps 16 and 24)", f"start soon, or: {_RESTORE}"),
         Code("catches-up", _E,
              "StoreChangelogReader: from the offset to the end of the log", _NOTHING),
         Code("older-than-tombstones", _W,
-             "delete.retention.ms: tombstones may be compacted away, deleted keys stay (formats §8.5, trap 17)",
-             f"{_WIPE_TASK} --store STORE, then kstate restore"),
+             "delete.retention.ms: tombstones may be compacted away since the data was written, and deleted keys stay "
+             "(formats §8.5, trap 17)", _RESTORE),
+        Code("age-unknown", _E,
+             "no SST of the store, and no run of kstate, says when its data was written: older than "
+             "delete.retention.ms, deleted keys may stay (formats §8.5, trap 17)",
+             f"if it may be old: {_RESTORE} --rebuild"),
         Code("grace-buffer-restored", _W,
              "RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over (formats §8.2, trap 28)",
              _RESTORE),
@@ -190,10 +211,10 @@ CODES: dict[str, Code] = {
         # Ages and surroundings.
         Code("cleaner-may-delete", _E,
              "StateDirectory.cleanRemovedTasks: after state.cleanup.delay.ms tasks that are not assigned here "
-             "(formats §1.5, trap 15)", "touch the task directories before the start"),
+             "(formats §1.5, trap 15)", _NOTHING),
         Code("older-than-max-age", _W,
              "StateDirectory.cleanOutdatedDirsOnStartup: state.cleanup.dir.max.age.ms (formats §1.5, trap 15)",
-             "touch the task directory"),
+             _RESTORE),
         Code("versioned-position", _E,
              "RocksDBVersionedStore.writePosition of 4.3: the Position is lost at a restart (formats §4.1, trap "
              "27)", _NOTHING),
@@ -202,7 +223,7 @@ CODES: dict[str, Code] = {
              "kstate clean APP --older-than 7d"),
         Code("unfinished-run", _W,
              "a run of kstate was interrupted: the next changing command finishes it or sweeps it away",
-             "kstate status APP, then the command again"),
+             "run the command again; what it takes over: kstate status APP"),
         Code("foreign-owner", _W,
              "the application has to read and write its files (formats trap 30)",
              "chown to the owner of the application directory"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kstate_cli.check.ages import judge_age
 from kstate_cli.check.context import Context
 from kstate_cli.check.files import checkpoint_obstacle, store_file_obstacle
 from kstate_cli.check.findings import Level
 from kstate_cli.check.judge_offsets import compare_places
-from kstate_cli.check.opening import Obstacle, judge_opening
+from kstate_cli.check.opening import Obstacle, judge_opening, note_doubts
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import locate, near_start, recreated, whole
 from kstate_cli.check.reading import Read, read_offsets
@@ -51,6 +52,7 @@ def _fails(task: Task, store: Store, obstacle: Obstacle) -> Prediction:
 def _obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | None:
     malformed = store_file_obstacle(ctx, task, store)
     opening = judge_opening(ctx, task, store).obstacle
+    note_doubts(ctx, task, store)
     if malformed is not None or opening is not None:
         return malformed or opening
     if ctx.asked.into_family and ctx.asked.exactly_once and store.status == "open":
@@ -69,14 +71,15 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
         return _fails(task, store, obstacle)
     ranges = [locate(ctx, key, offset) for key, offset in sorted(read.offsets.items())]
     for one in ranges:
-        if ids := recreated(ctx, one.key):
+        if ids := recreated(ctx, one.key, task, store.name):
             ctx.found("topic-recreated", f"{one.key.topic}: {ids}", task, store.name)
         if one.outside:
+            code = "beyond-log-end" if one.where is Where.ABOVE else "global-out-of-range"
             hangs = one.where is Where.BELOW and ctx.asked.release.number <= _HANGS_UP_TO
             more = "; KafkaStreams#start never returns" if hangs else ""
-            ctx.found("global-out-of-range", one.text + more, task, store.name)
+            ctx.found(code, one.text + more, task, store.name)
             file = f"{task.name}/rocksdb/{store.name}"
-            return Prediction(task.name, store.name, Outcome.FAILS, None, "global-out-of-range", file, _FAILED)
+            return Prediction(task.name, store.name, Outcome.FAILS, None, code, file, _FAILED)
         if one.where is Where.ABOVE:
             ctx.found("past-the-dump", one.text, task, store.name)
         elif near_start(one):
@@ -91,6 +94,7 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
     records = _sum([one for one in counts if one is not None])
     if records.count:
         ctx.found("catches-up", "; ".join(one.text for one in ranges), task, store.name)
+        judge_age(ctx, task, store, ranges[0].key)
         return Prediction(task.name, store.name, Outcome.RESTORES, records, "catches-up")
     return Prediction(task.name, store.name, Outcome.OPENS, records)
 

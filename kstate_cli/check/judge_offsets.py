@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from kstate_cli.check.ages import judge_age
 from kstate_cli.check.context import Context
 from kstate_cli.check.findings import Level
 from kstate_cli.check.outcome import Outcome, Prediction
@@ -126,9 +125,8 @@ def note_unclean(ctx: Context, task: Task) -> None:
     if not ctx.asked.exactly_once or task.is_global:
         return
     for reason in ctx.resolved[task.name].unclean:
-        if "younger than .checkpoint" in reason:
-            name = reason.partition(":")[0].rpartition("/")[2]
-            ctx.found("maybe-unclean", reason.partition(": ")[2], task, name)
+        if reason.younger:
+            ctx.found("maybe-unclean", reason.what, task, reason.store)
 
 
 def after_start(ctx: Context, task: Task, predictions: list[Prediction]) -> None:
@@ -140,14 +138,5 @@ def after_start(ctx: Context, task: Task, predictions: list[Prediction]) -> None
             continue
         if store.is_grace_buffer:
             ctx.found("grace-buffer-restored", "Streams garbles its keys when it restores it", task, store.name)
-        known = one.records is not None and one.records.count > 0
-        if one.outcome is not Outcome.WIPED and known and not store.segmented and not store.empty:
-            age = time.time() - _last_used(task, store) / 1e9
-            if age > ctx.asked.delete_retention.total_seconds():
-                text = f"last written {age / 3600:.0f} hours ago: what was deleted since may stay in it"
-                ctx.found("older-than-tombstones", text, task, store.name)
-
-
-def _last_used(task: Task, store: Store) -> int:
-    times = [max(d.newest_sst_ns, d.opened_ns) for d in store.databases]
-    return max([*times, task.checkpoint.mtime_ns if task.checkpoint else 0])
+        if one.outcome is not Outcome.WIPED and one.records is not None and one.records.count > 0:
+            judge_age(ctx, task, store, ctx.changelog(task, store.name))

@@ -57,8 +57,8 @@ class FactLogs:
         facts = self.facts.get(key)
         if facts is None:
             return None
-        until = None if facts.committed is None else facts.committed - 1
-        return Log(key, facts.start, facts.end, None, None, until, live=True)
+        nothing = PartitionDump(key.topic, key.partition, (), None, None, 0, None, None)
+        return log_of(nothing, facts.committed, facts)
 
     def topic_id(self, key: TopicPartition) -> str | None:
         """The id of the topic, where it was said."""

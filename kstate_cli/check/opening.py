@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from kstate_cli.check.context import Context
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.releases import HEADERS_FAMILIES, KNOWN_FAMILIES, OFFSETS_FAMILY, TIMESTAMPED_FAMILY
-from kstate_cli.statedir.model import Database, Store, Task
+from kstate_cli.statedir.model import Database, ProblemCode, Store, Task
 
-_NO_CURRENT = "CURRENT is missing"
 _PLAIN = frozenset({"default", TIMESTAMPED_FAMILY})
 
 
@@ -21,6 +20,8 @@ class Obstacle:
     text: str
     file: str
     messages: tuple[str, ...]
+    by_streams: bool = False
+    """The first message is Streams' own: nothing of RocksDB's, which would say where, comes before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,21 @@ def judge_opening(ctx: Context, task: Task, store: Store) -> Opening:
         more = ": the store opens silently without it, and without every later segment" if swallowed else ""
         ctx.found(code, obstacle.text + more, task, store.name)
         location = f"Error opening store {database.path.name} at location {database.path}"
-        by_streams = any(one.startswith(("Size of", "Unexpected ")) for one in obstacle.messages)
-        messages = obstacle.messages if by_streams else (location, *obstacle.messages)
+        messages = obstacle.messages if obstacle.by_streams else (location, *obstacle.messages)
         return Opening(Obstacle(code, obstacle.text, obstacle.file, messages), swallowed, recreated)
     return Opening(recreated=recreated)
 
 
+def note_doubts(ctx: Context, task: Task, store: Store) -> None:
+    """SSTs that no MANIFEST names: a crash leaves them, and so does a MANIFEST that has lost its end."""
+    for database in store.databases:
+        for problem in database.problems:
+            if problem.doubt:
+                ctx.found("sst-not-named", f"{problem.where}: {problem.what}", task, store.name)
+
+
 def _without_current(database: Database) -> bool:
-    return any(problem.what == _NO_CURRENT for problem in database.problems)
+    return any(problem.code is ProblemCode.NO_CURRENT for problem in database.problems)
 
 
 def _shown(task: Task, store: Store, database: Database) -> str:
@@ -70,7 +78,7 @@ def _families(ctx: Context, store: Store, database: Database, shown: str) -> Obs
         if not unknown:
             return None
         message = f"Unexpected column family '{unknown[0]}' found in store {database.path.name}"
-        return Obstacle("unknown-column-family", f"column family {unknown[0]}", shown, (message,))
+        return Obstacle("unknown-column-family", f"column family {unknown[0]}", shown, (message,), by_streams=True)
     extra = here - _PLAIN
     if not extra:
         return None
@@ -96,31 +104,23 @@ def _formats(ctx: Context, database: Database, shown: str) -> Obstacle | None:
 def _damage(database: Database, shown: str) -> Obstacle | None:
     """SSTs that the MANIFEST names and that are not there, or not in their size; a value that is no offset."""
     for problem in database.problems:
-        if problem.what == _NO_CURRENT and (logs := sorted(p.name for p in database.path.glob("*.log"))):
+        no_current = problem.code is ProblemCode.NO_CURRENT
+        if no_current and (logs := sorted(p.name for p in database.path.glob("*.log"))):
             message = "While creating a new Db, wal_dir contains existing log file"
             return Obstacle("does-not-open", f"CURRENT is missing, and {logs[0]} is there", shown, (message,))
-        if not problem.fatal or problem.what == _NO_CURRENT:
+        if not problem.fatal or no_current:
             continue
-        name = problem.where.rpartition("/")[2]
-        if name.endswith(".sst"):
+        if problem.code is ProblemCode.SST:
+            name = problem.where.rpartition("/")[2]
             return Obstacle("does-not-open", f"{name} {problem.what}", problem.where, (name,))
-        if problem.what.startswith("RocksDB cannot read it"):
+        if problem.code is ProblemCode.DOES_NOT_OPEN:
             return Obstacle("does-not-open", problem.what, shown, ())
-        if "SerializationException" in problem.what:
+        if problem.code is ProblemCode.NOT_A_LONG:
             message = "Size of data received by LongDeserializer is not 8"
-            return Obstacle("does-not-open", problem.what, shown, (message,))
+            return Obstacle("does-not-open", problem.what, shown, (message,), by_streams=True)
     return None
 
 
-def java_text(error: MalformedBytesError, reason: str) -> str:
+def java_text(error: MalformedBytesError) -> str:
     """What Java's exception says for bytes that ``OffsetCheckpoint.read`` does not take."""
-    name = error.streams_exception or ""
-    known = {
-        "EOFException": "File ended prematurely.",
-        "IllegalArgumentException": "Unknown offset checkpoint version: ",
-        "NumberFormatException": "For input string: ",
-        "MalformedInputException": "Input length = ",
-    }
-    if name == "IOException":
-        return "Malformed line in offset checkpoint file: " if "three fields" in reason else "entries but found only "
-    return known.get(name, name)
+    return error.streams_message or error.streams_exception or ""

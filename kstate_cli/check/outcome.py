@@ -25,6 +25,8 @@ class Outcome(Enum):
     """``KafkaStreams#start`` or a stream thread throws; the client ends in ERROR."""
     NOT_REACHED = "not-reached"
     """Another store of the task makes the start fail before."""
+    UNKNOWN = "unknown"
+    """The application runs: it depends on how it is closed."""
     IGNORED = "ignored"
     """The release has no such store, or no such task."""
 

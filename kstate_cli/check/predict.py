@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kstate_cli.change.ages import read_ages
 from kstate_cli.check.context import Asked, Context
 from kstate_cli.check.files import copied_tasks
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.global_stores import predict_global
 from kstate_cli.check.outcome import Outcome, Prediction
+from kstate_cli.check.problems import note_problems
+from kstate_cli.check.running import while_running
 from kstate_cli.check.surroundings import look_around
 from kstate_cli.check.tasks import predict_copy, predict_task
+from kstate_cli.errors import Refused
 from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import resolve
-from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.model import Application, ProblemCode
+from kstate_cli.texts import first_lines
 
 _ORDER = {level: number for number, level in enumerate((Level.ERROR, Level.WARNING, Level.EXPECTED))}
 
@@ -37,8 +42,20 @@ class Report:
 
 
 def check(app: Application, asked: Asked) -> Report:
-    """What the next start of ``asked.release`` does with each store of ``app``, and why. Changes nothing."""
-    ctx = Context(app, asked, {resolved.task.name: resolved for resolved in resolve(app)})
+    """What the next start of ``asked.release`` does with each store of ``app``, and why. Changes nothing.
+
+    Raises Refused where the directory holds what kstate does not open, or what kstate wrote down of its own runs cannot
+    be understood.
+    """
+    if special := [one for one in app.all_problems() if one.code is ProblemCode.SPECIAL]:
+        raise Refused(
+            "what a start makes of this directory cannot be foretold",
+            where=str(app.path),
+            details=first_lines([f"{one.where}: {one.what} ({one.rule})" for one in special]),
+            hint="move what is named out of the application directory",
+        )
+    resolved = {one.task.name: one for one in resolve(app)}
+    ctx = Context(app, asked, resolved, ages=read_ages(app.path))
     copies = copied_tasks(ctx)
     predictions: list[Prediction] = []
     for task in app.tasks:
@@ -47,7 +64,11 @@ def check(app: Application, asked: Asked) -> Report:
         else:
             predictions += predict_copy(ctx, task) if task.name in copies else predict_task(ctx, task)
     look_around(ctx)
-    findings = sorted(ctx.findings, key=lambda one: _ORDER[one.level])
+    note_problems(ctx)
+    found = ctx.findings
+    if app.running:
+        predictions, found = while_running(predictions, found)
+    findings = sorted(found, key=lambda one: _ORDER[one.level])
     return Report(tuple(predictions), tuple(findings))
 
 

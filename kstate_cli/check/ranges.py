@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from kstate_cli.check.context import Context
 from kstate_cli.check.outcome import Records
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.restore.as_of import age_of
 from kstate_cli.restore.judge import Log, Where
+from kstate_cli.statedir.model import Task
 
 _NEAR = 10
 """Per cent of the log that an offset may be from its start before it is worth a warning."""
@@ -64,7 +66,11 @@ def near_start(found: Range) -> bool:
     return (found.following - log.start) * 100 <= (log.end - log.start) * _NEAR
 
 
-def recreated(ctx: Context, key: TopicPartition) -> str | None:
-    """Two ids of one topic, where two sources name different ones; else None."""
-    ids = list(dict.fromkeys(i for i in (source.topic_id(key) for source in ctx.asked.logs) if i is not None))
-    return None if len(ids) < 2 else " and ".join(ids)
+def recreated(ctx: Context, key: TopicPartition, task: Task, store: str) -> str | None:
+    """The ids of one topic, where two sources differ, or a source and what kstate made the store from; else None."""
+    ids = [source.topic_id(key) for source in ctx.asked.logs]
+    resolved = ctx.resolved[task.name].stores
+    existing = next((one for one in resolved if one.store.name == store), None)
+    mark = age_of(ctx.ages, task.name, existing).logs.get(key) if existing is not None and ctx.ages else None
+    known = dict.fromkeys(one for one in (*ids, mark.topic_id if mark is not None else None) if one is not None)
+    return None if len(known) < 2 else " and ".join(known)

@@ -20,10 +20,11 @@ from kstate_cli.check.files import (
 )
 from kstate_cli.check.findings import Level
 from kstate_cli.check.judge_offsets import after_start, compare_places, is_lost, missing_offset, note_unclean
-from kstate_cli.check.opening import Obstacle, judge_opening
+from kstate_cli.check.opening import Obstacle, judge_opening, note_doubts
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import Range, locate, near_start, recreated, whole
 from kstate_cli.check.reading import TaskRead, read_offsets
+from kstate_cli.check.sessions import note_sessions
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import readable_by
@@ -125,6 +126,8 @@ def _open_stores(ctx: Context, draft: _Draft) -> None:
         fatal = store_file_obstacle(ctx, draft.task, store)
         foreign = segment_obstacle(ctx, draft.task, store)
         opening = judge_opening(ctx, draft.task, store)
+        note_sessions(ctx, draft.task, store)
+        note_doubts(ctx, draft.task, store)
         if foreign is not None and ctx.asked.into_family:
             fatal = fatal or foreign
         elif foreign is not None and not store.empty:
@@ -235,7 +238,7 @@ def _range(ctx: Context, draft: _Draft, name: str) -> Range | None:
     key = _changelog(ctx, draft, name, offsets)
     if key is None or key not in offsets or offsets[key] in (OFFSET_UNKNOWN, -5):
         return None
-    if ids := recreated(ctx, key):
+    if ids := recreated(ctx, key, draft.task, name):
         ctx.found("topic-recreated", f"{key.topic}: {ids}", draft.task, name)
     return locate(ctx, key, offsets[key] + 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,12 +10,14 @@ import typer
 from kstate_cli.cli.options import (
     App,
     BootstrapServer,
+    DslStoreFormat,
     Guarantee,
     KafkaSettings,
     LogOffsets,
     MetricsFile,
     Output,
     Quiet,
+    StoreFormat,
     age,
 )
 from kstate_cli.cli.output import Format
@@ -42,6 +45,7 @@ def check(
     guarantee: Annotated[
         Guarantee, typer.Option("--guarantee", help="processing.guarantee of the application.")
     ] = Guarantee.exactly_once,
+    dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     dump: Annotated[
         str | None,
         typer.Option("--dump", metavar="DUMP", help="Changelog dump: log starts and ends from its manifest, counts."),
@@ -54,8 +58,13 @@ def check(
         typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, where it is set: 7d, 12h."),
     ] = None,
     delete_retention: Annotated[
-        str, typer.Option("--delete-retention", metavar="AGE", help="delete.retention.ms of the changelogs.")
-    ] = "1d",
+        str | None,
+        typer.Option(
+            "--delete-retention",
+            metavar="AGE",
+            help="delete.retention.ms of the changelogs; by default what the broker or the dump says, or 1d.",
+        ),
+    ] = None,
     metrics_file: MetricsFile = None,
     output: Output = Format.table,
     quiet: Quiet = False,
@@ -79,13 +88,14 @@ def check(
     ask = facts_source(offsets, bootstrap_server, kafka_settings, group=path.name)
     to = known_release(release)
     purged_at = None if max_age is None else age("--max-age", max_age)
-    retained = age("--delete-retention", delete_retention)
+    retained = None if delete_retention is None else age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
         found = read_application(path)
         asked = Asked(
             to,
             exactly_once=guarantee is Guarantee.exactly_once,
             logs=_sources(ask, found, dump),
+            headers_format=dsl_store_format is StoreFormat.HEADERS,
             max_age=purged_at,
             delete_retention=retained,
         )
@@ -168,7 +178,7 @@ def _print_json(app: Application, release: str, guarantee: Guarantee, report: Re
 
 
 def _print_tables(app: Application, release: str, report: Report, *, quiet: bool) -> None:
-    from kstate_cli.cli.output import say, table
+    from kstate_cli.cli.output import safe, say, table
 
     table(
         None,
@@ -176,7 +186,12 @@ def _print_tables(app: Application, release: str, report: Report, *, quiet: bool
         [(one.task, one.store, _told(one), one.code or "-") for one in report.predictions],
     )
     if report.findings:
-        table(None, ("finding", "level", "where", "what", "rule", "what to do"), _grouped(report))
+        groups = _grouped(report)
+        table(None, ("finding", "level", "where", "what", "rule"), [row for row, _ in groups])
+        # Lines of their own: a command that a table has folded cannot be pasted.
+        for (code, *_), mends in groups:
+            for mend in mends:
+                sys.stdout.write(safe(f"{code}: {mend}") + "\n")
     if app.running is not False:
         what = "is running" if app.running else "may be running"
         say(f"the application {what}: as of its last flush ({app.as_of})", quiet=quiet)
@@ -184,18 +199,19 @@ def _print_tables(app: Application, release: str, report: Report, *, quiet: bool
         say(f"the next start of {release} fails", quiet=quiet)
 
 
-def _grouped(report: Report) -> list[tuple[str, str, str, str, str, str]]:
-    """One row for each kind of finding: hundreds of stores often have the same."""
+def _grouped(report: Report) -> list[tuple[tuple[str, str, list[str], list[str], str], list[str]]]:
+    """One row for each kind of finding, and what to do: hundreds of stores often have the same."""
+    from kstate_cli.texts import first_lines
+
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in report.findings:
         groups.setdefault((finding.code, finding.level.value), []).append(finding)
     rows = []
     for (code, level), found in groups.items():
         places = list(dict.fromkeys(_where(one.task, one.store) for one in found))
-        more = f"\n… and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
-        where = "\n".join(places[:_SHOWN]) + more
-        texts = "\n".join(list(dict.fromkeys(one.text for one in found))[:_SHOWN])
-        rows.append((code, level, where, texts, found[0].rule, found[0].mend))
+        texts = list(dict.fromkeys(one.text for one in found))[:_SHOWN]
+        mends = first_lines(list(dict.fromkeys(one.mend for one in found)), _SHOWN)
+        rows.append(((code, level, first_lines(places, _SHOWN), texts, found[0].rule), mends))
     return rows
 
 
@@ -210,6 +226,7 @@ def _told(one: Prediction) -> str:
         "lost": "task wiped, its rows are lost: it has no changelog",
         "start-fails": f"start fails at {one.file}: {' <- '.join(one.messages)}",
         "not-reached": "not reached",
+        "unknown": "not known while the application runs",
         "ignored": "ignored",
     }
     text = words[one.outcome.value]

@@ -38,6 +38,7 @@ def clean(
     from kstate_cli.change.lockfile import kstate_lock
     from kstate_cli.change.place import check_place
     from kstate_cli.cli.output import say
+    from kstate_cli.restore.area import remove_from_area
     from kstate_cli.statedir.find import find_runs_of
 
     path = find_runs_of(app)
@@ -54,7 +55,7 @@ def clean(
         choice = choose(request)
         for line in choice.left:
             say(line, quiet=quiet)
-        for name, freed in clean_runs(request, choice):
+        for name, freed in clean_runs(request, choice, remove_from_area):
             say(f"run {name}: deleted, {freed:,} bytes freed", quiet=quiet)
         remove_empty_folders(path)
     return 0

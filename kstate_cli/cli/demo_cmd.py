@@ -18,6 +18,7 @@ def demo() -> int:
     from kstate_cli.cli.output import say
     from kstate_cli.cli.undo_cmd import undo
     from kstate_cli.statedir.find import find_application
+    from kstate_cli.texts import command
 
     with tempfile.TemporaryDirectory(prefix="kstate-demo-") as folder:
         with (
@@ -26,13 +27,13 @@ def demo() -> int:
         ):
             tar.extractall(folder, filter="data")
         app = find_application(Path(folder))
-        say(f"1. A state directory that Kafka Streams 4.3.1 wrote: kstate ls {app}")
+        say(f"1. A state directory that Kafka Streams 4.3.1 wrote: {command('ls', app)}")
         ls(app)
-        say(f"2. The way back to 4.2, without restoring: kstate migrate {app} --to 4.2")
+        say(f"2. The way back to 4.2, without restoring: {command('migrate', app, '--to', '4.2')}")
         migrate(app, to="4.2", warnings_ok=True)
-        say(f"3. The same directory as 4.2 reads it: kstate ls {app}")
+        say(f"3. The same directory as 4.2 reads it: {command('ls', app)}")
         ls(app)
-        say(f"4. And back: kstate undo {app}")
+        say(f"4. And back: {command('undo', app)}")
         undo(app)
         forget_commits()  # the folder is only ours, and goes with all that was changed in it
         ls(app, output=Format.table)

@@ -11,7 +11,7 @@ import typer
 
 from kstate_cli.cli.options import LastFlush, Output, Quiet, SpecFile
 from kstate_cli.cli.output import Format
-from kstate_cli.errors import EXIT_OK, ConditionNotMet
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
 
 if TYPE_CHECKING:
     from kstate_cli.diff.model import Diff, StoreDiff
@@ -51,13 +51,14 @@ def diff(
     """Compare the rows of two application directories, also those of different releases; changes nothing.
 
     Rows are compared as the newest layout has them: a row that is not migrated yet equals its migrated form. What only
-    one of two layouts has (timestamps, headers) is not compared, and named. Exit codes: 3 something differs, 6
-    something cannot be read, whatever else was found.
+    one of two layouts has (timestamps, headers) is not compared, and named. Exit codes: 1 nothing
+    differs, but rows may be missing; 3 something differs; 6 something cannot be read, whatever else was found.
     """
     from kstate_cli.cli.diff_report import DiffReport
     from kstate_cli.diff.run import Request, diff_applications
     from kstate_cli.query.errors import StoreUnreadable
-    from kstate_cli.spec.toml_file import kinds_in
+    from kstate_cli.spec.draft import SpecDraft
+    from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
 
     request = Request(
@@ -65,7 +66,8 @@ def diff(
         b=find_application(b),
         tasks=frozenset(task or ()),
         stores=frozenset(store or ()),
-        kinds=kinds_in(spec),
+        spec=SpecDraft(None, ()) if spec is None else read_draft(spec),
+        spec_named=str(spec),
         ignore_timestamps=ignore_timestamps,
         ignore_headers=ignore_headers,
         positions=positions,
@@ -87,7 +89,7 @@ def diff(
         )
     if found.differing:
         raise ConditionNotMet(f"{found.differing} stores or tasks differ")
-    return EXIT_OK
+    return EXIT_OK if found.equal else EXIT_WARNINGS
 
 
 def _verdict(found: Diff, one: StoreDiff) -> str:
@@ -135,7 +137,8 @@ def _print_json(found: Diff) -> None:
         {
             "schema_version": _SCHEMA,
             "type": "summary",
-            "equal": not found.unread and not found.differing,
+            "equal": found.equal,
+            "doubtful": found.doubtful,
             "stores": len(found.stores),
             "differing": found.differing,
             "unread": found.unread,

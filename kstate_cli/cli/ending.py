@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from typing import Any
 
 from kstate_cli.change.committed import Commit, committed
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, KstateError, OutputLost, RunFailed, RunHalfway
+from kstate_cli.texts import command
 
 _DEFECT = "KSTATE_DEBUG=1 shows where; kstate status tells whether a run was under way"
 
@@ -81,12 +81,10 @@ def _full(path: str | bytes | os.PathLike[str]) -> str:
 
 
 def _write(error: KstateError) -> None:
-    from kstate_cli.cli.output import say
+    from kstate_cli.cli.output import error_lines, say
 
-    where = f" ({error.where})" if error.where and error.where not in error.message else ""
-    say(f"kstate: {error.message}{where}")
-    if error.hint:
-        say(f"  what to do: {error.hint}")
+    for line in error_lines(error):
+        say(line)
 
 
 def _write_change(change: Commit) -> None:
@@ -94,4 +92,4 @@ def _write_change(change: Commit) -> None:
 
     say(f"  what was done: {change}")
     if change.app is not None and not change.undone:
-        say(f"  to take it back: kstate undo {shlex.quote(str(change.app))}")
+        say(f"  to take it back: {command('undo', change.app)}")

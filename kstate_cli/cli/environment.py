@@ -25,6 +25,7 @@ SETTINGS: Final = frozenset(
         "metrics-file",
         "on-state-change",
         "output",
+        "reason",
         "spec",
         "staging",
         "topology",

@@ -10,6 +10,7 @@ import typer
 
 from kstate_cli.cli.options import App, LastFlush, Output, Quiet, SpecFile
 from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
     from kstate_cli.export.run import Exported
@@ -44,26 +45,26 @@ def export(
     """Write all rows of a store to Parquet files, decoded; docs/export.md lists the columns.
 
     The application directory is not changed. The export is complete when _manifest.json is there: it comes last.
-    Nothing that has expired is hidden.
+    Nothing that has expired is hidden. Exit 1 when it is written and something about the store is in doubt.
     """
     from kstate_cli.cli.export_progress import ExportProgress
     from kstate_cli.cli.output import print_json, say
     from kstate_cli.errors import UsageError
     from kstate_cli.export.engines import Engine
     from kstate_cli.export.run import Request, export_store
-    from kstate_cli.spec.toml_file import store_in
+    from kstate_cli.spec.draft import SpecDraft
+    from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
 
     if engine not in {one.value for one in Engine}:
         raise UsageError(f"--engine {engine!r} is none of auto, local, spark")
-    stated = store_in(spec, store)
     request = Request(
         app=find_application(app),
         store=store,
         out=out,
         topology=topology,
-        kind=stated.kind,
-        subtopology=stated.subtopology,
+        spec=SpecDraft(None, ()) if spec is None else read_draft(spec),
+        spec_named=str(spec),
         key_serde=key_serde,
         value_serde=value_serde,
         engine=Engine(engine),
@@ -79,7 +80,7 @@ def export(
         print_json(_summary(found))
     else:
         _show(found)
-    return 0
+    return EXIT_WARNINGS if found.remarks and found.warned else EXIT_OK
 
 
 def _summary(found: Exported) -> dict[str, Any]:

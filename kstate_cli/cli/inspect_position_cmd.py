@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kstate_cli.cli.bounds import At, bound_of
 from kstate_cli.cli.options import App, Output
 from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from kstate_cli.statedir.model import Application, Problem
+
+_SHOWN = 5
 
 
 def inspect_position(
@@ -19,47 +24,81 @@ def inspect_position(
     at: At = None,
     output: Output = Format.table,
 ) -> int:
-    """Show the changelog offset and the IQv2 Position of each store."""
-    from kstate_cli.cli.output import print_json, table
-    from kstate_cli.errors import ConditionNotMet, UsageError
+    """Show the changelog offset and the IQv2 Position of each store.
+
+    Exit 3 when a store, or a file that tells them, cannot be read, and with --at when a store is not up to it; 1 when
+    rows may be missing.
+    """
+    from kstate_cli.cli.output import print_json, say, table
+    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, UsageError
     from kstate_cli.formats.position import Position, is_permitted
     from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
+    from kstate_cli.texts import command
 
     bound = bound_of(at or ())
     found = read_application(find_application(app))
     rows = [r for r in store_rows(found) if (not task or r["task"] in task) and (not store or r["store"] in store)]
-    if not rows:
-        raise UsageError("no such task or store here", hint=f"kstate ls {app} shows what there is")
+    wrong = _wrong(found, rows, everything=not task and not store)
+    if not rows and not wrong:
+        raise UsageError("no such task or store here", hint=f"what there is: {command('ls', app)}")
     behind: list[str] = []
     merged = Position.empty()
     for row in rows:
-        position = Position.from_map(row["position"])
+        known = row["position"] is not None
+        position = Position.from_map(row["position"] or {})
         merged = merged.merge(position)
         if not bound.is_unbounded and row["task"] != "global":
             partition = int(row["task"].rsplit("_", 1)[1])
-            row["up_to_bound"] = is_permitted(position, bound, partition)
+            row["up_to_bound"] = known and is_permitted(position, bound, partition)
             if not row["up_to_bound"]:
                 behind.append(f"{row['task']}/{row['store']}")
+    complete = all(row["position"] is not None for row in rows)
     if output is Format.json:
         for row in rows:
             print_json(row)
         if merge:
-            print_json({"schema_version": 1, "merged": merged.as_map()})
+            print_json({"schema_version": 1, "merged": merged.as_map() if complete else None})
     else:
         shown: list[tuple[Any, ...]] = [
             (r["task"], r["store"], r["offsets_in"], _text(r["changelog"]), _text(r["position"])) for r in rows
         ]
         if merge:
-            shown.append(("", "(merged)", "", "", _text(merged.as_map())))
+            shown.append(("", "(merged)", "", "", _text(merged.as_map() if complete else None)))
         table(None, ("task", "store", "in", "changelog", "position"), shown)
+    doubts = [problem for problem in found.all_problems() if problem.doubt and not found.running]
+    for problem in (*wrong, *doubts):
+        say(f"{problem.where}: {problem.what} ({problem.rule})")
+    if wrong:
+        raise ConditionNotMet(
+            f"not all is known: {', '.join(dict.fromkeys(problem.where for problem in wrong[:_SHOWN]))}",
+            hint="kstate check says what the next start does",
+        )
     if behind:
         raise ConditionNotMet(
             f"not up to the bound: {', '.join(behind)}", hint="restore or run the application further"
         )
-    return 0
+    return EXIT_WARNINGS if doubts else EXIT_OK
 
 
-def _text(offsets: dict[str, dict[int, int]]) -> str:
-    return "\n".join(f"{topic}-{p}={o}" for topic, values in offsets.items() for p, o in values.items()) or "-"
+def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) -> list[Problem]:
+    """What is wrong with what is shown: with the stores, with files of their tasks, with what may be out of sight."""
+    stores = {f"{row['task']}/{row['store']}" for row in rows} | {
+        f"{row['task']}/rocksdb/{row['store']}" for row in rows
+    }
+    tasks = {row["task"] for row in rows}
+    found = [problem for problem in app.all_problems() if problem.fatal]
+    if everything:
+        return found
+    own = {f"{row['task']}/{row['store']}.position" for row in rows}
+    own |= {f"{row['task']}/.checkpoint_{row['store']}" for row in rows} | {f"{task}/.checkpoint" for task in tasks}
+    return [
+        one for one in found if one.where in own | stores or any(one.where.startswith(f"{root}/") for root in stores)
+    ]
+
+
+def _text(offsets: dict[str, dict[int, int]] | None) -> list[str]:
+    if offsets is None:
+        return ["unreadable"]
+    return [f"{topic}-{p}={o}" for topic, values in offsets.items() for p, o in values.items()] or ["-"]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kstate_cli.cli.options import App, Output, Quiet
 from kstate_cli.cli.output import Format
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, UsageError
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, UsageError
 
 if TYPE_CHECKING:
     from kstate_cli.statedir.model import Application
 
+_SHOWN = 5
 Spec = Annotated[
     bool,
     typer.Option("--spec", help="Print a kstate.toml instead: what the directory tells, and the lines to fill in."),
@@ -22,8 +24,9 @@ Spec = Annotated[
 def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet = False) -> int:
     """Show tasks and stores: kind, size, keys, where the offset is, status, SST format, and which releases open it.
 
-    Changes nothing, and may run beside the application. With --spec the exit code is 1 when something in the printed
-    kstate.toml must be filled in, or looked at.
+    Changes nothing, and may run beside the application. Keys are rows as kstate query shows them; ~ marks an estimate,
+    ? a store that cannot be read. Exit 3 when something here is not as Streams leaves it, 1 when rows may be missing.
+    With --spec the exit code is 1 when something in the printed kstate.toml must be filled in, or looked at.
     """
     import humanize
 
@@ -35,7 +38,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     if spec and output is Format.json:
         raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
     found = read_application(find_application(app))
-    rows = [] if spec else store_rows(found)
+    rows = [] if spec else _told(found, store_rows(found))
     to_do = 0
     if spec:
         to_do = _print_spec(found, quiet=quiet)
@@ -52,7 +55,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
                     row["store"],
                     row["kind"] + ("" if row["kind_certain"] else "?"),
                     humanize.naturalsize(row["bytes"], binary=True),
-                    row["keys_estimate"],
+                    _keys(row),
                     _offsets(row["changelog"]),
                     row["offsets_in"],
                     row["status"] or "-",
@@ -70,7 +73,45 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     for task in found.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
-    return EXIT_WARNINGS if to_do else EXIT_OK
+    wrong = sorted({problem.where for problem in found.all_problems() if problem.fatal} | _uncounted(rows))
+    if wrong:
+        raise ConditionNotMet(
+            f"not as Kafka Streams leaves it: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
+            hint=f"kstate check {shlex.quote(str(found.path))} --for RELEASE says what the next start does",
+        )
+    return EXIT_WARNINGS if to_do or found.doubtful else EXIT_OK
+
+
+def _told(app: Application, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with what takes a look at more than one store: how many keys, and which releases start with it."""
+    from kstate_cli.check.context import Asked
+    from kstate_cli.check.outcome import Outcome
+    from kstate_cli.check.predict import check
+    from kstate_cli.export.count import count_rows
+    from kstate_cli.releases import release
+
+    counted = count_rows(app)
+    fails: set[tuple[str, str, str]] = set()
+    for name in sorted({name for row in rows for name in row["opens_in"]}):
+        found = check(app, Asked(release(name))).predictions
+        fails |= {(one.task, one.store, name) for one in found if one.outcome is Outcome.FAILS}
+    for row in rows:
+        task, store = row["task"], row["store"]
+        row["opens_in"] = [name for name in row["opens_in"] if (task, store, name) not in fails]
+        if (task, store) in counted:
+            row["keys_estimate"], row["keys_exact"] = counted[task, store].number, counted[task, store].exact
+    return rows
+
+
+def _uncounted(rows: list[dict[str, Any]]) -> set[str]:
+    """Stores whose rows cannot be read."""
+    return {f"{row['task']}/{row['store']}" for row in rows if row["keys_estimate"] is None and row["bytes"]}
+
+
+def _keys(row: dict[str, Any]) -> str:
+    if row["keys_estimate"] is None:
+        return "?" if row["bytes"] else "-"
+    return f"{'' if row['keys_exact'] else '~'}{row['keys_estimate']}"
 
 
 def _print_spec(app: Application, *, quiet: bool) -> int:
@@ -95,13 +136,20 @@ def _print_spec(app: Application, *, quiet: bool) -> int:
     return len(missing) + len(found.notes)
 
 
-def _offsets(changelog: dict[str, dict[int, int]]) -> str:
+def _offsets(changelog: dict[str, dict[int, int]] | None) -> str:
+    if changelog is None:
+        return "?"
     values = [f"{p}:{o}" if len(offsets) > 1 else str(o) for offsets in changelog.values() for p, o in offsets.items()]
     return " ".join(values) or "-"
 
 
 def _span(names: list[Any]) -> str:
-    """``3.6-4.2``: the releases are consecutive."""
+    """``3.6-4.2`` where the releases are consecutive, else all of them."""
+    from kstate_cli.releases import RELEASES
+
     if not names:
         return "none"
+    known = [release.name for release in RELEASES]
+    if known.index(names[-1]) - known.index(names[0]) != len(names) - 1:
+        return " ".join(names)
     return names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"

@@ -18,6 +18,7 @@ from kstate_cli.cli import standard
 from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.cli.output import say
 from kstate_cli.errors import EXIT_OK, InUse, UsageError
+from kstate_cli.regular import kind_of, read_given
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -79,6 +80,10 @@ class Metrics:
             )
         if path.is_dir():
             raise UsageError(f"--metrics-file {path} is a directory", hint="name a file in it")
+        if path.exists() and not path.is_file():
+            # It is replaced as a whole, and what it said before is read.
+            what = kind_of(path.stat().st_mode)
+            raise UsageError(f"--metrics-file {path} is {what}", hint="name a regular file, or one that is not there")
         try:
             lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -134,7 +139,7 @@ def _before(path: Path, labels: tuple[str, str]) -> float | None:
     from prometheus_client.parser import text_string_to_metric_families
 
     try:
-        families = list(text_string_to_metric_families(path.read_text(encoding="utf-8")))
+        families = list(text_string_to_metric_families(read_given(path).decode("utf-8")))
     except (OSError, ValueError):
         return None
     wanted = dict(zip(_LABELS, labels, strict=True))

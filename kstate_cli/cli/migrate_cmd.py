@@ -9,12 +9,14 @@ import typer
 
 from kstate_cli.cli.options import (
     App,
+    DslStoreFormat,
     Guarantee,
     LockIsShared,
     MetricsFile,
     Output,
     Quiet,
     Reason,
+    StoreFormat,
     Verify,
     Wait,
     WarningsOk,
@@ -24,9 +26,11 @@ from kstate_cli.cli.output import Format
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kstate_cli.change.ages import Age
     from kstate_cli.change.command import Outcome
     from kstate_cli.change.engine import Result
     from kstate_cli.change.plan import Plan
+    from kstate_cli.statedir.model import Application
 
 
 def migrate(
@@ -50,6 +54,7 @@ def migrate(
         bool,
         typer.Option("--drop-headers", help="Convert headers stores to the older layout; record headers are lost."),
     ] = False,
+    dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     verify: Annotated[
         Verify, typer.Option("--verify", help="full: compare every row of rewritten stores before the switch.")
     ] = Verify.quick,
@@ -69,29 +74,42 @@ def migrate(
 
     The application must be stopped. The old directory is kept until `kstate clean`.
     """
+    from kstate_cli.change.ages import add_ages
     from kstate_cli.change.command import Request, change
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress
     from kstate_cli.cli.plan_view import show_plan
+    from kstate_cli.migrate.ages import ages_of_converted
     from kstate_cli.migrate.planner import MigrateOptions, plan_migration
     from kstate_cli.releases import release
     from kstate_cli.statedir.find import find_application
 
     target = release(to)
     options = MigrateOptions(
-        at_least_once=guarantee is Guarantee.at_least_once, wipe_unclean=wipe_unclean, drop_headers=drop_headers
+        at_least_once=guarantee is Guarantee.at_least_once,
+        wipe_unclean=wipe_unclean,
+        drop_headers=drop_headers,
+        headers_format=dsl_store_format is StoreFormat.HEADERS,
     )
     path = find_application(app)
+    ages: list[Age] = []
+
+    def planner(found: Application) -> Plan:
+        plan = plan_migration(found, target, options)
+        ages[:] = ages_of_converted(found, plan)
+        return plan
+
     request = Request(
         app=path,
-        planner=lambda found: plan_migration(found, target, options),
+        planner=planner,
         run=RunOptions(
             workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason
         ),
         wait=wait,
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
+        last_word=lambda: add_ages(path, ages) if ages else None,
     )
     with Metrics(metrics_file, "migrate", path) as metrics:
         with RunProgress(quiet=quiet) as progress:
@@ -107,6 +125,7 @@ def migrate(
 def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
     from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import exit_code, show_end
+    from kstate_cli.texts import command
 
     plan, result = outcome.plan, outcome.result
     for line in outcome.recovered:
@@ -116,7 +135,7 @@ def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool)
         yield f"migrated to {plan.target} (run {result.run})"
         if result.rows_converted:
             yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"
-        yield f"next: start the application with {plan.target}; back: kstate undo {plan.app}"
+        yield f"next: start the application with {plan.target}; back: {command('undo', plan.app)}"
 
     members = {
         "target": plan.target,

@@ -22,6 +22,13 @@ class Guarantee(str, Enum):
     exactly_once = "exactly_once_v2"
 
 
+class StoreFormat(str, Enum):
+    """``dsl.store.format`` of the application, from 4.3 on (KIP-1285)."""
+
+    DEFAULT = "DEFAULT"
+    HEADERS = "HEADERS"
+
+
 class Verify(str, Enum):
     """How much is compared before the switch."""
 
@@ -29,6 +36,10 @@ class Verify(str, Enum):
     full = "full"
 
 
+DslStoreFormat = Annotated[
+    StoreFormat,
+    typer.Option("--dsl-store-format", help="dsl.store.format that the application is to be started with (4.3)."),
+]
 App = Annotated[
     Path,
     typer.Argument(metavar="APP", help="Application directory (state.dir/application.id), or a state.dir holding one."),

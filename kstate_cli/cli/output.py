@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kstate_cli.cli.standard import showable
 from kstate_cli.cli.terminal import console, progress_bar
+from kstate_cli.errors import KstateError
+from kstate_cli.texts import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -24,8 +26,20 @@ class Format(str, Enum):
 
 
 def safe(text: object) -> str:
-    """Text from disk, with everything that a terminal would act on escaped."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in str(text))
+    """Text from disk on one line, with everything that a terminal would act on escaped (:func:`printable`).
+
+    What is meant to be several lines is given as several texts: a name with a line break in it must not make another.
+    """
+    return printable(text)
+
+
+def error_lines(error: KstateError) -> list[str]:
+    """An error as it is shown to people: what and where, its details, what to do next."""
+    where = f" ({error.where})" if error.where and error.where not in error.message else ""
+    lines = [f"kstate: {error.headline}{where}", *(f"  {one}" for one in error.details)]
+    if error.hint:
+        lines += [f"  what to do: {error.hint}", *(f"    {one}" for one in error.hint_details)]
+    return [safe(line) for line in lines]
 
 
 def print_json(row: dict[str, Any]) -> None:
@@ -42,17 +56,25 @@ def say(text: str, *, quiet: bool = False) -> None:
 def table(
     title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: frozenset[str] = frozenset()
 ) -> None:
-    """A table on standard output; cells are shown as they are, never as markup."""
+    """A table on standard output; cells are shown as they are, never as markup. A list or tuple is a cell of lines."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    view = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        view.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        view.add_column(Text(safe(column)), justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        view.add_row(*(Text(showable(safe(cell))) for cell in row))
-    console(stderr=False).print(view)
+        view.add_row(*(Text(showable("\n".join(map(safe, _lines(cell))))) for cell in row))
+    screen = console(stderr=False)
+    if title is not None:
+        # Not the table's own: that is folded, and a path could be made to begin a line there.
+        screen.print(Text(showable(safe(title))), soft_wrap=True)
+    screen.print(view)
+
+
+def _lines(cell: object) -> Sequence[object]:
+    return cell if isinstance(cell, (list, tuple)) else (cell,)
 
 
 class RunProgress:

@@ -11,6 +11,7 @@ from kstate_cli.cli.bounds import bound_of
 from kstate_cli.cli.output import say
 from kstate_cli.cli.query_options import Asked, RowFormat
 from kstate_cli.cli.query_view import Row, View
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 from kstate_cli.query import (
     FailureReason,
     KeyQuery,
@@ -49,7 +50,8 @@ def answer(
     """Asks, and prints; ``row`` makes of a result, or of each of its rows, what is shown in ``columns``.
 
     Raises QueryFailedError where a partition did not answer, StoreUnreadable where one could not be read, SerdeError
-    where a stored key or value is not what its serde takes; all that could be answered is printed before.
+    where a stored key or value is not what its serde takes; all that could be answered is printed before, rows with
+    such a key or value too.
     """
     options = asked.options
     bound = bound_of(options.at or ())
@@ -74,12 +76,16 @@ def answer(
         if running is None or (running and options.last_flush):
             what = "is" if running else "may be"
             say(f"the application {what} running: this is the state of its last flush", quiet=options.quiet)
+        doubts = False
         for task, store in streams.stores(asked.store):
             if not options.partition or task.partition in (None, *options.partition):
                 for remark in store.remarks:
                     say(remark, quiet=options.quiet)
+                    doubts = not running
         view = View(options.output, asked.store, columns, asked.serdes)
-        return _Telling(asked, view, row, streams).tell(answers, collated=collated)
+        return _Telling(asked, view, row, streams).tell(answers, collated=collated) or (
+            EXIT_WARNINGS if doubts else EXIT_OK
+        )
 
 
 class _Telling:
@@ -119,6 +125,13 @@ class _Telling:
                 self._fail(partition, one.failure_reason, one.failure_message)
         if self._failed:
             raise self._verdict()
+        if self._view.unreadable:
+            count = self._view.unreadable
+            raise SerdeError(
+                f"{count:,} {'key or value is' if count == 1 else 'keys or values are'} not what the serde reads: "
+                "the bytes are shown instead",
+                hint="name the serde that the application uses; bytes, hex and base64 always fit",
+            )
         if not self._view.count:
             say(f"none: {self._asked.store} has no such row", quiet=self._asked.options.quiet)
         elif self._more:

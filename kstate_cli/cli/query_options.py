@@ -115,7 +115,9 @@ class Asked:
         from kstate_cli.query.serdes import serde_for
 
         return StoreSerdes(
-            serde_for("--key-serde", self.options.key_serde), serde_for("--value-serde", self.options.value_serde)
+            serde_for("--key-serde", self.options.key_serde),
+            serde_for("--value-serde", self.options.value_serde),
+            tolerant=True,
         )
 
     def key(self, text: str, what: str = "KEY") -> Any:
@@ -132,23 +134,21 @@ class Asked:
         return key
 
     def raw_key(self, data: bytes) -> Any:
-        """The bytes of a row's key as the serde reads them. Raises SerdeError."""
+        """The bytes of a row's key as the serde reads them, or what says that it does not."""
         return self._read(self.serdes.key, data, f"key {data!r}")
 
     def value(self, data: bytes, key: bytes) -> Any:
-        """The bytes of a row's value as the serde reads them. Raises SerdeError."""
+        """The bytes of a row's value as the serde reads them, or what says that it does not."""
         return self._read(self.serdes.value, data, f"the value of key {key!r}")
 
     def _read(self, serde: Serde, data: bytes, what: str) -> Any:
-        from kstate_cli.query import SerdeError
+        from kstate_cli.query.serde_type import NOT_TAKEN
+        from kstate_cli.query.values import Unreadable
 
         try:
             return serde.deserialize(data)
-        except ValueError as error:
-            raise SerdeError(
-                f"{self.store}: {what} cannot be read as {serde.name}: {error}",
-                hint="a raw query reads whole rows: bytes, hex and base64 always fit",
-            ) from None
+        except NOT_TAKEN as error:
+            return Unreadable(data, f"{self.store}: {what} cannot be read as {serde.name}: {error}")
 
 
 def time_of(option: str, text: str | None) -> int | None:
@@ -159,9 +159,9 @@ def time_of(option: str, text: str | None) -> int | None:
         return None
     try:
         return parse_time(text)
-    except ValueError:
+    except ValueError as error:
         raise UsageError(
-            f"{option} {text!r} is not a time", hint="milliseconds since 1970, or 2024-05-01T12:00:00Z"
+            f"{option} {text!r} is not a time: {error}", hint="milliseconds since 1970, or 2024-05-01T12:00:00Z"
         ) from None
 
 

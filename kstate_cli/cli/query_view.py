@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kstate_cli.cli.output import print_json, safe, table
+from kstate_cli.cli.output import print_json, safe, say, table
 from kstate_cli.cli.query_options import RowFormat
 from kstate_cli.cli.standard import as_data
 from kstate_cli.formats.values import Header
-from kstate_cli.query import SerdeError, StoreSerdes
+from kstate_cli.query import StoreSerdes
 from kstate_cli.query.rendering import bytes_text, jsonable
 from kstate_cli.query.times import show_time
+from kstate_cli.query.values import Unreadable
 
 Row = dict[str, Any]
 """Column -> what the library gave: keys and values for their serdes, times in milliseconds."""
 
 _SCHEMA = 1
 _BATCH = 1000
+_TOLD = 5
 _NO_TIMESTAMP = -1
+_QUOTE = '"'
+_TO_QUOTE = re.compile(r'[,"\r\n]')
 _TIMES = frozenset({"timestamp", "window_start", "window_end", "valid_from", "valid_to"})
 _NOT_ALWAYS = frozenset({"timestamp", "headers", "window_end"})
 
 
 class View:
-    """Prints rows. ``end`` must follow the last one. Raises SerdeError for what a serde cannot show."""
+    """Prints rows. ``end`` must follow the last one.
+
+    What its serde does not read, or cannot show, does not end the answer: its bytes are shown with a mark, the first
+    few are told, and ``unreadable`` counts them. In JSON the member is null, and ``unreadable`` of the row tells of it.
+    """
 
     def __init__(self, output: RowFormat, store: str, columns: Sequence[str], serdes: StoreSerdes) -> None:
         self._output = output
@@ -37,23 +45,25 @@ class View:
         self._rows: list[tuple[str, ...]] = []
         if output is RowFormat.csv:
             as_data()
-        self._csv = csv.writer(sys.stdout, lineterminator="\n")
         self._for_people = sys.stdout.isatty()
         self.count = 0
+        self.unreadable = 0
         if output is RowFormat.csv:
-            self._csv.writerow(self._columns)
+            _write_csv(self._columns)
 
     def row(self, partition: int | None, row: Row) -> None:
         """One row of a partition; None for a global store."""
         self.count += 1
         if self._output is RowFormat.json:
-            shown = {name: self._json(name, row, value) for name, value in row.items()}
-            print_json({"schema_version": _SCHEMA, "type": "row", "partition": partition, **shown})
+            marks: Row = {}
+            shown = {name: self._json(name, row, value, marks) for name, value in row.items()}
+            more = {"unreadable": marks} if marks else {}
+            print_json({"schema_version": _SCHEMA, "type": "row", "partition": partition, **shown, **more})
             return
         cells = ("" if partition is None else str(partition), *(self._text(one, row) for one in self._columns[1:]))
         if self._output is RowFormat.csv:
             # For a program as it is; a terminal must not act on it. A lone surrogate has no bytes.
-            self._csv.writerow([safe(one) if self._for_people else _writable(one) for one in cells])
+            _write_csv([safe(one) if self._for_people else _writable(one) for one in cells])
             return
         self._rows.append(cells)
         if len(self._rows) == _BATCH:
@@ -77,8 +87,7 @@ class View:
             table(
                 None,
                 [self._title(self._columns[at]) for at in shown],
-                # A line break within a key must not look like another row.
-                [[row[at].replace("\n", "\\n") for at in shown] for row in rows],
+                [[row[at] for at in shown] for row in rows],
                 right=frozenset({"partition"}),
             )
         sys.stdout.flush()
@@ -86,16 +95,22 @@ class View:
     def _title(self, column: str) -> str:
         return f"{column} ({self._serdes[column].name})" if column in self._serdes else column
 
-    def _json(self, name: str, row: Row, value: Any) -> Any:
+    def _json(self, name: str, row: Row, value: Any, marks: Row) -> Any:
         if name in self._serdes:
-            return self._shown(name, row, value, self._serdes[name].render)
+            shown = self._shown(name, row, value, self._serdes[name].render)
+            if not isinstance(shown, Unreadable):
+                return shown
+            marks[name] = {"bytes": None if shown.data is None else jsonable(shown.data), "why": shown.why}
+            return None
         return [_header(one) for one in value] if name == "headers" else value
 
     def _text(self, name: str, row: Row) -> str:
         value = row.get(name)
         if name in self._serdes:
-            text: str = self._shown(name, row, value, self._serdes[name].text)
-            return text
+            shown = self._shown(name, row, value, self._serdes[name].text)
+            if isinstance(shown, Unreadable):
+                return f"(unreadable) {'' if shown.data is None else bytes_text(shown.data)}"
+            return str(shown)
         if value is None:
             return ""
         if name in _TIMES:
@@ -107,18 +122,30 @@ class View:
         return " ".join(f"{one.key}={'null' if one.value is None else bytes_text(one.value)}" for one in value)
 
     def _shown(self, name: str, row: Row, value: Any, how: Any) -> Any:
-        try:
-            return how(value)
-        except ValueError as error:
-            what = f"the key {value!r}" if name == "key" else f"the value of key {row['key']!r}"
-            raise SerdeError(
-                f"{self._store}: {what} cannot be shown as {self._serdes[name].name}: {error}",
-                hint="give the serde a render and a text, or name another one",
-            ) from None
+        if not isinstance(value, Unreadable):
+            try:
+                return how(value)
+            except ValueError as error:
+                what = f"the key {value!r}" if name == "key" else f"the value of key {row['key']!r}"
+                why = f"{self._store}: {what} cannot be shown as {self._serdes[name].name}: {error}"
+                value = Unreadable(value if isinstance(value, bytes) else None, why)
+        self.unreadable += 1
+        if self.unreadable <= _TOLD:
+            say(value.why)
+        return value
 
 
 def _header(one: Header) -> Row:
     return {"key": one.key, "value": jsonable(one.value)}
+
+
+def _write_csv(cells: Sequence[str]) -> None:
+    """A row as RFC 4180 has it, but for its end.
+
+    The module csv leaves a carriage return without quotes, and many readers end a row there.
+    """
+    shown = (f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE.search(cell) else cell for cell in cells)
+    sys.stdout.write(",".join(shown) + "\n")
 
 
 def _writable(text: str) -> str:

@@ -90,6 +90,13 @@ def restore(
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="A store with rows may be emptied by an empty changelog.")
     ] = False,
+    accept_resurrected: Annotated[
+        bool,
+        typer.Option(
+            "--accept-resurrected",
+            help="Catch up a store that is older than delete.retention.ms: rows may stay whose deletes were forgotten.",
+        ),
+    ] = False,
     dump_is_complete: Annotated[
         bool,
         typer.Option("--dump-is-complete", help="No manifest: you vouch that no file and no record is missing."),
@@ -200,6 +207,8 @@ def restore(
             allow_empty,
             dump_is_complete,
             wipe_invalid=on_invalid_offset is OnInvalid.rebuild,
+            asked=rebuild,
+            resurrected=accept_resurrected,
         ),
     )
     path = application_path(app)

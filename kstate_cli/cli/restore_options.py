@@ -55,12 +55,13 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
     from kstate_cli.errors import UsageError
     from kstate_cli.formats.json_text import parse_json
     from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
+    from kstate_cli.regular import read_given
 
     if path is None:
         return {}
     found = {}
     try:
-        for topic, offsets in _object(parse_json(path.read_bytes()), "the file").items():
+        for topic, offsets in _object(parse_json(read_given(path)), "the file").items():
             if not legal_topic(topic):
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
             for partition, offset in _object(offsets, topic).items():

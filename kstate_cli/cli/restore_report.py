@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstate_cli.cli.output import Format
+from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     from kstate_cli.restore.restoration import Outcome
@@ -32,7 +33,7 @@ def finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) 
         nothing=f"no store of {change.app} needs anything from the dump",
         done=lambda result: (
             f"restored for {change.target} (run {result.run})",
-            f"next: start the application with {change.target}; back: kstate undo {change.app}",
+            f"next: start the application with {change.target}; back: {command('undo', change.app)}",
         ),
         quiet=quiet,
     )

@@ -36,6 +36,7 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
     from kstate_cli.change.attempts import state_of
     from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.change.recover import UNFINISHED
+    from kstate_cli.restore.area import left_in_area
     from kstate_cli.restore.overview import store_progress
     from kstate_cli.restore.resume import RESUMES_EVENT
 
@@ -44,6 +45,7 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
         state = "interrupted"
     restoration = "INTERRUPTED" if state == "interrupted" and state_of(run) else state_of(run)
     first = run.events[0] if run.events else {}
+    left = left_in_area(run) if run.state not in UNFINISHED or state == "interrupted" else None
     stores = store_progress(run) if restoration == "RESTORING" else []
     return {
         "schema_version": 1,
@@ -58,6 +60,7 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
         "why": run.damage or run.last("failed").get("why"),
         "by": {name: first.get(name) for name in ("argv", "user", "host", "version", "reason")},
         "bytes_pinned": pinned_bytes(run),
+        "staging": None if left is None else {"place": left.place, "files": left.files, "bytes": left.size},
         "stores": [{"store": one.store, "slices": one.done, "of": one.total, "records": one.records} for one in stores],
     }
 
@@ -84,6 +87,16 @@ def _show(rows: list[dict[str, Any]]) -> None:
             for row in rows
         ],
     )
+    staging = [(row["run"], row["staging"]) for row in rows if row["staging"]]
+    if staging:
+        table(
+            "left in a staging area (kstate clean removes it)",
+            ("run", "place", "files", "bytes"),
+            [
+                (run, one["place"], one["files"], humanize.naturalsize(one["bytes"], binary=True))
+                for run, one in staging
+            ],
+        )
     stores = [(row["run"], one) for row in rows for one in row["stores"]]
     if stores:
         table(

@@ -12,7 +12,7 @@ import typer
 
 from kstate_cli.cli.options import App, MetricsFile, Output, Quiet, part_of
 from kstate_cli.cli.output import Format
-from kstate_cli.errors import EXIT_OK, ConditionNotMet, InUse, Refused
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, InUse, Refused
 
 if TYPE_CHECKING:
     from kstate_cli.verify.findings import Finding
@@ -80,7 +80,7 @@ def verify(
             _show(found)
         sys.stdout.flush()
         _remarks(found, subset, quiet=quiet)
-        return metrics.done(_verdict(codes))
+        return metrics.done(_verdict(codes) or (EXIT_WARNINGS if found.doubtful else EXIT_OK))
 
 
 def _remarks(found: AppReport, subset: str, *, quiet: bool) -> None:
@@ -129,7 +129,7 @@ def _show(found: AppReport) -> None:
                 f"{one.rows:,}",
                 humanize.naturalsize(one.content_bytes, binary=True),
                 one.digest or "-",
-                ", ".join(sorted({finding.code for finding in one.findings})) or "ok",
+                ", ".join(sorted({finding.code for finding in one.findings})) or ("doubtful" if one.doubt else "ok"),
             )
             for one in found.stores
         ],
@@ -160,7 +160,7 @@ def _row(one: StoreReport, found: AppReport) -> dict[str, Any]:
             "remarks": list(one.remarks),
             "seconds": one.seconds,
         }
-    return row | {"ok": not one.findings, "findings": [_finding(finding) for finding in one.findings]}
+    return row | {"ok": not one.findings and not one.doubt, "findings": [_finding(finding) for finding in one.findings]}
 
 
 def _finding(finding: Finding) -> dict[str, str]:
@@ -175,7 +175,8 @@ def _summary(found: AppReport, subset: str, seconds: float) -> dict[str, Any]:
         "schema_version": _SCHEMA,
         "type": "summary",
         "app": str(found.app),
-        "ok": not codes,
+        "ok": not codes and not found.doubtful,
+        "doubtful": list(found.doubtful),
         "stores": len(found.stores),
         "databases": sum(one.databases for one in found.stores),
         "rows": sum(one.rows for one in found.stores),

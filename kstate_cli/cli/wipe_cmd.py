@@ -94,21 +94,20 @@ def wipe(
 def _finish(outcome: Outcome, output: Format, *, purge: bool, for_reset: bool, quiet: bool, warnings_ok: bool) -> int:
     from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import exit_code, show_end
+    from kstate_cli.texts import command, quoted
 
     plan, result = outcome.plan, outcome.result
     for line in outcome.recovered:
         say(line, quiet=quiet)
 
     def done(result: Result) -> Iterator[str]:
-        way_back = "nothing is kept" if purge else f"what left is kept: kstate undo {plan.app}"
+        way_back = "nothing is kept" if purge else f"what left is kept: {command('undo', plan.app)}"
         yield f"wiped (run {result.run}); {way_back}"
-        yield (
-            f"next: kstate restore {plan.app} --from-changelog DUMP --for RELEASE, or start the application, which "
-            "restores from the brokers"
-        )
+        restore = command("restore", plan.app, "--from-changelog", "DUMP", "--for", "RELEASE")
+        yield f"next: start the application, which restores from the brokers, or: {restore}"
         if for_reset:
             yield (
-                f"or, to begin anew: kafka-streams-application-reset --application-id {plan.app.name} "
+                f"or, to begin anew: kafka-streams-application-reset --application-id {quoted(plan.app.name)} "
                 "--bootstrap-server HOST:PORT --input-topics TOPICS"
             )
 

@@ -26,12 +26,13 @@ def pairs(a: StoreReader, b: StoreReader, filled_a: Sequence[Segment], filled_b:
     """
     if [one.start for one in filled_a] == [one.start for one in filled_b]:
         for left, right in zip(filled_a, filled_b, strict=True):
-            yield from _join(_rows("A", a, [left]), _rows("B", b, [right]))
+            yield from _join(rows_of("A", a, [left]), rows_of("B", b, [right]))
     else:
-        yield from _join(_rows("A", a, filled_a), _rows("B", b, filled_b))
+        yield from _join(rows_of("A", a, filled_a), rows_of("B", b, filled_b))
 
 
-def _rows(side: str, store: StoreReader, segments: Sequence[Segment]) -> Iterator[Row]:
+def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Iterator[Row]:
+    """The rows of one store in the order of their keys, without index rows. Raises StoreUnreadable, naming the side."""
     bounds = bounds_of(store.kind)
     try:
         found = [segment.scan(*bounds) for segment in segments]

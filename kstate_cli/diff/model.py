@@ -77,6 +77,16 @@ class Diff:
         return len(self.unreadable) + sum(one.unreadable is not None for one in self.stores)
 
     @property
+    def doubtful(self) -> int:
+        """How much is in doubt: rows may be missing in both. Nothing beside a running application."""
+        return len(self.remarks) if set(self.as_of) == {"closed"} else 0
+
+    @property
+    def equal(self) -> bool:
+        """Whether all of both was read, and is the same."""
+        return not (self.unread or self.differing or self.doubtful)
+
+    @property
     def differing(self) -> int:
         """How many stores and tasks differ."""
         return len(self.tasks) + sum(self.differs(one) for one in self.stores)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.diff.merge import pairs
+from kstate_cli.diff.merge import pairs, rows_of
 from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
 from kstate_cli.diff.rows import Compared, compared, group_of, is_value, same_values
 from kstate_cli.errors import InUse, UsageError
@@ -19,8 +19,11 @@ from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable
 from kstate_cli.query.segment import Segment
 from kstate_cli.query.store import StoreReader
+from kstate_cli.spec.combine import refuse_other_kinds
+from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.texts import command
 
 _STEP = 65_536
 """Rows between two calls of ``Watcher.at``."""
@@ -35,8 +38,9 @@ class Request:
     b: Path
     tasks: frozenset[str] = frozenset()
     stores: frozenset[str] = frozenset()
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    """What the specification says, by store."""
+    spec: SpecDraft = field(default_factory=lambda: SpecDraft(None, ()))
+    """What the specification says of kinds; nothing else of it counts here."""
+    spec_named: str = "kstate.toml"
     ignore_timestamps: bool = False
     ignore_headers: bool = False
     positions: bool = False
@@ -46,11 +50,15 @@ class Request:
 
 
 def diff_applications(request: Request, watcher: Watcher) -> Diff:
-    """Compares; the rows at hand and a few open databases are all that it keeps. Raises UsageError and InUse."""
+    """Compares; the rows at hand and a few open databases are all that it keeps.
+
+    Raises UsageError, InUse, and Refused where the specification contradicts a directory.
+    """
     a = read_application(request.a, workers=request.workers)
     b = read_application(request.b, workers=request.workers)
     for app in (a, b):
         refuse_running(app, last_flush=request.last_flush)
+        refuse_other_kinds(app, request.spec, named=request.spec_named)
     here, there = _stores(a, request), _stores(b, request)
     _refuse_unknown(request, a, b, {*here, *there})
     steady = [
@@ -65,7 +73,7 @@ def diff_applications(request: Request, watcher: Watcher) -> Diff:
         one = StoreDiff(task, name)
         both = here.get((task, name)), there.get((task, name))
         if both[0] is None or both[1] is None:
-            one.where = "b" if both[0] is None else "a"
+            _alone(one, request, (a, both[0]), (b, both[1]), watcher)
         else:
             _compare(one, request, (a, both[0]), (b, both[1]), watcher)
             one.offsets = _unlike(offsets[0].get((task, name)), offsets[1].get((task, name)))
@@ -116,10 +124,10 @@ def _refuse_unknown(request: Request, a: Application, b: Application, found: Col
     ):
         if missing := sorted(wanted - known - broken):
             raise UsageError(
-                f"no {what} {', '.join(missing)} in either directory", hint=f"kstate ls {a.path} shows what there is"
+                f"no {what} {', '.join(missing)} in either directory", hint=f"what there is: {command('ls', a.path)}"
             )
     if not found and request.stores:
-        raise UsageError("no such task or store in either directory", hint=f"kstate ls {a.path} shows what there is")
+        raise UsageError("no such task or store in either directory", hint=f"what there is: {command('ls', a.path)}")
 
 
 def _named(name: str, wanted: Collection[str]) -> bool:
@@ -159,13 +167,41 @@ def _compare(
             one.unreadable = str(error)
 
 
+def _alone(
+    one: StoreDiff,
+    request: Request,
+    in_a: tuple[Application, tuple[Task, Store] | None],
+    in_b: tuple[Application, tuple[Task, Store] | None],
+    watcher: Watcher,
+) -> None:
+    """A store that the other directory has not: each of its rows is there only."""
+    (app, found), side = (in_b, "B") if in_a[1] is None else (in_a, "A")
+    assert found is not None
+    one.where = side.lower()
+    rows = 0
+    with closing(Databases()) as databases:
+        try:
+            reader, filled = _open((app, found), request, databases, side)
+            one.kinds = reader.kind, reader.kind
+            for rows, _ in enumerate(rows_of(side, reader, filled), 1):
+                if rows % _STEP == 0:
+                    watcher.at(one, rows)
+        except (StoreUnreadable, MalformedBytesError, InUse) as error:
+            one.unreadable = str(error)
+    if side == "A":
+        one.rows_a = one.only_a = rows
+    else:
+        one.rows_b = one.only_b = rows
+
+
 def _open(
     found: tuple[Application, tuple[Task, Store]], request: Request, databases: Databases, side: str
 ) -> tuple[StoreReader, list[Segment]]:
     app, (task, store) = found
     others = [o for of in app.tasks if of.topology == task.topology for o in of.stores if o.name == store.name]
+    stated = request.spec.store(store.name)
     try:
-        reader = open_whole(task, store, others, databases, kind=request.kinds.get(store.name))
+        reader = open_whole(task, store, others, databases, kind=stated.kind if stated else None)
     except StoreUnreadable as error:
         raise StoreUnreadable(f"{side}: {error}", hint=error.hint) from None
     filled = {database.path for database in store.databases if not database.empty}

@@ -12,6 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli.signals import submitted
+
 from .errors import DumpError, printable
 from .model import Dump
 from .place import open_place
@@ -51,11 +53,10 @@ class Digests:
         known = {f"{root.rstrip('/')}/{file.path}": file.sha256 for file in files}
         self._pool = ThreadPoolExecutor(max(1, os.cpu_count() or 1), thread_name_prefix="digest")
         self._ended = False
-        self._waiting: list[Future[None]] = [
-            self._pool.submit(check_digest, filesystem, path, digest, lambda: self._ended)
-            for path in sorted(set(paths))
-            if (digest := known.get(path)) is not None
-        ]
+        expected = [(path, digest) for path in sorted(set(paths)) if (digest := known.get(path)) is not None]
+        self._waiting: list[Future[None]] = submitted(
+            self._pool, lambda one: check_digest(filesystem, *one, lambda: self._ended), expected
+        )
 
     def __enter__(self) -> Digests:
         return self

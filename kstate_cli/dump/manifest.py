@@ -7,9 +7,16 @@ The canonical shape is written by :func:`render`::
      "files": [{"path": "t/p0.parquet", "topic": …, "partition": 0, "size": 4711, "sha256": …}, …],
      "committed": {"topic": {"0": 9}}}
 
-``start`` (where reading began) and ``topic_id`` of a partition, ``topic`` and ``partition`` of a file and ``sha256``
-may be missing. Read as well: ``partitions`` as an object topic → partition → facts, and ``files`` inside the facts of a
-partition.
+Format 2 is the same with the member ``reading`` in at least one partition (:class:`Reading`)::
+
+    "reading": {"started_ms": …, "ended_ms": …, "cleanup_policy": "compact", "delete_retention_ms": 86400000,
+                "leader_epoch": 3, "last_record_sha256": …}
+
+An older kstate refuses it rather than continue from a dump whose age it does not look at.
+
+``start`` (where reading began) and ``topic_id`` of a partition, ``topic`` and ``partition`` of a file, ``sha256`` and
+all members of ``reading`` but its times may be missing. Read as well: ``partitions`` as an object topic → partition →
+facts, and ``files`` inside the facts of a partition.
 """
 
 from __future__ import annotations
@@ -17,23 +24,43 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
+from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
 
 from .errors import DumpError, printable
 
 NAME: Final = "_manifest.json"
-FORMAT: Final = 1
+FORMATS: Final = (1, 2)
+_WITH_READINGS: Final = 2
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 _MAX_I32: Final = (1 << 31) - 1
 _MAX_I64: Final = (1 << 63) - 1
+_MAX_TIME: Final = 253_402_300_799_999
+"""The last millisecond that has a date of four digits."""
 _SHA256: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """When a partition was read, and what tells its log from another one of the same name. Times: ms since 1970."""
+
+    started_ms: int
+    """Before ``log_end`` was asked for: every record that was there then is in the dump."""
+    ended_ms: int
+    """After the last record was read."""
+    cleanup_policy: str | None = None
+    delete_retention_ms: int | None = None
+    """A tombstone lives at least so long after the cleaner has first come by it."""
+    leader_epoch: int | None = None
+    """Of the end of the log: it never falls while the topic is the same (KIP-320)."""
+    last_record_sha256: str | None = None
+    """:func:`kstate_cli.dump.records.record_digest` of the record at ``last``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +78,7 @@ class ManifestPartition:
     topic_id: str | None = None
     start: int | None = None
     """Where reading began. Of a compacted log the first record may lie far above it; without it ``first`` is taken."""
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +118,7 @@ def render(manifest: Manifest) -> bytes:
     for key, offset in sorted(manifest.committed.items()):
         committed.setdefault(key.topic, {})[str(key.partition)] = offset
     content = {
-        "format": FORMAT,
+        "format": max(FORMATS) if any(one.reading for one in manifest.partitions) else min(FORMATS),
         "isolation": manifest.isolation,
         "partitions": [_facts(one) for one in sorted(manifest.partitions, key=lambda p: (p.topic, p.partition))],
         "files": [_file_facts(one) for one in sorted(manifest.files, key=lambda f: f.path)],
@@ -105,7 +133,10 @@ def _facts(one: ManifestPartition) -> _Json:
         facts["topic_id"] = one.topic_id
     if one.start is not None:
         facts["start"] = one.start
-    return facts | {name: getattr(one, name) for name in ("log_start", "log_end", "first", "last", "rows")}
+    facts |= {name: getattr(one, name) for name in ("log_start", "log_end", "first", "last", "rows")}
+    if one.reading is not None:
+        facts["reading"] = {name: value for name, value in asdict(one.reading).items() if value is not None}
+    return facts
 
 
 def _file_facts(one: ManifestFile) -> _Json:
@@ -115,8 +146,8 @@ def _file_facts(one: ManifestFile) -> _Json:
 
 def _manifest(content: Any) -> Manifest:
     whole = _object(content, "the manifest")
-    if _number(whole, "format", _MAX_I32) != FORMAT:
-        raise DumpError(f"format {whole['format']} is not known (known: {FORMAT})")
+    if _number(whole, "format", _MAX_I32) not in FORMATS:
+        raise DumpError(f"format {whole['format']} is not known (known: {', '.join(map(str, FORMATS))})")
     isolation = whole.get("isolation")
     if isolation not in ISOLATIONS:
         raise DumpError(f"isolation {isolation!r} is none of {', '.join(ISOLATIONS)}")
@@ -167,7 +198,35 @@ def _partition(facts: _Json) -> ManifestPartition:
     topic_id = facts.get("topic_id")
     if topic_id is not None and not isinstance(topic_id, str):
         raise DumpError(f"{name}: topic_id is not a string")
-    return ManifestPartition(topic, partition, start, end, first, last, rows, topic_id, began)
+    topic_id = None if topic_id is None else canonical_topic_id(topic_id)
+    reading = None if facts.get("reading") is None else _reading(_object(facts["reading"], f"reading of {name}"), name)
+    return ManifestPartition(topic, partition, start, end, first, last, rows, topic_id, began, reading)
+
+
+def _reading(facts: _Json, name: str) -> Reading:
+    started, ended = (_number(facts, member, _MAX_TIME) for member in ("started_ms", "ended_ms"))
+    if started > ended:
+        raise DumpError(f"{name}: its reading began at {started} and ended at {ended}")
+    policy = facts.get("cleanup_policy")
+    if policy is not None and not isinstance(policy, str):
+        raise DumpError(f"{name}: cleanup_policy is not a string")
+    epoch = None if facts.get("leader_epoch") is None else _number(facts, "leader_epoch", _MAX_I32)
+    digest = facts.get("last_record_sha256")
+    return Reading(
+        started,
+        ended,
+        policy,
+        _maybe(facts, "delete_retention_ms"),
+        epoch,
+        None if digest is None else _digest(digest, f"{name}: last_record_sha256"),
+    )
+
+
+def _digest(digest: Any, what: str) -> str:
+    match = _SHA256.fullmatch(digest) if isinstance(digest, str) else None
+    if match is None:
+        raise DumpError(f"{what} is not a SHA-256 in lower-case hex")
+    return match[1]
 
 
 def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
@@ -177,10 +236,7 @@ def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
         raise DumpError(f"{path!r} is not a path inside the dump")
     digest = facts.get("sha256", facts.get("digest"))
     if digest is not None:
-        match = _SHA256.fullmatch(digest) if isinstance(digest, str) else None
-        if match is None:
-            raise DumpError(f"{printable(path)}: the digest is not a SHA-256 in lower-case hex")
-        digest = match[1]
+        digest = _digest(digest, f"{printable(path)}: the digest")
     topic = _topic(facts) if facts.get("topic") is not None else key.topic if key else None
     partition = _number(facts, "partition", _MAX_I32) if facts.get("partition") is not None else None
     if key is not None:

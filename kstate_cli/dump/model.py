@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kstate_cli.formats.topic_partition import TopicPartition
 
-from .manifest import Manifest
+from .manifest import Manifest, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,9 @@ class PartitionDump:
     """End offset of the broker's log when the dump was taken; None where no manifest says so."""
     start: int | None = None
     """Where reading began; None where no manifest says so."""
+    topic_id: str | None = None
+    reading: Reading | None = None
+    """When it was read, and from what; None where no manifest says so."""
 
     @property
     def key(self) -> TopicPartition:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.signals import mapped
 from kstate_cli.texts import some
 
 from . import manifest as manifests
@@ -63,7 +64,7 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
         if check_digests:
             _check_digests(filesystem, found.manifest, found.parquet)
     with ThreadPoolExecutor(_THREADS) as pool:
-        facts = list(pool.map(lambda file: read_facts(filesystem, file), found.parquet))
+        facts = mapped(pool, lambda file: read_facts(filesystem, file), found.parquet)
     _check_schemas(facts)
     if found.manifest is not None:
         check_rows(found.manifest, facts, where)
@@ -134,7 +135,7 @@ def _check_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[L
         check_digest(filesystem, file.path, known)
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(check, files))
+        mapped(pool, check, files)
 
 
 def _check_schemas(facts: list[FileFacts]) -> None:
@@ -178,6 +179,8 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
             log.log_start if log else None,
             log.log_end if log else None,
             log.start if log else None,
+            log.topic_id if log else None,
+            log.reading if log else None,
         )
     return found
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-_COMPARED: Final = ("key", "value")
+_BINARY: Final = ("key", "value")
 # Arrow's binary has 32-bit positions: above this a column is gathered in blocks.
 _BLOCK_BYTES: Final = 1 << 30
 
@@ -34,11 +34,34 @@ def within(table: pa.Table, part: Slice) -> pa.Table:
     return table.filter((offsets >= part.first) & (offsets <= part.last))
 
 
-def sorted_once(table: pa.Table, part: Slice) -> pa.Table:
-    """The rows of ``table`` by offset, each offset once.
+def sorted_once(table: pa.Table) -> pa.Table:
+    """The rows of ``table`` by offset, the first of each offset; see :func:`refuse_differing` for the others."""
+    import numpy as np
 
-    DumpError, naming the offset, where two rows with one offset differ in key or value: one of them is not from this
-    topic-partition, or it is a topic that was created anew.
+    offsets = table.column("offset").to_numpy()
+    order = np.argsort(offsets, kind="stable")
+    ordered = offsets[order]
+    again = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(again):
+        keep = np.ones(len(order), dtype=bool)
+        keep[again + 1] = False
+        order = order[keep]
+    return gathered(table, order)
+
+
+def repeated(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The offsets that occur more than once, each once, in order."""
+    import numpy as np
+
+    ordered = np.sort(offsets)
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
+def refuse_differing(table: pa.Table, part: Slice) -> None:
+    """DumpError, naming the offset and the column, where two rows with one offset are not the same record.
+
+    One of them is then not from this topic-partition, or the topic was created anew. ``table`` has every column that
+    the dump has: a record is its key, value, timestamp and headers, whatever a store keeps of them.
     """
     import numpy as np
 
@@ -46,21 +69,15 @@ def sorted_once(table: pa.Table, part: Slice) -> pa.Table:
     order = np.argsort(offsets, kind="stable")
     ordered = offsets[order]
     again = np.flatnonzero(ordered[1:] == ordered[:-1])
-    if not len(again):
-        return gathered(table, order)
     first, second = gathered(table, order[again]), gathered(table, order[again + 1])
-    for name in _COMPARED:
-        if name in table.column_names:
-            differ = _differ(first.column(name), second.column(name))
-            if len(differ):
-                raise DumpError(
-                    f"{part.topic}-{part.partition}: two rows have offset {ordered[again[differ[0]]]}"
-                    f" and differ in their {name}",
-                    hint="the dump mixes two topics, or a topic that was deleted and created anew",
-                )
-    keep = np.ones(len(order), dtype=bool)
-    keep[again + 1] = False
-    return gathered(table, order[keep])
+    for name in table.column_names:
+        differ = _differ(first.column(name), second.column(name))
+        if len(differ):
+            raise DumpError(
+                f"{part.topic}-{part.partition}: two rows have offset {ordered[again[differ[0]]]}"
+                f" and differ in their {name}",
+                hint="the dump mixes two topics, or a topic that was deleted and created anew",
+            )
 
 
 def gathered(table: pa.Table, indices: npt.NDArray[np.int64]) -> pa.Table:
@@ -73,7 +90,7 @@ def gathered(table: pa.Table, indices: npt.NDArray[np.int64]) -> pa.Table:
     columns = {}
     for name in table.column_names:
         column = table.column(name)
-        wide = column.cast(_wide(name)).combine_chunks() if name in (*_COMPARED, "headers") else column.combine_chunks()
+        wide = column.cast(_wide(name)).combine_chunks() if name in (*_BINARY, "headers") else column.combine_chunks()
         chunks = [wide.take(indices[at : at + block]).cast(column.type) for at in range(0, len(indices), block)]
         columns[name] = pa.chunked_array(chunks, column.type)
     return pa.table(columns)
@@ -84,13 +101,18 @@ def _wide(name: str) -> pa.DataType:
 
     if name == "headers":
         return pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
-    return pa.large_binary() if name in _COMPARED else column_type(name)
+    return pa.large_binary() if name in _BINARY else column_type(name)
 
 
 def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     import numpy as np
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_list(one.type):
+        # Arrow compares no lists. In Kafka no headers and an empty list of them are the same.
+        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+        return np.flatnonzero([(a or []) != (b or []) for a, b in pairs])
     equal = pc.fill_null(pc.equal(one, other), False)
     both_null = pc.and_(pc.is_null(one), pc.is_null(other))
     return np.flatnonzero(~np.asarray(pc.or_(equal, both_null)))

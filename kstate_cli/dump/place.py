@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from kstate_cli.errors import UsageError
+from kstate_cli.regular import is_utf8, kind_of
 
 from .errors import DumpError, printable
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|file:")
+_MOST_LEVELS: Final = 100
 # Hadoop's names for what pyarrow calls s3.
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
 _PARQUET: Final = (".parquet", ".parq", ".pq")
@@ -58,6 +60,8 @@ def open_place(uri: str) -> tuple[FileSystem, str]:
     import pyarrow as pa
     from pyarrow import fs
 
+    if not is_utf8(uri):
+        raise UsageError(f"{shown(uri)} is not UTF-8: pyarrow cannot be given it", hint="rename what it names")
     match = _URI.match(uri)
     if match is None:
         return fs.LocalFileSystem(), os.path.abspath(uri)
@@ -78,7 +82,8 @@ def open_place(uri: str) -> tuple[FileSystem, str]:
 def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[Listed]:
     """Every file below ``root``, sorted by path; ``root`` itself where it is a file.
 
-    UsageError where there is nothing, DumpError where it cannot be listed or where a symbolic link leads elsewhere.
+    UsageError where there is nothing, DumpError where it cannot be listed, where a symbolic link leads elsewhere or
+    nowhere, and where something is neither a file nor a directory: left out, a lost file would look like compaction.
     """
     from pyarrow import fs
 
@@ -86,13 +91,15 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[Listed]
         info = filesystem.get_file_info(root)
         if info.type == fs.FileType.NotFound:
             raise UsageError(f"{shown_as} does not exist", hint="give the folder of the dump")
+        if isinstance(filesystem, fs.LocalFileSystem) and info.type == fs.FileType.Unknown:
+            raise _special(root, shown_as)
         if info.type == fs.FileType.File:
             return [Listed(info.path, info.base_name, info.size)]
+        if isinstance(filesystem, fs.LocalFileSystem):
+            _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
     except OSError as error:
         raise DumpError(f"the dump cannot be listed: {error}", where=shown_as) from None
-    if isinstance(filesystem, fs.LocalFileSystem):
-        _refuse_links(root, [entry.path for entry in entries], shown_as)
     base = root.rstrip("/") + "/"
     return sorted(
         (
@@ -104,18 +111,53 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[Listed]
     )
 
 
-def _refuse_links(root: str, paths: list[str], shown_as: str) -> None:
+def _refuse_foreign(root: str, shown_as: str) -> None:
+    """Looks at all below ``root``: pyarrow leaves out links to nothing, and knows no kinds but files and folders.
+
+    Raises DumpError for FIFOs, sockets and devices, for links that lead nowhere, out of the dump or to a folder, and
+    for folders without an end.
+    """
     inside = os.path.realpath(root).rstrip("/") + "/"
-    for path in paths:
-        if not os.path.islink(path):
-            continue
-        # A link to a folder may be a loop; one that leads out would read files that nobody meant to give.
-        if os.path.isdir(path) or not os.path.realpath(path).startswith(inside):
-            raise DumpError(
-                f"{printable(path)} is a symbolic link to a folder or to something outside the dump",
-                where=shown_as,
-                hint="copy what it points to into the dump",
-            )
+    waiting = [(root, 0)]
+    while waiting:
+        folder, level = waiting.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not is_utf8(entry.name):
+                    raise DumpError(f"the name of {printable(entry.path)} is not UTF-8", where=shown_as)
+                if entry.is_symlink():
+                    _refuse_link(entry.path, inside, shown_as)
+                elif entry.is_dir(follow_symlinks=False):
+                    if level == _MOST_LEVELS:
+                        raise DumpError(f"the dump goes deeper than {_MOST_LEVELS} levels", where=shown_as)
+                    waiting.append((entry.path, level + 1))
+                elif not entry.is_file(follow_symlinks=False):
+                    raise _special(entry.path, shown_as)
+
+
+def _refuse_link(path: str, inside: str, shown_as: str) -> None:
+    if not os.path.exists(path):
+        # Left out, the file that it should lead to would look like compaction.
+        raise DumpError(
+            f"{printable(path)} is a symbolic link to nothing",
+            where=shown_as,
+            hint="put the file there that it points to, or remove the link if no file is missing",
+        )
+    # A link to a folder may be a loop; one that leads out would read files that nobody meant to give.
+    if os.path.isdir(path) or not os.path.realpath(path).startswith(inside):
+        raise DumpError(
+            f"{printable(path)} is a symbolic link to a folder or to something outside the dump",
+            where=shown_as,
+            hint="copy what it points to into the dump",
+        )
+    if not os.path.isfile(path):
+        raise _special(path, shown_as)
+
+
+def _special(path: str, shown_as: str) -> DumpError:
+    what = kind_of(os.stat(path).st_mode)
+    hint = "a dump consists of regular files: move it out of the dump"
+    return DumpError(f"{printable(path)} is {what}", where=shown_as, hint=hint)
 
 
 def is_hidden(relative: str) -> bool:

@@ -11,7 +11,7 @@ from .columns import KNOWN, column_type, converted
 from .errors import DumpError, printable
 from .footers import open_parquet
 from .model import Piece, Slice
-from .order import is_rising, sorted_once, within
+from .order import is_rising, refuse_differing, repeated, sorted_once, within
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,8 +39,11 @@ def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> p
     names = _names(columns)
     with _Files(filesystem) as files:
         tables = [table for piece in part.pieces for table in _tables(part, piece, names, files)]
-    table = _concatenated(tables, names)
-    return table if is_rising(_offsets(table)) else sorted_once(table, part)
+        table = _concatenated(tables, names)
+        if is_rising(_offsets(table)):
+            return table
+        _compare_repeated(part, table, files)
+    return sorted_once(table)
 
 
 def iter_slice(
@@ -68,8 +71,10 @@ def iter_slice(
             low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
             window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
             pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
-            tables = [table for piece in pieces for table in _batches(window, piece, names, files)]
-            yield sorted_once(_concatenated(tables, names), window)
+            found = [table for piece in pieces for table in _batches(window, piece, names, files)]
+            table = _concatenated(found, names)
+            _compare_repeated(window, table, files)
+            yield sorted_once(table)
 
 
 class _Files:
@@ -184,6 +189,26 @@ def _concatenated(tables: list[pa.Table], names: list[str]) -> pa.Table:
     if not tables:
         return pa.schema([(name, column_type(name)) for name in names]).empty_table()
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _compare_repeated(part: Slice, table: pa.Table, files: _Files) -> None:
+    """Rows that share an offset are held against each other as a whole, whichever columns were asked for."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    again = repeated(_offsets(table))
+    if not len(again):
+        return
+    twice = pa.array(again)
+    here = set(files.get(part.pieces[0]).schema_arrow.names)
+    names = [name for name in KNOWN if name in here]
+    rows = [
+        batch.filter(pc.is_in(batch.column("offset"), value_set=twice))
+        for piece in part.pieces
+        if piece.first <= part.last and piece.last >= part.first
+        for batch in _batches(part, piece, names, files)
+    ]
+    refuse_differing(_concatenated(rows, names), part)
 
 
 def _offsets(table: pa.Table) -> npt.NDArray[np.int64]:

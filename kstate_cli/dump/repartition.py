@@ -66,12 +66,12 @@ def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicParti
 
 def _ordered(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> DataFrame:
     # Equal rows meet in one range, so that removing them needs no second shuffle. Rows that have one offset and differ
-    # both stay: reading them is refused.
+    # in anything both stay: reading them is refused.
     rows = _rows(spark, dump, wanted)
     size = sum(piece.share for partition in wanted for piece in partition.pieces)
     count = max(spark.sparkContext.defaultParallelism, -(-size // _RANGE_BYTES))
     in_ranges = rows.repartitionByRange(count, *_BY_OFFSET)
-    return in_ranges.dropDuplicates([*_BY_OFFSET, "key", "value"]).sortWithinPartitions(*_BY_OFFSET)
+    return in_ranges.dropDuplicates().sortWithinPartitions(*_BY_OFFSET)
 
 
 def _rows(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> DataFrame:
@@ -158,4 +158,5 @@ def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
                 f"{before.key}: two rows have offset {other.first} and differ",
                 hint="the dump mixes two topics, or a topic that was deleted and created anew",
             )
-    return replace(after, log_start=before.log_start, log_end=before.log_end, start=before.start)
+    told = {name: getattr(before, name) for name in ("log_start", "log_end", "start", "topic_id", "reading")}
+    return replace(after, **told)

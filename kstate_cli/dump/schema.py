@@ -25,9 +25,7 @@ _EXPECTED: Final = {
 _OPTIONAL: Final = {"timestampType", "headers"}
 _ALSO: Final = {"partition": {"int64"}}
 _IN_PATH: Final = "in the path"
-_HINT: Final = (
-    "write the dump with the columns of Spark's Kafka source as they are (option includeHeaders), or with kstate dump"
-)
+_HINT: Final = "write the dump with the columns of Spark's Kafka source as they are (option includeHeaders)"
 
 
 @dataclass(frozen=True, slots=True)

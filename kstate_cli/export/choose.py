@@ -11,6 +11,7 @@ from kstate_cli.query.databases import Databases
 from kstate_cli.query.open import open_store
 from kstate_cli.query.serde_type import StoreSerdes
 from kstate_cli.query.store import StoreReader
+from kstate_cli.regular import MOST_NAME_BYTES, read_small
 from kstate_cli.statedir.model import Application, Store, Task
 
 
@@ -57,7 +58,8 @@ def _look(path: Path) -> tuple[object, ...]:
     """RocksDB replaces CURRENT when it opens a database for writing, and writes the MANIFEST when files change."""
     try:
         current = (path / "CURRENT").stat()
-        manifest = (path / (path / "CURRENT").read_text("ascii").strip()).stat()
+        name = read_small(path / "CURRENT", MOST_NAME_BYTES).decode("ascii").strip()
+        manifest = (path / name).stat()
     except (OSError, ValueError):
         return ()
     return current.st_mtime_ns, current.st_ino, manifest.st_mtime_ns, manifest.st_size

@@ -16,6 +16,7 @@ from typing import Final
 from kstate_cli.errors import RunFailed
 from kstate_cli.export.part import PartJob, PartResult, write_in_worker, write_part
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.leftovers import new_name
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.verify.progress import Counters
 
@@ -98,8 +99,9 @@ def _java() -> bool:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="kstate-export-"))
+    folder = Path(tempfile.gettempdir()) / new_name("export")
     try:
+        folder.mkdir(0o700)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

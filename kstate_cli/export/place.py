@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from kstate_cli.errors import InUse, Refused, UsageError
 from kstate_cli.formats.json_text import parse_json
+from kstate_cli.regular import MOST_GIVEN_BYTES, read_small
 from kstate_cli.statedir.find import OWN_FOLDER
 
 MANIFEST: Final = "_manifest.json"
@@ -140,7 +141,7 @@ class OutFolder:
 
     def _read(self, name: str) -> Any:
         try:
-            return parse_json((self.folder / name).read_bytes())
+            return parse_json(read_small(self.folder / name, MOST_GIVEN_BYTES))
         except (OSError, ValueError):
             return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ from kstate_cli.export.place import OutFolder, check_out
 from kstate_cli.export.plan import PART_BYTES, ExportPlan, plan_export
 from kstate_cli.query.find import stores_of
 from kstate_cli.query.serdes import serde_for
+from kstate_cli.spec.combine import merge
+from kstate_cli.spec.draft import SpecDraft, StoreDraft
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
 
@@ -31,9 +33,8 @@ class Request:
     store: str
     out: Path
     topology: str | None = None
-    kind: str | None = None
-    """What the specification says, as ``subtopology``."""
-    subtopology: int | None = None
+    spec: SpecDraft = field(default_factory=lambda: SpecDraft(None, ()))
+    spec_named: str = "kstate.toml"
     key_serde: str = "bytes"
     value_serde: str = "bytes"
     engine: Engine = Engine.auto
@@ -53,6 +54,8 @@ class Exported:
     """Bytes of all files."""
     remarks: tuple[str, ...] = ()
     """What whoever reads it should know of the stores."""
+    warned: bool = True
+    """False beside a running application, whose files are between two states all the time."""
 
 
 def export_store(request: Request, watcher: Watcher) -> Exported:
@@ -64,7 +67,10 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
     key, value = serde_for("--key-serde", request.key_serde), serde_for("--value-serde", request.value_serde)
     app = read_application(request.app, stores={request.store}, workers=request.workers)
     refuse_running(app, last_flush=request.last_flush)
-    found = stores_of(app, request.store, topology=request.topology, subtopology=request.subtopology)
+    stated = request.spec.store(request.store) or StoreDraft(name=request.store)
+    found = stores_of(app, request.store, topology=request.topology, subtopology=stated.subtopology)
+    if request.spec.stores or request.spec.application is not None:
+        merge(app, request.spec, named=request.spec_named)  # raises where the file is not about this directory
     steady = Steady.of(app, [store for _, store in found])
     owner = {
         "schema_version": SCHEMA,
@@ -72,13 +78,14 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
         "store": request.store,
         "topology": request.topology,
     }
+    remarks = tuple(remark for _, store in found for remark in store.remarks)
     with OutFolder(out, owner, overwrite=request.overwrite) as place:
         plan = plan_export(
             found,
             place.folder,
             key_serde=request.key_serde,
             value_serde=request.value_serde,
-            kind=request.kind,
+            kind=stated.kind,
             # Ranges of a database that is written to meanwhile would not fit together.
             part_bytes=None if app.running else PART_BYTES,
         )
@@ -93,9 +100,9 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
             steady.check()
         manifest = _manifest(app, request, plan, results)
         manifest["columns"] = {field.name: str(field.type) for field in schema_of(plan.shape, key, value)}
+        manifest["remarks"] = list(remarks)
         place.publish({one.name: one.written for one in results}, manifest)
-    remarks = tuple(remark for _, store in found for remark in store.remarks)
-    return Exported(manifest, engine, out, sum(one.size for one in results), remarks)
+    return Exported(manifest, engine, out, sum(one.size for one in results), remarks, warned=not app.running)
 
 
 def _manifest(app: Application, request: Request, plan: ExportPlan, results: tuple[PartResult, ...]) -> dict[str, Any]:
@@ -115,7 +122,7 @@ def _manifest(app: Application, request: Request, plan: ExportPlan, results: tup
                 "partition": one.reader.partition,
                 "kind": one.reader.kind,
                 "rows": sum(by_name[part.name].rows for part in one.parts),
-                "position": one.reader.position.as_map(),
+                "position": one.reader.position.as_map() if one.reader.position_known else None,
                 "files": [{"name": part.name, "rows": by_name[part.name].rows} for part in one.parts],
             }
             for one in plan.tasks

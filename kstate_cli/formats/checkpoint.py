@@ -19,6 +19,9 @@ from .topic_partition import TopicPartition
 OFFSET_UNKNOWN: Final = -4
 """A consistent store without a known offset (``OffsetCheckpoint.OFFSET_UNKNOWN``)."""
 
+MOST_ENTRIES: Final = 1 << 14
+"""So many lines are read: a task has one for each store, or each partition that its stores were fed from."""
+
 _VERSION: Final = 0
 _FIELDS: Final = 3
 # BufferedReader.readLine ends a line at any of these; str.splitlines knows more and would cut lines that Java keeps.
@@ -27,6 +30,14 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _BLANKS: Final = re.compile(r"[ \t\n\x0b\f\r]+")
 _NUMBER: Final = re.compile(r"([+-]?)0*([0-9]+)")
 _MAX_DIGITS: Final = 19
+_MESSAGES: Final = {
+    "EOFException": "File ended prematurely.",
+    "IllegalArgumentException": "Unknown offset checkpoint version: ",
+    "IOException": "entries but found only ",
+    "MalformedInputException": "Input length = ",
+    "NumberFormatException": "For input string: ",
+}
+_MALFORMED_LINE: Final = "Malformed line in offset checkpoint file: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,7 @@ def parse(data: bytes) -> Checkpoint:
     count other than the number of distinct kept entries   ``IOException``
     a number that ``parseInt`` / ``parseLong`` refuse      ``NumberFormatException``
     not UTF-8                                              ``MalformedInputException``
+    more than :data:`MOST_ENTRIES` lines                   none: Streams reads them
     ====================================================== ============================
 
     Each dropped line lowers the expected count by one. Digits other than ASCII, which Java accepts, are refused.
@@ -61,14 +73,16 @@ def parse(data: bytes) -> Checkpoint:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise MalformedBytesError(f"not UTF-8 at byte {error.start}", "MalformedInputException") from None
-    lines = _LINE_END.split(text)
+        raise _malformed(f"not UTF-8 at byte {error.start}", "MalformedInputException") from None
+    lines = _LINE_END.split(text, maxsplit=MOST_ENTRIES + _FIELDS)
+    if len(lines) > MOST_ENTRIES + _FIELDS:
+        raise MalformedBytesError(f"has more than {MOST_ENTRIES:,} lines")
     if lines[-1] == "":
         # Not a line but the end of the last one.
         lines.pop()
     version = _header(lines, 0, "version")
     if version != _VERSION:
-        raise MalformedBytesError(f"unknown offset checkpoint version: {version}", "IllegalArgumentException")
+        raise _malformed(f"unknown offset checkpoint version: {version}", "IllegalArgumentException")
     expected = _header(lines, 1, "number of entries")
     entries: dict[TopicPartition, int] = {}
     dropped: list[str] = []
@@ -80,7 +94,7 @@ def parse(data: bytes) -> Checkpoint:
             dropped.append(line)
     expected -= len(dropped)
     if len(entries) != expected:
-        raise MalformedBytesError(f"expected {expected} entries, found {len(entries)}", "IOException")
+        raise _malformed(f"expected {expected} entries, found {len(entries)}", "IOException")
     return Checkpoint(entries, tuple(dropped))
 
 
@@ -108,7 +122,7 @@ def render(entries: Mapping[TopicPartition, int]) -> bytes:
 
 def _header(lines: list[str], index: int, field: str) -> int:
     if index >= len(lines):
-        raise MalformedBytesError(f"the file ends before the {field} (line {index + 1})", "EOFException")
+        raise _malformed(f"the file ends before the {field} (line {index + 1})", "EOFException")
     return _number(lines[index], MIN_I32, MAX_I32, f"{field} (line {index + 1})")
 
 
@@ -118,7 +132,8 @@ def _entry(line: str, number: int) -> tuple[TopicPartition, int]:
     while fields and not fields[-1]:
         fields.pop()
     if len(fields) != _FIELDS:
-        raise MalformedBytesError(f"malformed line {number}: {line!r} is not three fields", "IOException")
+        text = f"malformed line {number}: {line[:80]!r} is not three fields"
+        raise MalformedBytesError(text, "IOException", streams_message=_MALFORMED_LINE)
     partition = _number(fields[1], MIN_I32, MAX_I32, f"partition (line {number})")
     offset = _number(fields[2], MIN_I64, MAX_I64, f"offset (line {number})")
     return TopicPartition(fields[0], partition), offset
@@ -128,5 +143,9 @@ def _number(text: str, low: int, high: int, field: str) -> int:
     match = _NUMBER.fullmatch(text)
     # The length is looked at first: int() refuses thousands of digits with an error of its own.
     if match is None or len(match[2]) > _MAX_DIGITS or not low <= int(match[1] + match[2]) <= high:
-        raise MalformedBytesError(f"{field} is not a number in range: {text[:80]!r}", "NumberFormatException")
+        raise _malformed(f"{field} is not a number in range: {text[:80]!r}", "NumberFormatException")
     return int(match[1] + match[2])
+
+
+def _malformed(reason: str, exception: str) -> MalformedBytesError:
+    return MalformedBytesError(reason, exception, streams_message=_MESSAGES[exception])

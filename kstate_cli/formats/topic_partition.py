@@ -80,3 +80,11 @@ def store_of_changelog(topic: str, prefix: str) -> str | None:
     # An overlap of prefix and suffix leaves a negative length, which the slice turns into "".
     store = topic[len(start) : len(topic) - len(_CHANGELOG_SUFFIX)]
     return store if legal_store_name(store) else None
+
+
+def canonical_topic_id(text: str) -> str:
+    """A topic id as Kafka's own tools print it (``Uuid.toString``, KIP-516): base64 with ``-`` and ``_``.
+
+    librdkafka prints the same bytes with ``+`` and ``/``: every other id would look like that of another topic.
+    """
+    return text.replace("+", "-").replace("/", "_").rstrip("=")

@@ -33,8 +33,8 @@ def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
         "kind_certain": store.kind.certain,
         "kind_from": store.kind.inferred_from,
         "offsets_in": found.offsets_in,
-        "changelog": by_topic(found.offsets),
-        "position": found.position.as_map(),
+        "changelog": None if _unreadable(task) and not found.offsets else by_topic(found.offsets),
+        "position": found.position.as_map() if store.position_known else None,
         "status": store.status,
         "running": app.running,
         "as_of": app.as_of,
@@ -46,11 +46,12 @@ def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
         ),
         "column_families": sorted(store.families),
         "segments": [d.segment_start for d in store.databases] if store.segmented else None,
-        "keys_estimate": sum(d.rows for d in store.databases),
+        "keys_estimate": None if any(p.fatal for p in problems) else sum(d.rows for d in store.databases),
+        "keys_exact": False,
         "bytes": sum(d.size for d in store.databases),
         "leftovers": list(task.task.leftovers),
         "problems": [f"{p.where}: {p.what}" for p in problems],
-        "unclean": [reason for reason in task.unclean if f"{task.task.name}/{store.name}" in reason.split(":")[0]],
+        "unclean": [str(reason) for reason in task.unclean if reason.store == store.name],
     }
     return row
 
@@ -74,13 +75,19 @@ def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: dict[To
         "opens_in": [],
         "column_families": [],
         "segments": None,
-        "keys_estimate": 0,
+        "keys_estimate": None,
+        "keys_exact": False,
         "bytes": 0,
         "leftovers": list(task.task.leftovers),
         "problems": [],
         "unclean": [],
     }
     return row
+
+
+def _unreadable(task: TaskOffsets) -> bool:
+    """True where nobody knows the offsets of a task: its file has them and cannot be read."""
+    return task.task.checkpoint is not None and task.task.checkpoint.content is None
 
 
 def by_topic(offsets: dict[TopicPartition, int]) -> dict[str, dict[int, int]]:

@@ -16,6 +16,22 @@ def undecided(store: Store) -> bool:
     return "sessionKeyValueWithHeaders" in store.families and not store.kind.certain and not store.empty
 
 
+def sessions_of_before(store: Store) -> bool:
+    """True for an on-window-close session store that was opened as one with headers, and has rows of before.
+
+    4.3.1 puts a zero byte before the bare aggregation of such a row when it reads it, and writes it back so: a number
+    no longer deserializes, a text is silently another one. Which rows have got one already cannot be told.
+    """
+    if store.kind.name != "headers-time-ordered-session":
+        return False
+    return any(database.samples.get("default") for database in store.databases)
+
+
+def plain_sessions(store: Store) -> bool:
+    """True where a store has, or may have, rows of on-window-close sessions in the layout without headers."""
+    return store.kind.name in ("time-ordered-session", "windowed") and not store.empty
+
+
 def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
     """What turns a database into the layout that the same topology has without headers.
 

@@ -22,7 +22,7 @@ from kstate_cli.formats.offsets import OFFSETS_CF, STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
 from kstate_cli.formats.values import subscription_version
-from kstate_cli.migrate.headers import conversions, undecided
+from kstate_cli.migrate.headers import conversions, plain_sessions, sessions_of_before, undecided
 from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import (
@@ -39,6 +39,7 @@ from kstate_cli.releases import (
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.texts import filled, first_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class MigrateOptions:
     """Tasks that may hold uncommitted data are left out, so that Streams restores them."""
     drop_headers: bool = False
     """Headers stores are converted to the older layout; their headers are lost."""
+    headers_format: bool = False
+    """The application is to be started with ``dsl.store.format=HEADERS``."""
 
 
 @dataclass(slots=True)
@@ -75,11 +78,12 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     fatal = [p for p in app.all_problems() if p.fatal]
     if fatal:
         lines = [f"{p.where}: {p.what} ({p.rule})" for p in fatal]
-        raise Refused(_listed("the directory cannot be migrated as it is", lines), where=str(app.path))
+        raise Refused("the directory cannot be migrated as it is", details=first_lines(lines), where=str(app.path))
     sources = _sources(app)
     draft = _Draft(app, target, options)
     draft.warnings += [f"{p.where}: {p.what} ({p.rule})" for p in app.all_problems()]
     _refuse_unreadable(draft)
+    _refuse_sessions_of_before(draft)
     unclean: list[str] = []
     for resolved in resolve(app):
         if _moves_offsets(draft, resolved.task):
@@ -87,7 +91,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
                 _leave_out(draft, resolved)
                 continue
             if resolved.unclean and not options.at_least_once:
-                unclean += resolved.unclean
+                unclean += map(str, resolved.unclean)
                 continue
             draft.warnings += resolved.warnings
             draft.notes += resolved.notes
@@ -96,7 +100,8 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             _rewrite_only(draft, resolved.task)
     if unclean:
         raise Refused(
-            _listed("not left clean: under exactly-once uncommitted data may be in the stores", unclean),
+            "not left clean: under exactly-once uncommitted data may be in the stores",
+            details=first_lines(unclean),
             where=str(app.path),
             hint="if the application ran with at-least-once: --guarantee at_least_once; "
             "else --wipe-unclean leaves these tasks out, so that Streams restores them",
@@ -116,11 +121,6 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
         warnings=tuple(draft.warnings),
         notes=tuple(draft.notes),
     )
-
-
-def _listed(headline: str, lines: list[str]) -> str:
-    shown = lines[:20] + ([f"… and {len(lines) - 20} more"] if len(lines) > 20 else [])
-    return headline + "".join(f"\n  {line}" for line in shown)
 
 
 def _sources(app: Application) -> tuple[str, ...]:
@@ -164,12 +164,42 @@ def _refuse_unreadable(draft: _Draft) -> None:
             if store.kind.name == "foreign-key-subscription":
                 lines += _unreadable_subscriptions(shown, store, target)
     if lines:
-        raise Refused(_listed(f"{target} cannot read these stores", lines), where=str(draft.app.path))
+        raise Refused(f"{target} cannot read these stores", details=first_lines(lines), where=str(draft.app.path))
     if headers and not draft.options.drop_headers:
         raise Refused(
-            _listed(f"{target} cannot read these stores", headers),
+            f"{target} cannot read these stores",
+            details=first_lines(headers),
             where=str(draft.app.path),
             hint="--drop-headers converts their rows to the older layout; the headers are lost",
+        )
+
+
+def _refuse_sessions_of_before(draft: _Draft) -> None:
+    """On-window-close sessions that 4.3.1 reads wrong as soon as their store is one with headers."""
+    to_headers = draft.options.headers_format and readable_by("headers-time-ordered-session", draft.target)
+    lines, at_risk = [], []
+    for task in draft.app.tasks:
+        for store in task.stores:
+            shown = f"{task.name}/{store.name}"
+            if sessions_of_before(store):
+                lines.append(f"{shown}: rows without headers beside rows of the layout with them")
+            elif to_headers and plain_sessions(store):
+                lines.append(f"{shown}: {store.kind.name}")
+            elif store.kind.name == "time-ordered-session" and not store.empty:
+                at_risk.append(shown)
+    if lines:
+        raise Refused(
+            "4.3.1 reads these on-window-close sessions wrong under dsl.store.format=HEADERS",
+            details=first_lines(lines),
+            where=str(draft.app.path),
+            hint="leave dsl.store.format at DEFAULT where the store has never been one with headers; else wipe it, and "
+            "it is restored from its changelog:",
+            hint_details=[filled("kstate wipe APP --store STORE", {"APP": draft.app.path})],
+        )
+    if at_risk and readable_by("headers-time-ordered-session", draft.target):
+        draft.notes.append(
+            f"{', '.join(at_risk)}: on-window-close sessions, which 4.3.1 reads wrong under dsl.store.format=HEADERS: "
+            "leave it at DEFAULT"
         )
 
 
@@ -341,7 +371,8 @@ def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, i
     bad = {tp: offset for tp, offset in lines.items() if offset < 0 and offset != OFFSET_UNKNOWN}
     if bad:
         named = [f"{task.name}: offset {offset} of {tp}" for tp, offset in bad.items()]
-        raise Refused(_listed("these offsets are none that Streams writes", named), where=str(draft.app.path))
+        what = "these offsets are none that Streams writes"
+        raise Refused(what, details=first_lines(named), where=str(draft.app.path))
     return lines
 
 

@@ -19,6 +19,21 @@ _GLOBAL_GAP_NS = 60 * 1_000_000_000
 """Global stores are opened one after another at a start; one opened this much earlier belongs to an earlier run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unclean:
+    """Why uncommitted data may be in a task; ``str()`` is the sentence for people."""
+
+    place: str
+    what: str
+    store: str | None = None
+    """None where it is the task as a whole."""
+    younger: bool = False
+    """All that is known is that an SST is younger than ``.checkpoint``: there are harmless reasons for that."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}"
+
+
 @dataclass(slots=True)
 class StoreOffsets:
     """What is known about one store."""
@@ -57,7 +72,7 @@ class TaskOffsets:
     absent: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     """Offsets of stores without a directory, from ``.checkpoint`` or ``.checkpoint_<store>``."""
     unknown: dict[TopicPartition, int] = field(default_factory=dict)
-    unclean: list[str] = field(default_factory=list)
+    unclean: list[Unclean] = field(default_factory=list)
     """Why uncommitted data may be in the task, if the application ran with exactly-once."""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -116,7 +131,7 @@ def _resolve_store(found: TaskOffsets, store: Store, lines: dict[TopicPartition,
             shown_offsets = ", ".join(str(o) for o in sorted(offsets))
             found.warnings.append(f"{shown}: its places disagree about {tp} ({shown_offsets}): the lowest is taken")
             if len({frozenset(r.items()) for r in places["column-family"]}) > 1:
-                found.unclean.append(f"{shown}: its segments disagree about {tp}")
+                found.unclean.append(Unclean(shown, f"its segments disagree about {tp}", store.name))
     _judge_store(found, store, result, has_lines=bool(lines))
     return result
 
@@ -128,16 +143,16 @@ def _judge_store(found: TaskOffsets, store: Store, result: StoreOffsets, *, has_
         if database.offsets is None:
             continue
         if database.offsets.status not in (None, 0):
-            found.unclean.append(f"{place}: its status is open")
+            found.unclean.append(Unclean(place, "its status is open", store.name))
         elif database.offsets.status is None and not database.empty:
-            found.unclean.append(f"{place}: it has rows but no status")
+            found.unclean.append(Unclean(place, "it has rows but no status", store.name))
         if not database.empty and not database.offsets.offsets and result.offsets and not has_lines and store.segmented:
             found.warnings.append(f"{place}: it has rows but no offset: the store's offset counts as unknown")
             result.offsets = dict.fromkeys(result.offsets, OFFSET_UNKNOWN)
     if not store.empty and OFFSET_UNKNOWN in result.offsets.values():
-        found.unclean.append(f"{shown}: its offset is unknown (-4) although it has rows")
+        found.unclean.append(Unclean(shown, "its offset is unknown (-4) although it has rows", store.name))
     if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
-        found.unclean.append(f"{shown}: it has rows but no .checkpoint_{store.name}")
+        found.unclean.append(Unclean(shown, f"it has rows but no .checkpoint_{store.name}", store.name))
 
 
 def _judge_files(found: TaskOffsets) -> None:
@@ -148,15 +163,13 @@ def _judge_files(found: TaskOffsets) -> None:
         return
     if task.checkpoint is None:
         if not task.has_offsets_family:
-            found.unclean.append(f"{task.name}: it has rows but no .checkpoint")
+            found.unclean.append(Unclean(task.name, "it has rows but no .checkpoint"))
         return
     for store in old:
         database = max(store.databases, key=_newest)
         if _newest(database) > task.checkpoint.mtime_ns:
-            found.unclean.append(
-                f"{task.name}/{store.name}: an SST is younger than .checkpoint "
-                "(a crash, a late compaction, or a copy that did not keep times)"
-            )
+            what = "an SST is younger than .checkpoint (a crash, a late compaction, or a copy that did not keep times)"
+            found.unclean.append(Unclean(f"{task.name}/{store.name}", what, store.name, younger=True))
 
 
 def _newest(database: Database) -> int:

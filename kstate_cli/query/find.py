@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from kstate_cli.errors import Refused
 from kstate_cli.query.errors import UnknownStateStoreError
 from kstate_cli.statedir.find import TASK_NAME, TOPOLOGY_NAME
-from kstate_cli.statedir.model import GLOBAL, Application, Problem, Store, Task
+from kstate_cli.statedir.model import GLOBAL, Application, Problem, Store, Task, task_parts
+from kstate_cli.texts import command
 
 
 def stores_of(
@@ -31,7 +32,7 @@ def stores_of(
         )
     if not found:
         raise UnknownStateStoreError(
-            f"no task of {app.path} has a store {name}", hint=f"kstate ls {app.path} shows the stores"
+            f"no task of {app.path} has a store {name}", hint=f"the stores that there are: {command('ls', app.path)}"
         )
     topologies = sorted({task.topology or "" for task, _ in found})
     if len(topologies) > 1:
@@ -54,7 +55,7 @@ def first_problem(task: Task, store: Store) -> str | None:
 
 
 def _number(task: Task) -> int:
-    return int(task.name.rpartition("/")[2].partition("_")[0])
+    return task_parts(task.name).subtopology or 0
 
 
 def _hidden_tasks(app: Application) -> Iterator[Problem]:

@@ -63,6 +63,7 @@ def open_store(
         serdes=serdes,
         retention_ms=retention_ms,
         off_grid=_off_grid(layout.kind, segments, found),
+        position_known=store.position_known,
     )
 
 

@@ -85,8 +85,8 @@ class QueryResult(Generic[R]):
         """Appends to the execution info."""
         self._info.append(message)
 
-    def set_position(self, position: Position) -> None:
-        """The Position of the store when it was asked."""
+    def set_position(self, position: Position | None) -> None:
+        """The Position of the store when it was asked; None where it is not known."""
         self._position = position
 
     @property

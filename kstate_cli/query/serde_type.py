@@ -52,3 +52,5 @@ class StoreSerdes:
 
     key: Serde = BYTES
     value: Serde = BYTES
+    tolerant: bool = False
+    """What cannot be read becomes an ``Unreadable`` in its row; else reading ends there with a SerdeError."""

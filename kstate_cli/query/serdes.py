@@ -37,7 +37,7 @@ from kstate_cli.formats.keys import SessionKey
 from kstate_cli.query.own_serdes import imported
 from kstate_cli.query.rendering import base64_bytes, jsonable
 from kstate_cli.query.serde_type import BYTES, Serde
-from kstate_cli.query.times import parse_time
+from kstate_cli.query.times import milliseconds, parse_time
 from kstate_cli.query.values import Windowed
 
 
@@ -303,4 +303,8 @@ def _windowed_json(of: Serde) -> Callable[[Any], Any]:
 
 
 def _windowed_text(of: Serde) -> Callable[[Any], str]:
-    return lambda value: f"{of.text(value.key)}@{value.start}" + ("" if value.end is None else f"/{value.end}")
+    def text(value: Any) -> str:
+        end = "" if value.end is None else f"/{milliseconds(value.end)}"
+        return f"{of.text(value.key)}@{milliseconds(value.start)}{end}"
+
+    return text

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.position import Position
 from kstate_cli.query.errors import SerdeError, StoreUnreadable
 from kstate_cli.query.layout import Layout
 from kstate_cli.query.segment import Segment
 from kstate_cli.query.serde_type import BYTES, NOT_TAKEN, StoreSerdes
-from kstate_cli.query.values import ValueAndTimestamp
+from kstate_cli.query.values import Unreadable, ValueAndTimestamp
 from kstate_cli.spec.model import SEGMENTED_KINDS
 
 
@@ -29,6 +30,7 @@ class StoreReader:
         serdes: StoreSerdes,
         retention_ms: int | None = None,
         off_grid: StoreUnreadable | None = None,
+        position_known: bool = True,
     ) -> None:
         self.name = name
         self.task = task
@@ -37,6 +39,7 @@ class StoreReader:
         self.segments = segments
         """In the order of their starts; one without a start for a store that is not segmented."""
         self.position = position
+        self.position_known = position_known
         self.serdes = serdes
         self.retention_ms = retention_ms
         """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
@@ -92,25 +95,30 @@ class StoreReader:
             raise self._refused(f"key {key!r} cannot be written", serde.name, error) from None
 
     def key(self, data: bytes) -> Any:
-        """A key as the caller knows it. Raises SerdeError."""
+        """A key as the caller knows it. Raises SerdeError, unless the serdes are tolerant."""
         serde = self.serdes.key
         try:
             return serde.deserialize(data)
         except NOT_TAKEN as error:
-            raise self._refused(f"key {data!r} cannot be read", serde.name, error) from None
+            return self._unreadable(data, self._refused(f"key {data!r} cannot be read", serde.name, error))
 
     def value(self, data: bytes, key: bytes | None = None) -> Any:
         """The value of a row, without timestamp and headers; ``key`` is for messages.
 
-        Raises SerdeError, and MalformedBytesError.
+        Raises SerdeError and MalformedBytesError, unless the serdes are tolerant.
         """
-        if self.layout.decode is not None:
-            data = self.layout.decode(data).value
-        return self._deserialized(data, key)
+        return self.stamped(data, key).value
 
     def stamped(self, data: bytes, key: bytes | None = None) -> ValueAndTimestamp[Any]:
         """The value of a row with its timestamp; -1 in a store without. Raises as :meth:`value`."""
-        found = ValueAndTimestamp(data, -1) if self.layout.decode is None else self.layout.decode(data)
+        try:
+            found = ValueAndTimestamp(data, -1) if self.layout.decode is None else self.layout.decode(data)
+        except MalformedBytesError as error:
+            if not self.serdes.tolerant:
+                raise
+            what = "a value" if key is None else f"the value of key {key!r}"
+            why = f"{self.task}/{self.name}: {what} is none of a {self.kind} store: {error}"
+            return ValueAndTimestamp(Unreadable(data, why), -1)
         return ValueAndTimestamp(self._deserialized(found.value, key), found.timestamp, found.headers)
 
     def _deserialized(self, value: bytes, key: bytes | None) -> Any:
@@ -119,7 +127,12 @@ class StoreReader:
             return serde.deserialize(value)
         except NOT_TAKEN as error:
             what = "a value" if key is None else f"the value of key {key!r}"
-            raise self._refused(f"{what} cannot be read", serde.name, error) from None
+            return self._unreadable(value, self._refused(f"{what} cannot be read", serde.name, error))
+
+    def _unreadable(self, data: bytes, error: SerdeError) -> Unreadable:
+        if not self.serdes.tolerant:
+            raise error
+        return Unreadable(data, error.message)
 
     def _refused(self, what: str, serde: str, error: Exception) -> SerdeError:
         return SerdeError(

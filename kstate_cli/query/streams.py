@@ -153,7 +153,7 @@ class OfflineStreams:
     def _answer(self, request: StateQueryRequest[R], task: Task, store: Store) -> QueryResult[R]:
         began = time.perf_counter_ns()
         result = self._ask(request, task, store)
-        result.set_position(store.position)
+        result.set_position(store.position if store.position_known else None)
         if request.execution_info_enabled:
             spent = time.perf_counter_ns() - began
             result.add_execution_info(

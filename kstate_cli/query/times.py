@@ -1,4 +1,9 @@
-"""Times as people write them: milliseconds, or ISO 8601."""
+"""Times as people write them: milliseconds, or ISO 8601.
+
+Digits alone are milliseconds, unless they look like another way to write a time: ``20240501`` (a date; in milliseconds
+05:37 of the first day of 1970), ``202405011200``, ``20240501120000``, ``1714521600`` (seconds). Those are refused, not
+read as a time that was not meant; ``20240501ms`` says that milliseconds are.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,11 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_NUMBER: Final = re.compile(r"([+-]?[0-9]{1,19})(ms)?")
+_DATES: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+_YEARS: Final = range(1900, 2200)
+_SECONDS: Final = range(1_000_000_000, 2_500_000_000)
+"""From 2001 to 2049, as seconds since 1970."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 FOREVER: Final = (1 << 63) - 1
@@ -16,10 +25,15 @@ FOREVER: Final = (1 << 63) - 1
 def parse_time(text: str) -> int:
     """Milliseconds since 1970 of ``1700000000000`` or ``2023-11-14T22:13:20.5Z``; UTC where no zone is given.
 
-    Digits alone are always milliseconds. What is finer than a millisecond is cut off. Raises ValueError.
+    What is finer than a millisecond is cut off. Raises ValueError, for digits that may be another time than so many
+    milliseconds too.
     """
-    if _NUMBER.fullmatch(text):
-        found = int(text)
+    number = _NUMBER.fullmatch(text)
+    if number is not None:
+        found = int(number[1])
+        other = None if number[2] else _other_reading(number[1])
+        if other is not None:
+            raise ValueError(f"{text} may be {other}: write that, or {text}ms for milliseconds")
     else:
         # Python 3.10 does not know the Z.
         at = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", _three_digits(text)))
@@ -27,6 +41,28 @@ def parse_time(text: str) -> int:
     if not -FOREVER - 1 <= found <= FOREVER:
         raise ValueError(f"{text} does not fit 64 bits")
     return found
+
+
+def milliseconds(time: int) -> str:
+    """A time as a number that :func:`parse_time` reads as that very time."""
+    text = str(time)
+    return text if _other_reading(text) is None else f"{text}ms"
+
+
+def _other_reading(digits: str) -> str | None:
+    """What digits may mean beside milliseconds, in ISO 8601."""
+    if len(digits) == 10 and digits.isdigit() and int(digits) in _SECONDS:
+        return f"{datetime.fromtimestamp(int(digits), timezone.utc):%Y-%m-%dT%H:%M:%SZ} in seconds"
+    form = _DATES.get(len(digits))
+    if form is None or not digits.isdigit():
+        return None
+    try:
+        at = datetime.strptime(digits, form)
+    except ValueError:
+        return None
+    if at.year not in _YEARS:
+        return None
+    return f"{at:%Y-%m-%d}" if len(digits) == 8 else f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def show_time(time: int) -> str:

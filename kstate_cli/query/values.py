@@ -29,6 +29,14 @@ class VersionedRecord(Generic[V]):
     valid_to: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """In place of a key or value that is none: its bytes, where they are known, and what is wrong with them."""
+
+    data: bytes | None
+    why: str
+
+
 class Windowed(NamedTuple, Generic[K]):
     """A key and its window, ms. The end of a session is inclusive; that of a window is not stored: None."""
 

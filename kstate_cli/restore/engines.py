@@ -12,7 +12,7 @@ from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.runs import build_runs
-from kstate_cli.restore.spark import SparkSettings, run_jobs, slots_of, spark_session
+from kstate_cli.restore.spark import SparkSettings, ask, run_jobs, slots_of, spark_session
 from kstate_cli.rocks.errors import RocksError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class OnSpark:
         """One shuffle."""
         from kstate_cli.dump.repartition import repartition
 
-        return repartition(self.session, dump, [partition.key], target)
+        return ask(lambda: repartition(self.session, dump, [partition.key], target))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kstate_cli.dump.model import Slice
 from kstate_cli.formats.position import Position
+from kstate_cli.restore.names import fitting
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,11 @@ class SliceJob:
     """The database that a versioned store is caught up from, on the host of the task; empty for a rebuild."""
 
     @property
+    def label(self) -> str:
+        """What the names of its files begin with."""
+        return f"{fitting(f'{self.task}-{self.store}')}-{self.number}"
+
+    @property
     def shown(self) -> str:
         """How messages call it."""
         return f"{self.task}/{self.store} (offsets {self.slice.first} to {self.slice.last} of {self.slice.topic})"
@@ -55,6 +61,8 @@ class RunFile:
     rows: int
     deletes: int
     size: int
+    digest: str
+    """SHA-256 of the file, in hex, taken by the task that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from kstate_cli.broker.facts import LogFacts
+from kstate_cli.dump.manifest import Reading
 from kstate_cli.dump.model import PartitionDump
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.restore.forgotten import RETENTION_MS, Heard, heard, moment, shown
 
 
 class Action(Enum):
@@ -31,6 +33,10 @@ class Verdict:
     """The offset is not in the broker's log (KIP-406)."""
     doubtful: bool = False
     """Worth a warning: what is there may not belong to this log."""
+    unsure: bool = False
+    """Nobody knows whether deletes were forgotten between the store and the dump."""
+    only_copy: bool = False
+    """What is replaced may have records that no log has any more: it must not go by its age."""
 
 
 class Where(Enum):
@@ -59,6 +65,12 @@ class Log:
     """``start`` and ``end`` are those of now, not those of the time of the dump."""
     begin: int | None = None
     """Where reading began, None where nobody says: below it the log may have had more records."""
+    reading: Reading | None = None
+    """When the dump of it was read."""
+    retention_ms: int = RETENTION_MS
+    """``delete.retention.ms``."""
+    forgets: bool = True
+    """Its tombstones are compacted away; False where ``cleanup.policy`` says otherwise."""
 
     @property
     def covered_from(self) -> int | None:
@@ -90,7 +102,24 @@ def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = 
         first = last = None
     until = None if committed is None else committed - 1
     start, end = (dump.log_start, dump.log_end) if facts is None else (facts.start, facts.end)
-    return Log(dump.key, start, end, first, last, until, facts is not None, dump.start)
+    reading = dump.reading
+    retentions = [facts.delete_retention_ms if facts else None, reading.delete_retention_ms if reading else None]
+    # What is compacted today may not have been then, and the other way: both would have forgotten.
+    policies = [facts.policy if facts else None, reading.cleanup_policy if reading else None]
+    told = [one for one in policies if one is not None]
+    return Log(
+        dump.key,
+        start,
+        end,
+        first,
+        last,
+        until,
+        facts is not None,
+        dump.start,
+        reading,
+        min((one for one in retentions if one is not None), default=RETENTION_MS),
+        not told or any("compact" in one for one in told),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +134,53 @@ class Allowed:
     """The dump begins where the log begins, even if its first record is above the log start."""
     wipe_invalid: bool = True
     """A store whose offset the broker's log no longer has is rebuilt (KIP-406), not refused."""
+    asked: bool = False
+    """The user has asked for the rebuild, not something that is wrong with the store."""
+    resurrected: bool = False
+    """Rows whose deletes were forgotten meanwhile may stay."""
 
 
-def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allowed: Allowed) -> Verdict:
-    """Rules of design §11.1 and §11.2.
+def judge(
+    log: Log,
+    offset: int | None,
+    *,
+    is_global: bool,
+    has_rows: bool,
+    allowed: Allowed,
+    as_of_ms: int | None = None,
+) -> Verdict:
+    """Rules of design §11.1, §11.2, §11.14 and §11.15.
 
     ``offset`` is the store's own: the last applied record of a task store, the next one of a global store; None where
-    there is none. Only the *broker's* log start and end make an offset invalid; -4 and None are unknown.
+    there is none. Only the *broker's* log start and end make an offset invalid; -4 and None are unknown. ``as_of_ms``
+    is when the store was as its offset says, in ms since 1970; None where nobody knows.
     """
+    following = None if offset is None or offset == OFFSET_UNKNOWN else offset if is_global else offset + 1
+    beyond = following is not None and log.where(following) is Where.ABOVE
+    if beyond and log.live and not allowed.asked:
+        return Verdict(Action.REFUSE, _lost(log, following))
+    verdict = _judge(log, offset, following, has_rows=has_rows, allowed=allowed, as_of_ms=as_of_ms)
+    return replace(verdict, only_copy=True) if beyond and verdict.action is Action.REBUILD else verdict
+
+
+def _lost(log: Log, following: int | None) -> str:
+    return (
+        f"its next offset {following} lies above the end {log.end} of the broker's log of {log.key}: that log was cut "
+        "or made anew. Do not start the application: it would restore from a log that has lost these records. Export "
+        "the store first (kstate export); --rebuild then replaces it by what the dump has"
+    )
+
+
+def _judge(
+    log: Log, offset: int | None, following: int | None, *, has_rows: bool, allowed: Allowed, as_of_ms: int | None
+) -> Verdict:
     if offset == OFFSET_UNKNOWN and not has_rows and log.last is None and not allowed.rebuild:
         return Verdict(Action.LEAVE, "empty, as its changelog is")
-    if allowed.rebuild or offset is None or offset == OFFSET_UNKNOWN:
+    if allowed.rebuild or following is None:
         return _rebuild(log, allowed.rebuild or "it has no offset", has_rows=has_rows, allowed=allowed)
-    following = offset if is_global else offset + 1
     where = log.where(following)
     if where is Where.BELOW:
         why = f"its next offset {following} lies below the log start {log.start}"
-        return _invalid(log, why, has_rows=has_rows, allowed=allowed)
-    if where is Where.ABOVE and log.live:
-        why = f"its next offset {following} lies above the log end {log.end}: the topic was created anew"
         return _invalid(log, why, has_rows=has_rows, allowed=allowed)
     if where is Where.ABOVE:
         # Either the application ran on after the dump was taken, or the topic was made anew. A healthy store is never
@@ -131,7 +188,8 @@ def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allo
         return Verdict(
             Action.LEAVE,
             f"already past the dump: its next offset {following} lies above the log end {log.end} that the dump "
-            "recorded (if the topic was created anew since the store was written: --rebuild)",
+            "recorded: the application ran on since, or the log was cut or made anew, and this may be the only copy "
+            "(--bootstrap-server asks the broker)",
             doubtful=True,
         )
     if log.last is None or following > log.last:
@@ -142,7 +200,33 @@ def judge(log: Log, offset: int | None, *, is_global: bool, has_rows: bool, allo
             f"the dump begins at offset {log.covered_from} and the store needs {following}: what lies between may be "
             f"missing{_way_out(log)}",
         )
-    return Verdict(Action.CATCH_UP, f"from offset {following}", after=following - 1)
+    return _catch_up(log, following, has_rows=has_rows, allowed=allowed, as_of_ms=as_of_ms)
+
+
+def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_of_ms: int | None) -> Verdict:
+    """Only within the time in which the log has kept every tombstone; without rows there is nothing to delete."""
+    why = f"from offset {following}"
+    caught_up = Verdict(Action.CATCH_UP, why, after=following - 1)
+    if not has_rows or not log.forgets:
+        return caught_up
+    ended = None if log.reading is None else log.reading.ended_ms
+    found = heard(as_of_ms, ended, log.retention_ms)
+    if found is Heard.YES:
+        return caught_up
+    if found is Heard.UNKNOWN:
+        return replace(caught_up, unsure=True)
+    assert as_of_ms is not None
+    assert ended is not None
+    old = (
+        f"its data is of {moment(as_of_ms)}, and the dump was read {shown(ended - as_of_ms)} later: deletes in between "
+        f"may be forgotten (delete.retention.ms is {shown(log.retention_ms)})"
+    )
+    if allowed.resurrected:
+        return replace(caught_up, why=f"{why}; {old}")
+    rebuilt = _rebuild(log, old, has_rows=has_rows, allowed=allowed)
+    if rebuilt.action is Action.REFUSE:
+        return replace(rebuilt, why=f"{rebuilt.why}; --accept-resurrected catches it up all the same")
+    return rebuilt
 
 
 def _invalid(log: Log, why: str, *, has_rows: bool, allowed: Allowed) -> Verdict:
@@ -166,7 +250,25 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, allowed: Allowed, invalid: b
             f"{why}, but the dump begins at offset {log.covered_from}, above the log start{known}: an incremental dump "
             f"cannot be the base of a rebuild{_way_out(log)}",
         )
+    slow = _too_slow(log)
+    if slow is not None and log.first is not None and not allowed.resurrected:
+        return Verdict(
+            Action.REFUSE,
+            f"{why}, but {slow}: it cannot be the base of a rebuild (dump more in parallel; --accept-resurrected takes "
+            "it all the same)",
+        )
     return Verdict(Action.REBUILD, f"{why}: rebuilt from the earliest offset", invalid=invalid)
+
+
+def _too_slow(log: Log) -> str | None:
+    """Why a reading may have missed deletes of what it had read itself; None where it did not, or nobody knows."""
+    one = log.reading
+    if one is None or not log.forgets or heard(one.started_ms, one.ended_ms, log.retention_ms) is not Heard.NO:
+        return None
+    return (
+        f"reading the dump took {shown(one.ended_ms - one.started_ms)}: deletes may be forgotten meanwhile "
+        f"(delete.retention.ms is {shown(log.retention_ms)})"
+    )
 
 
 def _covers(log: Log, offset: int, allowed: Allowed) -> bool:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatchcase
+from typing import Final
 
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.dump.manifest import ManifestPartition
 from kstate_cli.errors import Refused
 from kstate_cli.formats.kinds import KINDS
 from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
 from kstate_cli.releases import opens_in
 from kstate_cli.restore.shapes import SHAPES
-from kstate_cli.restore.work import Draft, listed
+from kstate_cli.restore.work import Draft
 from kstate_cli.spec.model import Spec, StoreSpec
-from kstate_cli.statedir.model import GLOBAL, Store
+from kstate_cli.statedir.model import GLOBAL, Store, task_parts
+from kstate_cli.texts import command, first_lines
+
+_FIFO: Final = "kCompactionStyleFIFO"
+_LATEST_START: Final = 9_999_999_999_999
+"""The longest start of a segment, in ms."""
 
 
 def refuse_problems(draft: Draft) -> None:
@@ -31,15 +40,14 @@ def warn_of_the_rest(draft: Draft, spec: Spec) -> None:
             continue
         resolved = draft.tasks.get(task)
         here = {one.store.name for one in resolved.stores if one.offsets} if resolved else set()
-        topology, _, name = task.rpartition("/")
+        parts = task_parts(task)
         missing = [
             store.name
             for store in spec.stores
             if store.logged
             and not store.in_memory
             and not store.is_global
-            and str(store.subtopology) == name.split("_")[0]
-            and (store.topology or "") == topology.strip("_")
+            and (store.topology, store.subtopology) == (parts.topology, parts.subtopology)
             and f"{task}/{store.name}" not in restored
             and store.name not in here
         ]
@@ -76,10 +84,10 @@ def refuse_unknown(draft: Draft, spec: Spec, app_id: str) -> None:
     if stores:
         lines = [f'[stores.{name}] kind = "…", subtopology = …' for name in stores]
         raise Refused(
-            listed("the dump has changelogs of stores that nothing describes", stores),
-            hint="what kind they are cannot be told from a changelog: give --spec kstate.toml with\n  "
-            + "\n  ".join(lines)
-            + "\n  or, where they belong to another application, --ignore TOPIC",
+            "the dump has changelogs of stores that nothing describes:",
+            details=first_lines(stores),
+            hint="what kind they are cannot be told from a changelog: give --spec kstate.toml with",
+            hint_details=[*lines, "or, where they belong to another application, --ignore TOPIC"],
         )
     draft.notes += [
         f"{topic} is in the dump, and no store is restored from it" for topic, name in names.items() if not name
@@ -96,6 +104,8 @@ def judge_topics(draft: Draft, spec: Spec) -> None:
                 f"{one.topic}-{one.partition}: the topic was created anew since the dump was taken (id {one.topic_id}, "
                 f"now {facts.topic_id})"
             )
+        if facts is not None:
+            _compare_ends(draft, one, facts)
     for store in spec.stores:
         if not store.is_global:
             continue
@@ -105,6 +115,29 @@ def judge_topics(draft: Draft, spec: Spec) -> None:
                 f"{store.changelog}, the topic of the global store {store.name}, is not compacted "
                 f"(cleanup.policy={policy}): what the broker deletes no rebuild brings back"
             )
+
+
+def _compare_ends(draft: Draft, one: ManifestPartition, facts: LogFacts) -> None:
+    """A log only ever grows, and so does its leader epoch (KIP-320): else it was cut, or is another one.
+
+    An application that was restored from the dump would look for its offset beyond the end of that log.
+    """
+    epoch = one.reading.leader_epoch if one.reading is not None else None
+    name = f"{one.topic}-{one.partition}"
+    line = None
+    if one.log_end is not None and facts.end < one.log_end:
+        line = f"{name}: the broker's log ends at {facts.end}, at the time of the dump it ended at {one.log_end}"
+    elif epoch is not None and facts.leader_epoch is not None and facts.leader_epoch < epoch:
+        line = f"{name}: the broker says leader epoch {facts.leader_epoch}, at the time of the dump it was {epoch}"
+    if line is None:
+        return
+    if draft.options.allowed.asked:
+        draft.warnings.append(f"{line}: it was cut or made anew, and what is restored does not go with it")
+    else:
+        draft.refused.append(
+            f"{line}: it was cut or made anew. Do not start the application: it would restore from a log that has lost "
+            "these records; export its stores first (kstate export)"
+        )
 
 
 def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:
@@ -122,7 +155,36 @@ def foreign(draft: Draft, store: Store) -> str | None:
     kinds = frozenset({store.kind.name} & KINDS)
     if release in opens_in(kinds=kinds, families=store.families, sst_formats=store.sst_formats):
         return None
-    return f"{release} cannot open it as it is: kstate migrate --to {release} first, or rebuild it too"
+    migrate = command("migrate", draft.app, "--to", release)
+    return f"{release} cannot open it as it is: rebuild it too, or migrate it first: {migrate}"
+
+
+def forgetful(store: Store) -> str | None:
+    """Why records cannot be added to a store that drops its oldest files by itself; None where it does not.
+
+    RocksDB decides by the size and age of files. Those of a catch-up are others than those of Streams' own restoration,
+    so other rows would be dropped.
+    """
+    for database in store.databases:
+        families = database.options.column_families if database.options is not None else {}
+        for family, options in families.items():
+            if options.get("compaction_style") == _FIFO:
+                return f"its column family {family} drops whole files (FIFO compaction): --rebuild --store {store.name}"
+    return None
+
+
+def unfit_name(draft: Draft, store: StoreSpec) -> str | None:
+    """Why a store cannot be kept under its name here; None where it can. A segment's name has a time of 13 digits."""
+    longest = f"{store.name}.{_LATEST_START}" if SHAPES[store.kind].segmented else store.name
+    if not draft.into_family and not store.is_global:
+        longest = max(longest, f"{store.name}.position.tmp", key=len)
+    folder = draft.app
+    while not folder.exists():
+        folder = folder.parent
+    most = os.pathconf(folder, "PC_NAME_MAX")
+    if len(os.fsencode(longest)) <= most:
+        return None
+    return f"its name is too long for the file system of {folder}: {longest!r} has more than {most} bytes"
 
 
 def older_layout(store: Store, kind: str) -> str | None:

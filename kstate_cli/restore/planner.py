@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from kstate_cli.change.ages import Age, read_ages
 from kstate_cli.change.plan import OmitTree, Plan
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import Refused, UsageError
@@ -12,28 +13,34 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import readable_by
+from kstate_cli.restore.as_of import age_of, another_log, as_of_after, task_times
 from kstate_cli.restore.judge import Action, judge, log_of
 from kstate_cli.restore.obstacles import (
     broken,
     foreign,
+    forgetful,
     judge_topics,
     older_layout,
     refuse_problems,
     refuse_uncommitted,
     refuse_unknown,
+    unfit_name,
     warn_of_the_rest,
 )
 from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.taskfiles import task_steps
-from kstate_cli.restore.work import Draft, Part, RestoreOptions, RestorePlan, StoreWork, listed
+from kstate_cli.restore.work import Draft, Part, RestoreOptions, RestorePlan, StoreWork
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import GLOBAL, Application
+from kstate_cli.texts import command, first_lines, some
+
+_NAMED = 5
 
 
 def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, options: RestoreOptions) -> RestorePlan:
     """Judges every store that is asked for. Raises Refused, naming everything that stands in the way."""
     tasks = {resolved.task.name: resolved for resolved in (resolve(found) if found else [])}
-    draft = Draft(app, options, dump, tasks, found.all_problems() if found else ())
+    draft = Draft(app, options, dump, tasks, found.all_problems() if found else (), read_ages(app))
     refuse_uncommitted(draft)
     draft.warnings += dump.warnings
     refuse_unknown(draft, spec, app.name)
@@ -46,16 +53,35 @@ def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, o
             "the dump has no record headers: Positions of rebuilt stores stay empty, as after Streams' own restore; "
             "a bounded query (IQv2) is not answered before new input comes"
         )
+    if draft.unsure:
+        draft.warnings.append(
+            f"{some(draft.unsure, _NAMED)}: caught up, but nobody knows when {_unknown(draft)}: what was deleted more "
+            "than delete.retention.ms before the dump was read may stay"
+        )
     refuse_problems(draft)
     warn_of_the_rest(draft, spec)
     if draft.refused:
-        raise Refused(listed("not restored", draft.refused), where=str(app))
+        raise Refused("not restored:", details=first_lines(draft.refused), where=str(app))
     steps = tuple(draft.steps)
     command = f"restore --for {options.release}"
+    times = task_times(draft.work, draft.tasks, draft.ages)
     change = Plan(
-        app, command, options.release.name, options.release.name, steps, tuple(draft.warnings), tuple(draft.notes)
+        app,
+        command,
+        options.release.name,
+        options.release.name,
+        steps,
+        tuple(draft.warnings),
+        tuple(draft.notes),
+        times,
     )
     return RestorePlan(change, tuple(draft.work), tuple(draft.left))
+
+
+def _unknown(draft: Draft) -> str:
+    if any(one.reading is None for one in draft.dump.partitions.values()):
+        return "the dump was read (its manifest does not say it)"
+    return "their data was written (their SSTs do not say it)"
 
 
 def _wanted(draft: Draft, spec: Spec) -> dict[str, list[StoreSpec]]:
@@ -174,6 +200,10 @@ def _judge_store(
     if not readable_by(store.kind, release):
         draft.refused.append(f"{shown}: {store.kind} stores are unknown to {release}")
         return None
+    unfit = unfit_name(draft, store)
+    if unfit is not None:
+        draft.refused.append(f"{shown}: {unfit}")
+        return None
     if SHAPES[store.kind].expires and not (store.retention_ms and store.segment_interval_ms):
         draft.refused.append(
             f"{shown}: which segments are live is not known: add retention_ms = … to [stores.{store.name}]"
@@ -210,6 +240,7 @@ def _judge_store(
     if absent:
         draft.refused.append(f"{shown}: the dump has no {', '.join(str(tp) for tp in absent)}")
         return None
+    before = None if existing is None else age_of(draft.ages, task, existing)
     parts = []
     for dump in dumps:
         committed = _committed(draft, store, dump.key)
@@ -219,9 +250,27 @@ def _judge_store(
                 "the table's (--committed-offsets FILE, or committed in the manifest)"
             )
             return None
-        log = log_of(dump, committed, draft.options.facts.get(dump.key))
+        facts = draft.options.facts.get(dump.key)
+        log = log_of(dump, committed, facts)
         offset = existing.offsets.get(dump.key) if existing else None
-        parts.append(Part(dump, log, judge(log, offset, is_global=store.is_global, has_rows=has_rows, allowed=allowed)))
+        verdict = judge(
+            log,
+            offset,
+            is_global=store.is_global,
+            has_rows=has_rows,
+            allowed=allowed,
+            as_of_ms=before.as_of_ms if before is not None else None,
+        )
+        if before is not None and verdict.action in (Action.CATCH_UP, Action.REBUILD):
+            other = another_log(draft.dump, dump, facts, before)
+            if other is not None and not allowed.asked:
+                draft.refused.append(
+                    f"{shown}: {dump.key} is another log than the one that the store was made from: {other}. Do not "
+                    "start the application; export the store first (kstate export); --rebuild then replaces it"
+                )
+                return None
+            verdict = replace(verdict, only_copy=verdict.only_copy or other is not None)
+        parts.append(Part(dump, log, verdict))
     found = tuple(parts)
     if len({part.verdict.action for part in found}) > 1 and any(p.verdict.action is Action.REBUILD for p in found):
         # A global store is one database: where one partition must be rebuilt, all are, and each needs a base for it. A
@@ -233,7 +282,7 @@ def _judge_store(
             else p
             for p in found
         )
-    return _decide(draft, task, store, existing, found)
+    return _decide(draft, task, store, existing, found, before)
 
 
 def _absent_partitions(
@@ -249,7 +298,12 @@ def _absent_partitions(
 
 
 def _decide(
-    draft: Draft, task: str, store: StoreSpec, existing: StoreOffsets | None, parts: tuple[Part, ...]
+    draft: Draft,
+    task: str,
+    store: StoreSpec,
+    existing: StoreOffsets | None,
+    parts: tuple[Part, ...],
+    before: Age | None,
 ) -> StoreWork | None:
     shown = f"{task}/{store.name}"
     for part in parts:
@@ -286,7 +340,12 @@ def _decide(
         elif part.log.start is not None:
             # Streams seeks to what it finds for a global store, -4 included, and does not start then.
             offsets[part.log.key] = part.log.start
-    return StoreWork(task, store, parts, rebuild, existing, offsets)
+    if not rebuild and any(part.verdict.unsure for part in parts):
+        draft.unsure.append(shown)
+    as_of = as_of_after(parts, rebuild=rebuild, before=before)
+    work = StoreWork(task, store, parts, rebuild, existing, offsets, as_of)
+    draft.notes += [f"{why}: what is kept of it goes only when its run is cleaned by name" for why in work.only_copy]
+    return work
 
 
 def _not_to_be_caught_up(draft: Draft, store: StoreSpec, existing: StoreOffsets) -> str | None:
@@ -295,14 +354,14 @@ def _not_to_be_caught_up(draft: Draft, store: StoreSpec, existing: StoreOffsets)
         to = draft.options.release
         home = "column-family" if draft.into_family else "checkpoint"
         return (
-            f"it was left by another release than {to} (its offset is not in the {home}): "
-            f"kstate migrate --to {to} first, or --rebuild"
+            f"it was left by another release than {to} (its offset is not in the {home}): --rebuild, or migrate it "
+            f"first: {command('migrate', draft.app, '--to', to.name)}"
         )
     older = older_layout(existing.store, store.kind)
     if older is not None:
         # Streams deletes a record's row in the older column family too; runs go to one.
         return f"it still has rows of an older layout in {older}: --rebuild --store {store.name}"
-    return foreign(draft, existing.store)
+    return forgetful(existing.store) or foreign(draft, existing.store)
 
 
 def _partitions(draft: Draft, task: str, store: StoreSpec) -> list[PartitionDump]:

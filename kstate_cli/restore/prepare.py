@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import OffsetsHome, Release
+from kstate_cli.restore.host import cores_here, memory_here
 from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
 from kstate_cli.restore.judge import Action
 from kstate_cli.restore.shapes import SHAPES, KeyRule
 from kstate_cli.restore.spark import SparkSettings
 from kstate_cli.restore.staging import Staging
 from kstate_cli.restore.work import Part, StoreWork
+from kstate_cli.signals import mapped
 from kstate_cli.spec.model import StoreSpec
 
 _MIB = 1024 * 1024
@@ -66,7 +69,7 @@ class StoreReport:
 
 def usual_memory(slots: int, *, jvm: bool = True) -> int:
     """What is taken unless somebody says otherwise: enough for each task, and at most half of what is here."""
-    host, fixed = _memory_here(), _fixed(jvm)
+    host, fixed = memory_here(), _fixed(jvm)
     least = fixed + slots * (_WORKER_BYTES + _LEAST_BYTES)
     return max(least, min(fixed + slots * (_WORKER_BYTES + _USUAL_BYTES), host // 2))
 
@@ -74,19 +77,6 @@ def usual_memory(slots: int, *, jvm: bool = True) -> int:
 def _fixed(jvm: bool) -> int:
     """Without Spark the driver is the worker, and there is nothing else."""
     return _FIXED_BYTES if jvm else 0
-
-
-def _memory_here() -> int:
-    """Physical memory, or the limit of the container (cgroup v2, v1) where that is less."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(path).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            found = min(found, int(text))
-    return found
 
 
 def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
@@ -255,10 +245,13 @@ def to_steps(
     by_store: dict[tuple[str, str], list[SliceResult]] = {}
     for result in results:
         by_store.setdefault((result.task, result.store), []).append(result)
-    for one in work:
-        mine = sorted(by_store.get((one.key, one.spec.name), []), key=lambda r: r.number)
+    found = [sorted(by_store.get((one.key, one.spec.name), []), key=lambda r: r.number) for one in work]
+    oldest = [_oldest_live(one, mine) for one, mine in zip(work, found, strict=True)]
+    live = [file for mine, limit in zip(found, oldest, strict=True) for file in _live(mine, limit)]
+    paths = _fetched(live, staging, folder)
+    for one, mine, limit in zip(work, found, oldest, strict=True):
         report = StoreReport(one.shown, offsets=one.offsets)
-        done += _databases(one, mine, release, staging, folder, app, report)
+        done += _databases(one, mine, limit, release, paths, app, report)
         reports.append(report)
     return tuple(done), reports
 
@@ -266,25 +259,22 @@ def to_steps(
 def _databases(
     work: StoreWork,
     results: list[SliceResult],
+    oldest: int | None,
     release: Release,
-    staging: Staging,
-    folder: Path,
+    paths: Mapping[str, Path],
     app: Path,
     report: StoreReport,
 ) -> list[Step]:
     spec, shape = work.spec, SHAPES[work.spec.kind]
-    oldest = _oldest_live(work, results)
     runs: dict[int | None, list[RunFile]] = {}
-    expired = set()
     for result in results:
         report.records += result.records
         report.null_keys += result.null_keys
         report.expired += result.expired
         report.seconds += result.seconds
         for file in result.files:
-            if file.segment is not None and oldest is not None and file.segment < oldest:
+            if _is_expired(file, oldest):
                 report.expired += file.rows
-                expired.add(file.segment)
                 continue
             report.rows += file.rows
             report.deleted += file.deletes
@@ -315,7 +305,7 @@ def _databases(
                 kind=spec.kind,
                 release=release,
                 family=shape.family,
-                runs=tuple(str(staging.fetch(file.path, folder)) for file in files),
+                runs=tuple(str(paths[file.path]) for file in files),
                 rows=sum(file.rows + file.deletes for file in files),
                 deletes=sum(file.deletes for file in files),
                 offsets=record,
@@ -329,6 +319,27 @@ def _databases(
             raise Refused(f"{work.shown}: the Position in its changelog's headers cannot be written: {error}") from None
         steps.append(WriteFile(f"{work.task}/{spec.name}.position", text, "Position, from the changelog's headers"))
     return steps
+
+
+def _is_expired(file: RunFile, oldest: int | None) -> bool:
+    return file.segment is not None and oldest is not None and file.segment < oldest
+
+
+def _live(results: Sequence[SliceResult], oldest: int | None) -> list[RunFile]:
+    """The runs that become part of a database."""
+    return [file for result in results for file in result.files if not _is_expired(file, oldest)]
+
+
+def _fetched(files: Sequence[RunFile], staging: Staging, folder: Path) -> dict[str, Path]:
+    """The runs as local files, every byte of them compared; by the paths that their tasks gave."""
+    ended = threading.Event()
+    # Digests are taken, and files copied, without holding the interpreter's lock.
+    with ThreadPoolExecutor(cores_here()) as pool:
+        try:
+            paths = mapped(pool, lambda file: staging.fetch(file, folder, ended.is_set), files)
+        finally:
+            ended.set()
+    return {file.path: path for file, path in zip(files, paths, strict=True)}
 
 
 def _oldest_live(work: StoreWork, results: Sequence[SliceResult]) -> int | None:

@@ -9,35 +9,43 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 from kstate_cli.broker.facts import Facts
+from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.attempts import STATE_EVENT
+from kstate_cli.change.clean import PRECIOUS_EVENT
 from kstate_cli.change.engine import Result, RunOptions, execute
-from kstate_cli.change.journal import RUNS, Run
+from kstate_cli.change.folder import read_runs
+from kstate_cli.change.journal import RUNS, Run, RunState
 from kstate_cli.change.plan import Step
 from kstate_cli.dump.digests import Digests
 from kstate_cli.dump.model import Dump, PartitionDump
-from kstate_cli.dump.place import absolute
-from kstate_cli.errors import Interrupted, KstateError, Refused
+from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.restore.area import below, end_area, make_area, remove_from_area, settled
+from kstate_cli.restore.as_of import bounds, made
 from kstate_cli.restore.engines import Engine, Runner, started
 from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.restore.names import fitting
 from kstate_cli.restore.overview import SLICES_EVENT, slices_of_stores
 from kstate_cli.restore.prepare import (
     Slots,
     StoreReport,
     make_jobs,
-    refuse_distant_bases,
     slot_memory,
     to_steps,
 )
-from kstate_cli.restore.resume import TakenOver, identified, take_over
+from kstate_cli.restore.resume import TakenOver, identified, kept_slices, take_over
 from kstate_cli.restore.spark import SparkSettings
-from kstate_cli.restore.staging import DONE, Staging
+from kstate_cli.restore.staging import DONE, Staging, is_local
 from kstate_cli.restore.states import TRANSITIONS, RestoreState, StateMachine
 from kstate_cli.restore.work import RestoreOptions, RestorePlan
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.spec.topology import TopologyText
+
+LOGS_EVENT = "logs"
+"""Topic id, leader epoch and last record of every log that the run has restored from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +117,29 @@ class Restoration:
         self._journal: Run | None = None
         self._staging: Staging | None = None
         self._ordered: dict[TopicPartition, Dump] = {}
+        self._ages: list[Age] = []
         self._machine.listen(self._record)
         self._machine.listen(watcher.state)
 
     def run(self) -> None:
-        """Carries the plan out. Whatever fails ends in ERROR, a signal in NOT_RUNNING; both are in the journal."""
+        """Carries the plan out. Whatever fails ends in ERROR, a signal in NOT_RUNNING; both are in the journal.
+
+        To be called within ``first_signal_only``: closing is not interrupted.
+        """
         try:
             self._outcome.result = execute(
                 self._plan.change, self._request.run, self._watcher.phase, prepare=self._prepare
             )
-        except (Interrupted, KeyboardInterrupt):
+            self._date_what_was_made()
+            self._machine.to(RestoreState.RUNNING)
+            self._machine.close()
+        except (Interrupted, KeyboardInterrupt) as error:
             if not self._machine.close():
                 # KIP-696: in PENDING_ERROR and ERROR there is nothing to close any more.
                 self._watcher.warning(f"the run is in {self._machine.state.value} already: closing it changes nothing")
                 self._fail()
+            if isinstance(error, Interrupted):
+                error.hint = self._ways_on()
             raise
         except BaseException as error:
             self._fail()
@@ -130,10 +147,26 @@ class Restoration:
                 error.hint = f"{error.hint or 'mend the cause'} (with --after-error)"
             raise
         finally:
-            if self._staging is not None:
-                self._staging.remove()
-        self._machine.to(RestoreState.RUNNING)
-        self._machine.close()
+            if self._staging is not None and self._journal is not None:
+                end_area(self._journal, self._staging.target)
+
+    def _ways_on(self) -> str:
+        """After a signal: what the journal proves of the directory, and what is there for the next run."""
+        run = self._journal
+        if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
+            done = run.state is RunState.KEPT
+            return "the restoration is done" if done else f"kstate status {quote(str(self._request.app))} tells more"
+        kept, slices = kept_slices(self._request.app)
+        return interrupted_hint(f"{kept} of {slices} slices are kept" if slices else f"{kept} slices are kept")
+
+    def _date_what_was_made(self) -> None:
+        """The new files are in their place: what is known of them may speak of them now, not only of their offsets."""
+        try:
+            add_ages(self._request.app, made(self._request.app, self._ages, workers=self._request.run.workers))
+        except Interrupted:
+            raise
+        except (OSError, KstateError) as error:
+            self._watcher.warning(f"how old the restored data is could not be recorded in full: {error}")
 
     def _fail(self) -> None:
         if self._machine.state not in (RestoreState.PENDING_ERROR, RestoreState.ERROR):
@@ -151,11 +184,13 @@ class Restoration:
         self._journal = run
         self._machine.to(RestoreState.REBALANCING)
         request, plan = self._request, self._plan
+        self._write_down(run)
         folder = run.path / RUNS
         folder.mkdir()
-        name = f"{request.app.name}-{run.name}"
-        staging = Staging(f"{absolute(request.staging).rstrip('/')}/{name}" if request.staging else str(folder))
-        self._staging = staging if request.staging else None
+        self._end_earlier_areas(run)
+        staging = Staging(str(folder))
+        if request.staging:
+            staging = self._staging = Staging(make_area(settled(request.staging), request.app.name, run))
         try:
             if request.engine is Engine.spark:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
@@ -173,6 +208,7 @@ class Restoration:
             steps, self._outcome.reports = to_steps(
                 plan.change.steps, plan.work, results, request.options.release, staging, folder, request.app
             )
+            add_ages(request.app, self._ages)
         except BaseException as error:
             self._ending(error)
             if isinstance(error, (Interrupted, KeyboardInterrupt)) and self._staging is None:
@@ -182,24 +218,34 @@ class Restoration:
             raise
         return steps
 
+    def _write_down(self, run: Run) -> None:
+        """Before anything is made: from which logs, as of when, and what must not be cleaned away by its age."""
+        request, plan = self._request, self._plan
+        why = [line for one in plan.work for line in one.only_copy]
+        if why:
+            run.write(PRECIOUS_EVENT, why="; ".join(why))
+        self._ages = bounds(plan.work, self._dump, request.options.facts, run.name)
+        logs = {str(tp): mark.as_json() for age in self._ages for tp, mark in age.logs.items()}
+        run.write(LOGS_EVENT, logs=logs)
+
     def _restore_slices(
         self, runner: Runner, run: Run, folder: Path, staging: Staging
     ) -> tuple[list[SliceJob], list[SliceResult]]:
         request, plan = self._request, self._plan
-        slots, local = runner.slots, request.engine is Engine.local
-        if not local:
-            refuse_distant_bases(plan.work, request.spark)
+        slots, jvm = runner.slots, request.engine is Engine.spark
         jobs = make_jobs(
             plan.work,
             self._dump,
             request.options.release,
             staging.target,
-            Slots(slots, slot_memory(request.memory, slots, jvm=not local)),
+            Slots(slots, _slot_memory(request.memory, slots, jvm=jvm)),
             request.app,
             lambda dump: self._in_order(runner, dump, staging),
         )
         jobs = identified(jobs)
-        run.write(SLICES_EVENT, stores=slices_of_stores(jobs), staging=staging.target)
+        # An area elsewhere tells nobody how far its slices are: the journal needs no URI for that.
+        local = staging.target if is_local(staging.target) else None
+        run.write(SLICES_EVENT, stores=slices_of_stores(jobs), **({"staging": local} if local else {}))
         taken = take_over(request.app, run, folder, jobs) if self._staging is None else TakenOver(None)
         if taken.predecessor is not None:
             self._watcher.resumed(taken.predecessor, len(taken.results), len(jobs))
@@ -209,6 +255,17 @@ class Restoration:
         results = runner.run(left, lambda: self._tell(staging, jobs)) if left else []
         results += taken.results
         return jobs, results
+
+    def _end_earlier_areas(self, run: Run) -> None:
+        """What killed runs of this application have left in staging areas; what stays `kstate status` shows."""
+        for one in read_runs(self._request.app):
+            if one.name != run.name:
+                try:
+                    remove_from_area(one)
+                except (OSError, KstateError) as error:
+                    if isinstance(error, Interrupted):
+                        raise
+                    self._watcher.warning(str(error))
 
     def _digests(self) -> Digests:
         parts = [part for one in self._plan.work for part in one.parts]
@@ -225,7 +282,7 @@ class Restoration:
 
     def _in_order(self, runner: Runner, dump: PartitionDump, staging: Staging) -> tuple[PartitionDump, str]:
         if dump.key not in self._ordered:
-            target = f"{staging.target}/sorted-{dump.topic}-{dump.partition}"
+            target = below(staging.target, fitting(f"sorted-{dump.topic}-{dump.partition}"))
             self._watcher.phase("sort", str(dump.key), 0)
             self._ordered[dump.key] = runner.in_order(self._dump, dump, target)
         ordered = self._ordered[dump.key]
@@ -240,3 +297,16 @@ class Restoration:
             sum(job.slice.rows for job in jobs),
             sum(note["data_bytes"] for note in done.values()),
         )
+
+
+def interrupted_hint(kept: str = "") -> str:
+    """What is said after a signal that came before the switch."""
+    return "; ".join(filter(None, ("nothing has changed", kept, "run the same command again")))
+
+
+def _slot_memory(memory: int | None, slots: int, *, jvm: bool) -> int:
+    """As ``slot_memory``; how many tasks run at once on a cluster is not known before Spark runs. Raises Refused."""
+    try:
+        return slot_memory(memory, slots, jvm=jvm)
+    except UsageError as error:
+        raise Refused(error.message, hint=error.hint) from None

@@ -23,7 +23,8 @@ from kstate_cli.change.journal import RUNS, Run, RunState
 from kstate_cli.dump.place import open_place
 from kstate_cli.formats.position import Position
 from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
-from kstate_cli.restore.staging import DONE, Staging
+from kstate_cli.restore.overview import SLICES_EVENT
+from kstate_cli.restore.staging import DONE, Staging, digest_of, seal
 
 RESUMES_EVENT = "resumes"
 _ATTEMPT = re.compile("[0-9a-f]{12}")
@@ -75,7 +76,7 @@ def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> Ta
             continue
         for note in Staging(str(left)).notes(DONE):
             job = wanted.get(str(note.get("identity")))
-            if job is not None and job.identity not in results:
+            if job is not None and job.identity not in results and note["seal"] == seal(note):
                 found = _moved(note, job, left, folder)
                 if found is not None:
                     results[job.identity] = found
@@ -86,11 +87,27 @@ def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> Ta
     return TakenOver(last.name, tuple(results.values()))
 
 
+def kept_slices(app: Path) -> tuple[int, int]:
+    """(n, m): of the m slices that the newest restoration has, n are finished and wait for the run that resumes it.
+
+    (n, 0) where it did not get so far as to know its slices; n counts those of all runs then too.
+    """
+    runs = [run for run in read_runs(app) if state_of(run) is not None]
+    kept = sum(Staging(str(run.path / RUNS)).finished() for run in runs if not (run.path / RUNS).is_symlink())
+    stores = runs[-1].last(SLICES_EVENT).get("stores", {}) if runs else {}
+    return kept, sum(stores.values())
+
+
 def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> SliceResult | None:
-    """The result that a note tells of, its files moved; None where anything about it is not as it should be."""
+    """The result that a note tells of, its files moved; None where anything about it is not as it should be.
+
+    Every byte of the files is read: what a host that went down has left may have any size, and any content.
+    """
     try:
         files = [
-            RunFile(None if one[0] is None else int(one[0]), str(one[1]), int(one[2]), int(one[3]), int(one[4]))
+            RunFile(
+                None if one[0] is None else int(one[0]), str(one[1]), int(one[2]), int(one[3]), int(one[4]), str(one[5])
+            )
             for one in note["files"]
         ]
         positions = tuple(
@@ -102,7 +119,10 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
         )
         names = [os.path.basename(file.path) for file in files]
         whole = all(
-            not (left / name).is_symlink() and (left / name).is_file() and (left / name).stat().st_size == file.size
+            not (left / name).is_symlink()
+            and (left / name).is_file()
+            and (left / name).stat().st_size == file.size
+            and digest_of(left / name) == file.digest
             for name, file in zip(names, files, strict=True)
         )
         if not whole:
@@ -126,5 +146,5 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OSError):
         return None
     with contextlib.suppress(OSError):
-        Staging(str(folder)).mark_done(result, job.identity)
+        Staging(str(folder)).mark_done(job, result)
     return result

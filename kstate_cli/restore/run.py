@@ -15,15 +15,21 @@ from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.recover import recover, unfinished_runs
 from kstate_cli.dump.model import Dump
 from kstate_cli.dump.open import read_dump
-from kstate_cli.errors import Refused, UsageError
+from kstate_cli.errors import Interrupted, Refused, UsageError
+from kstate_cli.restore.area import check_area
+from kstate_cli.restore.engines import Engine
+from kstate_cli.restore.jvm import check_java
 from kstate_cli.restore.planner import plan_restore
-from kstate_cli.restore.restoration import Outcome, Request, Restoration, Watcher
+from kstate_cli.restore.prepare import refuse_distant_bases, slot_memory
+from kstate_cli.restore.restoration import Outcome, Request, Restoration, Watcher, interrupted_hint
+from kstate_cli.restore.signals import first_signal_only
 from kstate_cli.restore.work import RestorePlan
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.model import Spec
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.statedir.special import refuse_special
 
 
 def application_path(path: Path) -> Path:
@@ -40,7 +46,17 @@ def application_path(path: Path) -> Path:
 
 
 def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher: Watcher) -> Outcome:
-    """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway."""
+    """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway; Interrupted after a signal."""
+    with first_signal_only():
+        try:
+            return _restore(request, on_plan, watcher)
+        except Interrupted as error:
+            error.hint = error.hint or interrupted_hint()
+            raise
+
+
+def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: Watcher) -> Outcome:
+    refuse_special(request.app)
     dump = read_dump(request.dump, complete=request.complete, committed_only=request.committed_only)
     if request.ask is not None:
         facts = request.ask({key.topic for key in dump.partitions})
@@ -99,6 +115,8 @@ def _plan(request: Request, dump: Dump, watcher: Watcher) -> RestorePlan:
     if found is None or not found.tasks:
         _check_name(request.app, spec)
     plan = plan_restore(request.app, found, spec, dump, request.options)
+    if not plan.change.empty:
+        _check_means(request, plan)
     if not plan.change.empty and request.app.exists():
         check_change(
             plan.change,
@@ -107,6 +125,18 @@ def _plan(request: Request, dump: Dump, watcher: Watcher) -> RestorePlan:
             lock_is_shared=request.lock_is_shared,
         )
     return plan
+
+
+def _check_means(request: Request, plan: RestorePlan) -> None:
+    """What the run needs beside the directory and the dump: refused here, before it is a run. Raises UsageError too."""
+    if request.engine is Engine.local:
+        slot_memory(request.memory, 1, jvm=False)
+    else:
+        check_java()
+        refuse_distant_bases(plan.work, request.spark)
+        slot_memory(request.memory, request.spark.slots or 1)
+    if request.staging:
+        check_area(request.staging)
 
 
 def _check_name(app: Path, spec: Spec) -> None:

@@ -76,14 +76,14 @@ class _Writers:
 
     def open(self, segment: int | None) -> RunWriter:
         where = "" if segment is None else f"-{segment}"
-        path = self.staging.new_file(f"{self.job.task}-{self.job.store}-{self.job.number}{where}-{self.attempt}.sst")
+        path = self.staging.new_file(f"{self.job.label}{where}-{self.attempt}.sst")
         return RunWriter(path, release(self.job.release))
 
     def close(self, writer: RunWriter, segment: int | None) -> None:
         if writer.finish():
             size = os.path.getsize(writer.path)
-            path = self.staging.publish(writer.path)
-            self.files.append(RunFile(segment, path, writer.rows, writer.deletes, size))
+            path, digest = self.staging.publish(writer.path)
+            self.files.append(RunFile(segment, path, writer.rows, writer.deletes, size, digest))
 
 
 def build_runs(job: SliceJob) -> SliceResult:
@@ -94,7 +94,7 @@ def build_runs(job: SliceJob) -> SliceResult:
     started = time.monotonic()
     attempt = uuid.uuid4().hex[:12]
     staging = Staging(job.staging)
-    staging.mark_started(f"{job.task}-{job.store}-{job.number}", attempt)
+    staging.mark_started(job, attempt)
     shape = SHAPES[job.kind]
     counts = _Counts()
     writers = _Writers(job, staging, attempt)
@@ -128,7 +128,7 @@ def build_runs(job: SliceJob) -> SliceResult:
         positions=positions,
         seconds=time.monotonic() - started,
     )
-    staging.mark_done(result, job.identity)
+    staging.mark_done(job, result)
     return result
 
 
@@ -182,7 +182,8 @@ def _order_by_segment(job: SliceJob, shape: Shape, winners: Winners) -> _Order:
     parts, segments, at = [], [], 0
     by_segment = np.argsort(ids, kind="stable")
     numbers, starts = np.unique(ids[by_segment], return_index=True)
-    for number, rows in zip(numbers.tolist(), np.split(by_segment, starts[1:]), strict=True):
+    # Where no record has a key there is no segment either; what is split is one part, however little it is.
+    for number, rows in zip(numbers.tolist(), np.split(by_segment, starts[1:]) if len(ids) else [], strict=True):
         if oldest is not None and number < oldest:
             continue
         keys = winners.keys.take(pa.array(rows))

@@ -7,33 +7,39 @@ per slice whatever attempts there were; only those results are used.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import signal
-import subprocess
+import re
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
 from kstate_cli.errors import KstateError, Refused, RunFailed
+from kstate_cli.restore.host import cores_here
 from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.restore.jvm import JAVA, Jvm, let_signals_come, under_spark_submit
 from kstate_cli.restore.runs import build_runs
+from kstate_cli.restore.signals import aside
+from kstate_cli.signals import signals_held
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _LOCAL = "local"
 _DRIVER_MEMORY = "512m"
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The JVM runs for seconds and works little: compiling well would take longer than it saves."""
-_POLL_SECONDS = 0.2
+_LOCAL_SLOTS = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
 _WARM_TASKS, _WARM_SECONDS = 8, 0.25
 _TAIL_LINES = 5
-_END_SECONDS = 30
+_STOP_SECONDS = 20
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
@@ -53,10 +59,20 @@ class SparkSettings:
 
     @property
     def effective_master(self) -> str | None:
-        """The master to ask for; None under spark-submit, which has chosen one."""
-        if self.master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
+        """The master to ask for; None under spark-submit, which has chosen one.
+
+        How many ``local[*]`` means is said here: what memory is enough for is judged before Spark starts.
+        """
+        if self.master is None and under_spark_submit():
             return None
-        return self.master or "local[*,4]"
+        master = self.master or "local[*,4]"
+        return re.sub(r"^local\[\*", f"local[{cores_here()}", master)
+
+    @property
+    def slots(self) -> int | None:
+        """Tasks at once on a local master; None where only Spark knows."""
+        local = _LOCAL_SLOTS.fullmatch(self.effective_master or "")
+        return None if local is None else int(local[1] or 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +98,37 @@ class _Attempt(Generic[Job, Answer]):
 
 @contextlib.contextmanager
 def spark_session(settings: SparkSettings, *, name: str = "kstate restore") -> Iterator[SparkSession]:
-    """A session that is stopped in the end. Raises RunFailed when Spark does not start."""
+    """A session that is stopped in the end. Raises Refused when Spark does not start: nothing has begun then.
+
+    A signal while it starts or stops is raised here, once nothing of it is left.
+    """
     master = settings.effective_master
     local = master is not None and master.startswith(_LOCAL)
     loopback = local or (master or "").startswith("spark://127.0.0.1")
     environment: dict[str, str] = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if loopback:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with _environment(environment):
-        interrupt = signal.getsignal(signal.SIGINT)
-        session = _start(settings, master, name, local=local, loopback=loopback)
-        # pyspark puts its own handler in the place of kstate's.
-        signal.signal(signal.SIGINT, interrupt)
+    with _environment(environment), tempfile.TemporaryFile() as said:
+        conf = _conf(settings, master, name, loopback=loopback)
+        spark = _Spark(conf, None if under_spark_submit() else Jvm(conf, said), local=local)
         try:
+            try:
+                session = aside(spark.start)
+            except Exception as error:
+                if isinstance(error, KstateError) and not isinstance(error, Refused):
+                    raise  # a signal that came meanwhile
+                let_signals_come()
+                raise _does_not_start(error, said) from error
             yield session
         finally:
-            _stop(session)
+            with signals_held():
+                spark.stop()
 
 
-def _start(settings: SparkSettings, master: str | None, name: str, *, local: bool, loopback: bool) -> SparkSession:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise RunFailed(f"PySpark cannot be imported: {error}", hint="pip install 'kstate'") from None
+def _conf(settings: SparkSettings, master: str | None, name: str, *, loopback: bool) -> dict[str, str]:
     quiet = resources.files("kstate_cli.restore") / "log4j2.properties"
     conf = {
+        "spark.app.name": name,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": _DRIVER_MEMORY,
@@ -115,64 +137,82 @@ def _start(settings: SparkSettings, master: str | None, name: str, *, local: boo
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} {_JAVA_OPTIONS}",
     }
+    if master is not None:
+        conf["spark.master"] = master
     if loopback:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    builder = SparkSession.builder.appName(name)
-    if master is not None:
-        builder = builder.master(master)
-    for key, value in {**conf, **settings.conf}.items():
-        builder = builder.config(key, value)
-    with tempfile.TemporaryFile() as said:
-        try:
-            with _stderr_to(said.fileno()):
-                session = builder.getOrCreate()
-        except KstateError:
-            raise  # a signal that came meanwhile
-        except Exception as error:
-            said.seek(0)
-            tail = said.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
-            raise RunFailed(
-                "\n  ".join([f"Spark does not start: {_last_line(error)}", *tail]),
-                hint="Java 17 or later is needed; look at --master and --conf",
-            ) from error
-    session.sparkContext.setLogLevel("OFF" if local else "ERROR")
-    return session
+    return {**conf, **settings.conf}
 
 
-def _stop(session: SparkSession) -> None:
-    """Stops Spark and its JVM: its Python workers go with it, and nobody writes to the staging area any more."""
-    context = session.sparkContext
-    gateway = context._gateway  # pyspark has no public way to end the JVM that it started
-    process = getattr(gateway, "proc", None)
-    own = "PYSPARK_GATEWAY_PORT" not in os.environ
-    steps: list[Callable[[], object]] = [session.stop]
-    if own and gateway is not None:
-        steps += [gateway.shutdown, lambda: _end(process)]
-    ended: list[KstateError] = []
-    for step in steps:
-        try:
-            step()
-        except KstateError as error:
-            ended.append(error)  # a signal: closing comes first
-        except Exception:
-            pass
-    if own:
-        type(context)._gateway = None
-        type(context)._jvm = None
-    if ended:
-        raise ended[0]
+class _Spark:
+    """Spark while it starts, runs and stops. pyspark keeps what it has started in its classes: one at a time."""
+
+    def __init__(self, conf: Mapping[str, str], jvm: Jvm | None, *, local: bool) -> None:
+        """``jvm``: the one to start; None where spark-submit has started it."""
+        self._conf, self._jvm, self._local = conf, jvm, local
+        self._session: SparkSession | None = None
+
+    def start(self) -> SparkSession:
+        """Raises whatever pyspark raises, Refused where the JVM ends."""
+        from pyspark.sql import SparkSession
+
+        # It tells of every broken connection; what that means is told here.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        builder = SparkSession.builder
+        for key, value in self._conf.items():
+            builder = builder.config(key, value)
+        with contextlib.nullcontext() if self._jvm is None else self._jvm.started():
+            session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF" if self._local else "ERROR")
+        self._session = session
+        return session
+
+    def stop(self) -> None:
+        """Stops Spark and the JVM that was started here: its Python workers go with it, and nobody writes any more."""
+        stopping = threading.Thread(target=self._stop_session, name="spark-stop", daemon=True)
+        stopping.start()
+        stopping.join(_STOP_SECONDS)
+        if self._jvm is not None:
+            self._jvm.end()
+            _forget_gateway()
+
+    def _stop_session(self) -> None:
+        # What its death has broken already needs no stopping.
+        with contextlib.suppress(Exception):
+            if self._session is not None:
+                gateway = self._session.sparkContext._gateway  # pyspark has no public way to the JVM
+                self._session.stop()
+                if self._jvm is not None and gateway is not None:
+                    gateway.shutdown()
 
 
-def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """Spark's JVM ends with its standard input."""
-    if process is not None and process.stdin is not None:
-        process.stdin.close()
-        process.wait(timeout=_END_SECONDS)
+def _forget_gateway() -> None:
+    """The next session is not to ask a JVM that is gone."""
+    with contextlib.suppress(ImportError):
+        from pyspark import SparkContext
+
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        SparkContext._active_spark_context = None
+
+
+def _does_not_start(error: Exception, said: IO[bytes]) -> Refused:
+    if isinstance(error, ImportError):
+        return Refused(f"PySpark cannot be imported: {error}", hint="pip install 'kstate'")
+    said.seek(0)
+    tail = said.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+    return Refused(
+        "\n  ".join([f"Spark does not start: {_last_line(error)}", *tail]),
+        hint=f"Java {JAVA} or later is needed; look at --master and --conf",
+    )
 
 
 def slots_of(session: SparkSession) -> int:
     """How many tasks run at once. A first small job starts the Python workers; on a cluster executors register late."""
-    context = session.sparkContext
+    return ask(partial(_warm_up, session.sparkContext))
+
+
+def _warm_up(context: SparkContext) -> int:
     local = (context.master or "").startswith(_LOCAL)
     tasks, seconds = (int(context.defaultParallelism), 0.0) if local else (_WARM_TASKS, _WARM_SECONDS)
     context.parallelize(range(tasks), tasks).map(lambda _: time.sleep(seconds)).collect()
@@ -199,37 +239,30 @@ def run_tasks(
     """
     context = session.sparkContext
     attempt = _Attempt(function, refusals)
-    outcome: dict[str, Any] = {}
-
-    def collect() -> None:
-        try:
-            outcome["results"] = context.parallelize(jobs, len(jobs)).map(attempt).collect()
-        except BaseException as error:  # handed to the thread that waits
-            outcome["error"] = error
-
-    thread = threading.Thread(target=collect, name="spark-job", daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(_POLL_SECONDS)
-            on_poll()
-    except BaseException:
-        with contextlib.suppress(Exception):
-            context.cancelAllJobs()
-        raise
-    if "error" in outcome:
-        raise _failure(outcome["error"]) from outcome["error"]
+    answers = ask(lambda: context.parallelize(jobs, len(jobs)).map(attempt).collect(), on_poll)
     results: list[Answer] = []
-    for one in outcome["results"]:
+    for one in answers:
         if isinstance(one, _Refusal):
             raise one.error
         results.append(one)
     return results
 
 
-def _failure(error: BaseException) -> KstateError:
-    if isinstance(error, KstateError):
-        return error
+def ask(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
+    """What Spark answers. Raises RunFailed where it gives up, Interrupted where that is a signal's doing."""
+    try:
+        return aside(work, on_poll)
+    except RunFailed:
+        let_signals_come()
+        raise
+    except KstateError:
+        raise  # a signal, or what on_poll raises
+    except Exception as error:
+        let_signals_come()
+        raise _failure(error) from error
+
+
+def _failure(error: Exception) -> RunFailed:
     return RunFailed(
         f"a Spark task failed for good: {_last_line(error)}",
         hint="nothing has changed; mend the cause and run the command again",
@@ -246,19 +279,6 @@ def _last_line(error: BaseException) -> str:
 def _is_python_error(line: str) -> bool:
     name, colon, _ = line.partition(":")
     return bool(colon) and (name.endswith(("Error", "Exception", "Refused"))) and not name.startswith(("at ", "Caused"))
-
-
-@contextlib.contextmanager
-def _stderr_to(descriptor: int) -> Iterator[None]:
-    """What the JVM inherits as its standard error: it greets and warns there, whatever its log level is."""
-    sys.stderr.flush()
-    before = os.dup(2)
-    os.dup2(descriptor, 2)
-    try:
-        yield
-    finally:
-        os.dup2(before, 2)
-        os.close(before)
 
 
 @contextlib.contextmanager

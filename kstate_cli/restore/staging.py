@@ -6,26 +6,34 @@ RocksDB writes local files only: under a URI a run is made in a temporary folder
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlparse
 
+from kstate_cli.dump.place import open_place
+from kstate_cli.errors import RunFailed
 from kstate_cli.formats.json_text import parse_json
+from kstate_cli.restore.area import below
 
 if TYPE_CHECKING:
-    from kstate_cli.restore.jobs import SliceResult
+    from pyarrow.fs import FileSystem
+
+    from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
 
 STARTED, DONE = ".started", ".done"
 _NOTED: Final[dict[str, dict[str, type]]] = {
     STARTED: {"slice": str, "pid": int},
-    DONE: {"task": str, "store": str, "number": int, "records": int, "data_bytes": int, "files": list},
+    DONE: {"task": str, "store": str, "number": int, "records": int, "data_bytes": int, "files": list, "seal": str},
 }
 """What every note holds, by kind."""
+_CHUNK: Final = 1 << 20
 
 
 def is_local(target: str) -> bool:
@@ -38,9 +46,27 @@ def local(target: str) -> str:
     return urlparse(target).path if target.startswith("file:") else target
 
 
+def seal(note: dict[str, Any]) -> str:
+    """The digest of all that a note says. A note is believed only where it is the one that was written."""
+    plain = {name: value for name, value in note.items() if name not in ("seal", "name")}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def digest_of(path: str | Path, ended: Callable[[], bool] = lambda: False) -> str:
+    """SHA-256 of a local file, in hex; of a part of it once it is ``ended``. Raises OSError."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in _chunks(file, ended):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
 @dataclass(slots=True)
 class Staging:
-    """The staging folder as one task, or the driver, sees it."""
+    """The staging folder as one task, or the driver, sees it. The driver has made it: a task never does.
+
+    What is left of a run whose driver died would else make it again, behind the back of who has removed it.
+    """
 
     target: str
     _private: str = ""
@@ -51,7 +77,6 @@ class Staging:
     def new_file(self, name: str) -> str:
         """A local path for a new run."""
         if is_local(self.target):
-            os.makedirs(local(self.target), exist_ok=True)
             path = os.path.join(local(self.target), name)
         else:
             self._private = self._private or tempfile.mkdtemp(prefix="kstate-runs-")
@@ -59,27 +84,46 @@ class Staging:
         self._made.append(path)
         return path
 
-    def publish(self, path: str) -> str:
-        """Makes a finished run visible to the driver; returns where."""
+    def publish(self, path: str) -> tuple[str, str]:
+        """Makes a finished run visible to the driver; returns where, and its digest."""
         if is_local(self.target):
-            return path
+            return path, digest_of(path)
         filesystem, folder = self._remote()
-        filesystem.create_dir(folder, recursive=True)
-        target = f"{folder}/{os.path.basename(path)}"
-        with open(path, "rb") as source, filesystem.open_output_stream(target) as sink:
-            shutil.copyfileobj(source, sink, 1 << 20)
+        digest = hashlib.sha256()
+        with (
+            open(path, "rb") as source,
+            filesystem.open_output_stream(f"{folder}/{os.path.basename(path)}") as sink,
+        ):
+            for chunk in _chunks(source):
+                digest.update(chunk)
+                sink.write(chunk)
         os.unlink(path)
-        return f"{self.target.rstrip('/')}/{os.path.basename(path)}"
+        return below(self.target, os.path.basename(path)), digest.hexdigest()
 
-    def fetch(self, path: str, folder: Path) -> Path:
-        """Driver: a run as a local file in ``folder``, the very file where it is local already."""
+    def fetch(self, file: RunFile, folder: Path, ended: Callable[[], bool] = lambda: False) -> Path:
+        """Driver: a run as a local file in ``folder``, the very file where it is local already.
+
+        Every byte is read and compared with the digest that the task took of it: RocksDB takes a file in by its name,
+        its first and its last row. Raises RunFailed for another file than the task wrote, and once it is ``ended``;
+        OSError.
+        """
         if is_local(self.target):
-            return Path(path)
-        filesystem, remote = self._remote()
-        target = folder / path.rsplit("/", 1)[1]
-        with filesystem.open_input_stream(f"{remote}/{target.name}") as source, open(target, "wb") as sink:
-            shutil.copyfileobj(source, sink, 1 << 20)
-        return target
+            found, path = digest_of(file.path, ended), Path(file.path)
+        else:
+            filesystem, remote = self._remote()
+            path = folder / os.path.basename(file.path.partition("?")[0])
+            digest = hashlib.sha256()
+            with filesystem.open_input_stream(f"{remote}/{path.name}") as source, open(path, "wb") as sink:
+                for chunk in _chunks(source, ended):
+                    digest.update(chunk)
+                    sink.write(chunk)
+            found = digest.hexdigest()
+        if found != file.digest:
+            raise RunFailed(
+                f"{path} is not what the task wrote there: its SHA-256 differs",
+                hint="nothing has changed; look at the disk and the memory of that host, and run the command again",
+            )
+        return path
 
     def discard(self, attempt: str) -> None:
         """Removes what a failed attempt has made here."""
@@ -90,24 +134,26 @@ class Staging:
         if self._private:
             shutil.rmtree(self._private, ignore_errors=True)
 
-    def mark_started(self, slice_name: str, attempt: str) -> None:
+    def mark_started(self, job: SliceJob, attempt: str) -> None:
         """Leaves a note that an attempt began; nothing is decided by it."""
-        self._note(f"{slice_name}-{attempt}{STARTED}", {"slice": slice_name, "pid": os.getpid()})
+        name = f"{job.task}-{job.store}-{job.number}"
+        self._note(f"{job.label}-{attempt}{STARTED}", {"slice": name, "pid": os.getpid()})
 
-    def mark_done(self, result: SliceResult, identity: str) -> None:
+    def mark_done(self, job: SliceJob, result: SliceResult) -> None:
         """Leaves a note of a finished attempt: for progress, and for the run that resumes this one."""
         note = {k: v for k, v in asdict(result).items() if k not in ("files", "positions")}
-        note["identity"] = identity
-        note["files"] = [[f.segment, f.path, f.rows, f.deletes, f.size] for f in result.files]
+        note["identity"] = job.identity
+        note["files"] = [[f.segment, f.path, f.rows, f.deletes, f.size, f.digest] for f in result.files]
         note["positions"] = [[segment, position.as_map()] for segment, position in result.positions]
-        self._note(f"{result.task}-{result.store}-{result.number}-{result.attempt}{DONE}", note)
+        # As it will be read: JSON's names are text.
+        note["seal"] = seal(json.loads(json.dumps(note)))
+        self._note(f"{job.label}-{result.attempt}{DONE}", note)
         if self._private:
             shutil.rmtree(self._private, ignore_errors=True)
 
     def _note(self, name: str, row: dict[str, Any]) -> None:
         if not is_local(self.target):
             return
-        os.makedirs(local(self.target), exist_ok=True)
         path = os.path.join(local(self.target), name)
         with open(path + ".tmp", "w", encoding="utf-8") as file:
             json.dump(row, file)
@@ -138,6 +184,23 @@ class Staging:
             return None
         return {**note, "name": name}
 
+    def finished(self) -> int:
+        """Driver: slices whose note is whole and whose files are all there, by their sizes."""
+        return len(
+            {
+                (note["task"], note["store"], note["number"])
+                for note in self.notes(DONE)
+                if note["seal"] == seal(note) and all(self._is_there(file) for file in note["files"])
+            }
+        )
+
+    def _is_there(self, file: list[Any]) -> bool:
+        path = os.path.join(local(self.target), os.path.basename(str(file[1])))
+        try:
+            return os.path.getsize(path) == int(file[4])
+        except OSError:
+            return False
+
     def keep_finished(self) -> None:
         """Driver: removes all but the runs of finished slices and their notes; the folder too, where there are none."""
         folder = local(self.target)
@@ -164,8 +227,11 @@ class Staging:
             with contextlib.suppress(OSError):
                 filesystem.delete_dir(folder)
 
-    def _remote(self) -> tuple[Any, str]:
-        from pyarrow.fs import FileSystem
+    def _remote(self) -> tuple[FileSystem, str]:
+        filesystem, folder = open_place(self.target)
+        return filesystem, folder.rstrip("/")
 
-        filesystem, folder = FileSystem.from_uri(self.target)
-        return filesystem, str(folder).rstrip("/")
+
+def _chunks(source: BinaryIO, ended: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
+    while not ended() and (chunk := source.read(_CHUNK)):
+        yield chunk

@@ -10,6 +10,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
 from kstate_cli.restore.obstacles import foreign
 from kstate_cli.restore.work import Draft, StoreWork
+from kstate_cli.texts import command
 
 
 def task_steps(draft: Draft, task: str, work: list[StoreWork], resolved: TaskOffsets | None) -> None:
@@ -45,8 +46,8 @@ def _files_of_family(
         # At its next start 4.3 would put the lines of that file over the offsets in the stores.
         if any(one.offsets for one in others) or resolved.absent:
             draft.refused.append(
-                f"{task}: it has a .checkpoint, as releases up to 4.2 leave it: kstate migrate --to "
-                f"{draft.options.release} first"
+                f"{task}: it has a .checkpoint, as releases up to 4.2 leave it; migrate it first: "
+                + command("migrate", draft.app, "--to", draft.options.release.name)
             )
         draft.steps.append(RemoveFile(f"{task}/.checkpoint", "its stores are restored: their offsets are in them"))
     for one in work:

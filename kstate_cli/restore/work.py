@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kstate_cli.broker.facts import Facts
+from kstate_cli.change.ages import Age
 from kstate_cli.change.plan import Plan, Step
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -59,6 +60,17 @@ class StoreWork:
     existing: StoreOffsets | None
     offsets: Mapping[TopicPartition, int]
     """What the store's offsets are when it is complete."""
+    as_of_ms: int | None = None
+    """As of when its data is then, in ms since 1970; None where the dump does not say when it was read."""
+
+    @property
+    def only_copy(self) -> tuple[str, ...]:
+        """Why what is replaced may be the only copy of some records; empty where it is not."""
+        return tuple(
+            f"{self.shown}: it has records that the log of {part.log.key} may have lost"
+            for part in self.parts
+            if part.verdict.only_copy
+        )
 
     @property
     def key(self) -> str:
@@ -101,6 +113,10 @@ class Draft:
     dump: Dump
     tasks: dict[str, TaskOffsets]
     problems: tuple[Problem, ...]
+    ages: tuple[Age, ...] = ()
+    """What kstate knows of the age of stores that it has made."""
+    unsure: list[str] = field(default_factory=list)
+    """Stores that are caught up although nobody knows whether deletes were forgotten meanwhile."""
     steps: list[Step] = field(default_factory=list)
     work: list[StoreWork] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)
@@ -112,9 +128,3 @@ class Draft:
     def into_family(self) -> bool:
         """The release keeps offsets in the stores."""
         return self.options.release.offsets_home is OffsetsHome.COLUMN_FAMILY
-
-
-def listed(headline: str, lines: list[str]) -> str:
-    """A headline and the first of many lines."""
-    shown = lines[:20] + ([f"… and {len(lines) - 20} more"] if len(lines) > 20 else [])
-    return headline + ":" + "".join(f"\n  {line}" for line in shown)

@@ -6,7 +6,23 @@ import os
 import re
 from pathlib import Path
 
+from kstate_cli.regular import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, MOST_OPTIONS_BYTES, NotReadableError, too_large
+
 _OPTIONS = re.compile(r"OPTIONS-(\d+)")
+
+_MOST = (
+    (re.compile(r"CURRENT|IDENTITY"), MOST_NAME_BYTES),
+    (re.compile(r"OPTIONS-\d+"), MOST_OPTIONS_BYTES),
+    (re.compile(r"MANIFEST-\d+"), MOST_MANIFEST_BYTES),
+)
+"""Files that are read or copied whole; SSTs are linked, and write-ahead logs are as large as their rows."""
+
+
+def check_size(path: str, found: os.stat_result) -> NotReadableError | None:
+    """The error for a file of RocksDB that is far larger than RocksDB makes it; None where it is not."""
+    name = os.path.basename(path)
+    most = next((most for pattern, most in _MOST if pattern.fullmatch(name)), None)
+    return None if most is None or found.st_size <= most else too_large(path, found.st_size, most)
 
 
 def newest_options(path: Path) -> Path | None:

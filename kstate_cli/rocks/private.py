@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import tempfile
 from pathlib import Path
 
-from kstate_cli.rocks.files import newest_options
+from kstate_cli.regular import open_regular, require_regular
+from kstate_cli.rocks.files import check_size, newest_options
+from kstate_cli.rocks.leftovers import new_name, sweep
 
 LINKED_SUFFIXES = (".sst", ".blob")
 """Files that RocksDB never changes once they are written."""
@@ -29,7 +30,8 @@ _SPARE_BYTES = 64 * 1024 * 1024
 def private_copy(path: Path, *, writable: bool) -> Path:
     """A new folder that RocksDB can open in place of the database in ``path``; ``remove_copy`` ends it.
 
-    Raises OSError, FileNotFoundError too where a running application removes a file meanwhile.
+    Raises OSError: NotReadableError for what is no regular file, or far too large to be RocksDB's, and
+    FileNotFoundError where a running application removes a file meanwhile.
     """
     with os.scandir(path) as entries:
         # CURRENT first: the MANIFEST that it names is then at least as new.
@@ -40,20 +42,30 @@ def private_copy(path: Path, *, writable: bool) -> Path:
     if options is not None:
         # RocksDB reads the newest only, and would delete the older ones.
         small = [name for name in small if not name.startswith("OPTIONS-") or name == options.name]
-    folder = _folder(sum(os.stat(f"{path}/{name}").st_size for name in small))
+    folder = _folder(sum(_size(f"{path}/{name}") for name in small))
     try:
         os.mkdir(folder, 0o700)
         for name in small:
-            with open(f"{path}/{name}", "rb") as source, open(f"{folder}/{name}", "xb") as target:
+            with os.fdopen(open_regular(f"{path}/{name}"), "rb") as source, open(f"{folder}/{name}", "xb") as target:
                 shutil.copyfileobj(source, target)
         real = path.absolute()
         for entry in found:
             if entry.name.endswith(LINKED_SUFFIXES):
+                if not entry.is_file():
+                    # RocksDB would wait for a FIFO.
+                    require_regular(os.stat(entry.path), entry.path)
                 os.symlink(f"{real}/{entry.name}", f"{folder}/{entry.name}")
     except BaseException:
         remove_copy(folder)
         raise
     return folder
+
+
+def _size(path: str) -> int:
+    found = os.stat(path, follow_symlinks=False)
+    if (error := check_size(path, found)) is not None:
+        raise error
+    return found.st_size
 
 
 def remove_copy(folder: Path) -> None:
@@ -67,8 +79,10 @@ def _folder(size: int) -> Path:
     Known before the folder is there, so that a signal while it is made does not leave it behind.
     """
     parent = Path(tempfile.gettempdir())
+    for place in {parent, _MEMORY}:
+        sweep(place)
     if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK):
         room = os.statvfs(_MEMORY)
         if size + _SPARE_BYTES <= room.f_bavail * room.f_frsize:
             parent = _MEMORY
-    return parent / f"kstate-shadow-{secrets.token_hex(16)}"
+    return parent / new_name()

@@ -153,16 +153,18 @@ class Shadow:
         return row
 
     def estimated_rows(self, family: str) -> int:
-        """The number of keys, by the properties of the SSTs.
+        """About the number of keys, by the properties of the SSTs: a key that was overwritten may count twice.
 
         RocksDB's own estimate is 0 where it has not looked at every file for statistics (``_read_options``).
         """
         text = self.table_properties(family)
         entries, deletions = _ENTRIES.search(text), _DELETIONS.search(text)
+        # What a write-ahead log holds is in memory now.
+        logged = self._families[family].property_int_value("rocksdb.num-entries-active-mem-table") or 0
         if entries is None or deletions is None:
-            return 0
+            return logged
         # A deletion is an entry, and hides another one.
-        return max(0, int(entries[1]) - 2 * int(deletions[1]))
+        return max(0, int(entries[1]) - 2 * int(deletions[1])) + logged
 
     def live_files(self, family: str) -> tuple[LiveFile, ...]:
         """The SSTs of a column family (property ``rocksdb.sstables``), sorted by name."""

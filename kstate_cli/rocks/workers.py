@@ -15,11 +15,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.signals import submitted
 
 _MANY = 96
 """From so many jobs on, processes gain more than their start costs."""
@@ -67,7 +69,7 @@ class Workers:
         """
         if self.count > 1 and len(jobs) >= _MANY and not self._processes:
             self._start()
-        futures = [self._threads.submit(self._run, function, job) for job in jobs]
+        futures = submitted(self._threads, partial(self._run, function), jobs)
         running: set[Future[Answer]] = set(futures)
         try:
             for future in futures:

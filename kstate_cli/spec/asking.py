@@ -58,10 +58,11 @@ def _refusal(missing: list[Missing], named: str) -> Refused:
     shown = missing[:_MOST_SHOWN]
     said = "; ".join(map(question_text, shown))
     more = f"; and {len(missing) - len(shown)} more" if len(missing) > len(shown) else ""
-    lines = [f"    {table_of(m.store)} {line_of(m)}" for m in shown]
+    lines = [f"{table_of(m.store)} {line_of(m)}" for m in shown]
     return Refused(
         f"the specification is not complete: {said}{more}",
-        hint=f"say it in {named}, each line below its table:\n" + "\n".join(lines),
+        hint=f"say it in {named}, each line below its table:",
+        hint_details=lines,
     )
 
 

@@ -60,6 +60,25 @@ def merge(
     return SpecDraft(stated.application or found.draft.application, stores)
 
 
+def refuse_other_kinds(app: Application, spec: SpecDraft, *, named: str) -> None:
+    """Raises Refused where the file says another kind of a store than the directory has, or allows.
+
+    Nothing else that the file says is looked at: it may be about an application with another name.
+    """
+    if not any(store.kind for store in spec.stores):
+        return
+    # No interval is asked for: no rows need be read.
+    found = infer(app, known_intervals={store.name for task in app.tasks for store in task.stores})
+    for stated in spec.stores:
+        there = found.draft.store(stated.name)
+        if stated.kind is None or there is None:
+            continue
+        only = StoreDraft(name=stated.name, kind=stated.kind)
+        _refuse_any(stated.name, _contradictions(only, named, there, str(app.path)))
+        if stated.name in found.evidence:
+            _refuse_any(stated.name, _against_evidence(only, named, there, found.evidence[stated.name]))
+
+
 def _merge(
     name: str,
     named: str,

@@ -18,7 +18,7 @@ from kstate_cli.spec.intervals import MIN_INTERVAL_MS, histories_of
 from kstate_cli.spec.model import IN_MEMORY, SEGMENTED_KINDS, SPEC_KINDS, TIME_ORDERED_KINDS, VERSIONED
 from kstate_cli.spec.times import MAX_ROWS, Interval, segment_interval, versioned_interval
 from kstate_cli.spec.topics import absent_stores, prefix_of, topic_of
-from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.model import Application, Database, Store, Task, task_parts
 
 _SEGMENTED: Final = SEGMENTED_KINDS | {"grace-buffer"}
 _KEY_ORDERED: Final = ("window", "session", "time-ordered-window", "time-ordered-session")
@@ -154,7 +154,8 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
 
 
 def _subtopology(task: Task) -> tuple[str | None, int]:
-    return task.topology, int(task.name.rpartition("/")[2].partition("_")[0])
+    parts = task_parts(task.name)
+    return parts.topology, parts.subtopology or 0
 
 
 def _topic(answers: _Answers, app: Application, name: str, places: list[tuple[Task, Store]]) -> None:

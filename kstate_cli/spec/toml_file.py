@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
+from kstate_cli.regular import NotReadableError, read_given
 from kstate_cli.spec.asking import complete
 from kstate_cli.spec.draft import SpecDraft, StoreDraft
 from kstate_cli.spec.model import (
@@ -46,27 +47,14 @@ def read_spec(path: Path) -> Spec:
     return complete(read_draft(path), named=str(path))
 
 
-def store_in(path: Path | None, store: str) -> StoreDraft:
-    """What a file says about a store: nothing without a file. Raises UsageError."""
-    found = read_draft(path).store(store) if path is not None else None
-    return found or StoreDraft(name=store)
-
-
-def kinds_in(path: Path | None) -> dict[str, str]:
-    """The kinds that a file gives, by store; none without a file. Raises UsageError."""
-    stores = read_draft(path).stores if path is not None else ()
-    return {store.name: store.kind for store in stores if store.kind is not None}
-
-
 def read_draft(path: Path) -> SpecDraft:
     """What a file says. Raises UsageError, naming file, table and key, where it cannot be understood."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+        data = read_given(path, _MAX_BYTES)
+    except NotReadableError as error:
+        raise UsageError(f"{path} {error.why}", hint="name a kstate.toml") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="kstate ls APP --spec writes one") from None
-    if len(data) > _MAX_BYTES:
-        raise UsageError(f"{path} is larger than {_MAX_BYTES >> 20} MiB", hint="name a kstate.toml")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -16,6 +16,7 @@ from typing import Final
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
+from kstate_cli.regular import NotReadableError, read_given
 from kstate_cli.spec.draft import SpecDraft, StoreDraft
 
 FROM: Final = "Topology#describe"
@@ -87,12 +88,11 @@ def _draft(name: str, part: Subtopology) -> StoreDraft:
 def read_topology(path: Path) -> TopologyText:
     """Reads a file with the text of ``Topology#describe``. Raises UsageError where it is not one."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+        data = read_given(path, _MAX_BYTES)
+    except NotReadableError as error:
+        raise UsageError(f"{path} {error.why}", hint=_HINT) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
-    if len(data) > _MAX_BYTES:
-        raise UsageError(f"{path} is larger than {_MAX_BYTES >> 20} MiB", hint=_HINT)
     try:
         return parse_topology(data.decode("utf-8"), str(path))
     except UnicodeDecodeError as error:

@@ -14,11 +14,21 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.manifest import torn
 from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows
 from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
+from kstate_cli.regular import (
+    MOST_MANIFEST_BYTES,
+    MOST_NAME_BYTES,
+    MOST_OPTIONS_BYTES,
+    NotReadableError,
+    is_special,
+    kind_of,
+    open_regular,
+    read_small,
+)
 from kstate_cli.releases import KNOWN_FAMILIES, NEWEST_SST_FORMAT
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.files import newest_options
+from kstate_cli.rocks.files import check_size, newest_options
 from kstate_cli.rocks.shadow import LiveFile, Shadow
-from kstate_cli.statedir.model import Database, Problem
+from kstate_cli.statedir.model import Database, Problem, ProblemCode
 
 _SAMPLE_ROWS = 4
 _LOOKS = 3
@@ -56,11 +66,13 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
                     rows += shadow.estimated_rows(name)
                     samples[name] = _samples(shadow, name)
         except (RocksError, OSError) as error:
-            problems.append(Problem(shown, f"RocksDB cannot read it: {error}", "a store must open"))
+            what, rule = f"RocksDB cannot read it: {error}", "a store must open"
+            problems.append(Problem(shown, what, rule, code=ProblemCode.DOES_NOT_OPEN))
         except MalformedBytesError as error:
-            problems.append(
-                Problem(shown, f"column family offsets: {error}", "keys and values as Streams 4.3 writes them")
-            )
+            what, rule = f"column family offsets: {error}", "keys and values as Streams 4.3 writes them"
+            not_long = error.streams_exception == "SerializationException"
+            code = ProblemCode.NOT_A_LONG if not_long else ProblemCode.OTHER
+            problems.append(Problem(shown, what, rule, code=code))
         _check_manifest(path, shown, problems)
     alive = {file.name for files in live.values() for file in files}
     for files in live.values():
@@ -77,7 +89,9 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
     orphans = sorted(set(formats) - alive) if families else []
     if orphans:
         rule = "a crash leaves such files; if there was none, the MANIFEST is damaged"
-        problems.append(Problem(shown, f"the MANIFEST does not name {', '.join(orphans)}", rule, fatal=False))
+        problems.append(
+            Problem(shown, f"the MANIFEST does not name {', '.join(orphans)}", rule, fatal=False, doubt=True)
+        )
     unknown = sorted(set(families) - KNOWN_FAMILIES)
     if unknown:
         names = ", ".join(unknown)
@@ -107,13 +121,19 @@ def _check_files(path: Path, shown: str, problems: list[Problem]) -> int:
     size = 0
     for entry in sorted(os.scandir(path), key=lambda e: e.name):
         if entry.is_symlink() or not entry.is_file(follow_symlinks=False):
-            problems.append(
-                Problem(f"{shown}/{entry.name}", "not a regular file", "a RocksDB directory holds regular files only")
-            )
+            mode = entry.stat(follow_symlinks=False).st_mode
+            code = ProblemCode.SPECIAL if is_special(mode) else ProblemCode.OTHER
+            what, rule = f"is {kind_of(mode)}, not a regular file", "a RocksDB directory holds regular files only"
+            problems.append(Problem(f"{shown}/{entry.name}", what, rule, code=code))
             continue
-        size += entry.stat(follow_symlinks=False).st_size
+        found = entry.stat(follow_symlinks=False)
+        size += found.st_size
+        if (too_large := check_size(entry.path, found)) is not None:
+            rule = "RocksDB's own files, but for rows, are small"
+            problems.append(Problem(f"{shown}/{entry.name}", too_large.why, rule, code=ProblemCode.SPECIAL))
     if not (path / "CURRENT").exists():
-        problems.append(Problem(shown, "CURRENT is missing", "a RocksDB directory has CURRENT"))
+        what, rule = "CURRENT is missing", "a RocksDB directory has CURRENT"
+        problems.append(Problem(shown, what, rule, code=ProblemCode.NO_CURRENT))
     return size
 
 
@@ -124,17 +144,19 @@ def _sst_formats(path: Path, shown: str, problems: list[Problem]) -> dict[str, i
         if not name.endswith(".sst") or (path / name).is_symlink():
             continue
         try:
-            with open(path / name, "rb") as file:
+            with os.fdopen(open_regular(path / name), "rb") as file:
                 file.seek(0, os.SEEK_END)
                 file.seek(max(0, file.tell() - sst.FOOTER_LENGTH))
                 footer = sst.footer(file.read())
         except FileNotFoundError:
             continue  # a live application compacted it away
         except MalformedBytesError as error:
-            problems.append(Problem(f"{shown}/{name}", f"not a readable SST: {error}", "an SST ends in a footer"))
+            what, rule = f"not a readable SST: {error}", "an SST ends in a footer"
+            problems.append(Problem(f"{shown}/{name}", what, rule, code=ProblemCode.SST))
             continue
         except OSError as error:
-            problems.append(Problem(f"{shown}/{name}", f"cannot be read: {error.strerror}", "every file is readable"))
+            what, rule = f"cannot be read: {error.strerror}", "every file is readable"
+            problems.append(Problem(f"{shown}/{name}", what, rule, code=ProblemCode.SST))
             continue
         found[name] = footer.format_version
         if footer.format_version > NEWEST_SST_FORMAT:
@@ -143,6 +165,7 @@ def _sst_formats(path: Path, shown: str, problems: list[Problem]) -> dict[str, i
                     f"{shown}/{name}",
                     f"SST format_version {footer.format_version}: the newest that kstate knows is {NEWEST_SST_FORMAT}",
                     "unknown formats are refused",
+                    code=ProblemCode.SST,
                 )
             )
     return found
@@ -153,8 +176,8 @@ def _check_manifest(path: Path, shown: str, problems: list[Problem]) -> None:
     name, what = "", None
     for _ in range(_LOOKS):
         try:
-            name = (path / "CURRENT").read_text("ascii").strip()
-            what = torn((path / os.path.basename(name)).read_bytes())
+            name = read_small(path / "CURRENT", MOST_NAME_BYTES).decode("ascii").strip()
+            what = torn(read_small(path / os.path.basename(name), MOST_MANIFEST_BYTES))
         except (OSError, ValueError):
             return  # RocksDB has said so, or a live application has begun another one
         if what is None:
@@ -169,12 +192,12 @@ def _check_live(path: Path, files: tuple[LiveFile, ...], shown: str, problems: l
         try:
             size = (path / file.name).stat().st_size
         except OSError:
-            problems.append(Problem(f"{shown}/{file.name}", "is missing", "the MANIFEST names it"))
+            rule = "the MANIFEST names it"
+            problems.append(Problem(f"{shown}/{file.name}", "is missing", rule, code=ProblemCode.SST))
             continue
         if size != file.size:
-            problems.append(
-                Problem(f"{shown}/{file.name}", f"has {size} bytes, not {file.size}", "the MANIFEST names its size")
-            )
+            what, rule = f"has {size} bytes, not {file.size}", "the MANIFEST names its size"
+            problems.append(Problem(f"{shown}/{file.name}", what, rule, code=ProblemCode.SST))
 
 
 def _samples(shadow: Shadow, family: str) -> tuple[tuple[bytes, bytes], ...]:
@@ -190,7 +213,9 @@ def _stored_options(path: Path, shown: str, problems: list[Problem]) -> StoredOp
         problems.append(Problem(shown, "no OPTIONS file", "a RocksDB directory has one"))
         return None
     try:
-        stored = _parsed(newest.read_bytes())
+        stored = _parsed(read_small(newest, MOST_OPTIONS_BYTES))
+    except NotReadableError:
+        return None  # _check_files has named it
     except (MalformedBytesError, OSError) as error:
         problems.append(Problem(f"{shown}/{newest.name}", f"cannot be read: {error}", "OPTIONS as RocksDB writes them"))
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 
 from kstate_cli.formats.checkpoint import Checkpoint
@@ -14,6 +15,25 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import LiveFile
 
 GLOBAL = "global"
+_TOPOLOGY_MARK = "__"
+
+
+class ProblemCode(Enum):
+    """What a problem is, for whoever has to know: its text is for people only."""
+
+    OTHER = auto()
+    SPECIAL = auto()
+    """Neither a file nor a directory, folders without an end, a small file far too large: it is not read at all."""
+    NO_CURRENT = auto()
+    """RocksDB would make a new database there."""
+    NO_DATABASE = auto()
+    """Files, but neither CURRENT nor a MANIFEST."""
+    DOES_NOT_OPEN = auto()
+    """RocksDB says so."""
+    NOT_A_LONG = auto()
+    """An offset in the column family ``offsets`` that Streams cannot deserialize."""
+    SST = auto()
+    """An SST that is missing, cut off, damaged or too new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +45,28 @@ class Problem:
     rule: str
     fatal: bool = True
     """Fatal problems are refused before a change; the others are warnings."""
+    code: ProblemCode = ProblemCode.OTHER
+    doubt: bool = False
+    """Rows may be missing without a word: no reader may call its answer whole. Only of problems that are not fatal."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskParts:
+    """What the name of a task says: ``__<topology>__/<subtopology>_<partition>``, or ``global``."""
+
+    topology: str | None
+    subtopology: int | None
+    partition: int | None
+
+
+def task_parts(name: str) -> TaskParts:
+    """Takes the name of a task apart. The name of a topology may itself begin or end with underscores."""
+    folder, slash, task = name.rpartition("/")
+    topology = folder[len(_TOPOLOGY_MARK) : -len(_TOPOLOGY_MARK)] if slash else None
+    if task == GLOBAL:
+        return TaskParts(topology, None, None)
+    subtopology, _, partition = task.partition("_")
+    return TaskParts(topology, int(subtopology), int(partition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +147,26 @@ class Store:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What does not stop a reader, who should know it: SSTs that no MANIFEST names may hold rows."""
+        """What does not stop a reader, who should know it: SSTs that no MANIFEST names may hold rows.
+
+        And a Position that is not known, because its file cannot be read.
+        """
         found = (problem for database in self.databases for problem in database.problems if not problem.fatal)
-        return tuple(f"{problem.where}: {problem.what} ({problem.rule})" for problem in found)
+        told = [f"{problem.where}: {problem.what} ({problem.rule})" for problem in found]
+        if not self.position_known and self.position_file is not None:
+            where = f"{self.position_file.path.parent.name}/{self.position_file.path.name}"
+            told.append(f"{where}: {self.position_file.error}: the Position of the store is not known")
+        return tuple(told)
+
+    @property
+    def position_known(self) -> bool:
+        """False where a file of the Position cannot be read: what :attr:`position` says is a part of it then."""
+        return self.position_file is None or self.position_file.content is not None
+
+    @property
+    def in_doubt(self) -> bool:
+        """True where rows may be missing without a word."""
+        return any(problem.doubt for database in self.databases for problem in database.problems)
 
     @property
     def has_offsets_family(self) -> bool:
@@ -165,12 +224,12 @@ class Task:
     @property
     def partition(self) -> int | None:
         """The partition of the task, None for ``global``."""
-        return None if self.is_global else int(self.name.rsplit("_", 1)[1])
+        return task_parts(self.name).partition
 
     @property
     def topology(self) -> str | None:
         """The named topology that the task belongs to, if any."""
-        return self.name.split("/")[0][2:-2] if "/" in self.name else None
+        return task_parts(self.name).topology
 
     @property
     def has_offsets_family(self) -> bool:
@@ -197,6 +256,16 @@ class Application:
     def as_of(self) -> str:
         """``closed``, or ``last-flush`` where a running application may hold more in memory."""
         return "closed" if self.running is False else "last-flush"
+
+    @property
+    def doubtful(self) -> frozenset[str]:
+        """The databases, as ``Problem.where``, that may lack rows; none beside a running application.
+
+        That one makes SSTs before its MANIFEST names them, and removes them after.
+        """
+        if self.running:
+            return frozenset()
+        return frozenset(problem.where for problem in self.all_problems() if problem.doubt)
 
     def all_problems(self) -> tuple[Problem, ...]:
         """Problems of the application, its tasks and databases."""

@@ -13,18 +13,28 @@ from kstate_cli.formats import checkpoint
 from kstate_cli.formats.kinds import Kind, infer_kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import legal_store_name
+from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.database import is_database, read_database
-from kstate_cli.statedir.find import TOPOLOGY_NAME, task_directories
+from kstate_cli.statedir.find import TASK_NAME, TOPOLOGY_NAME, task_directories
 from kstate_cli.statedir.locks import LockTable, read_lock_table
-from kstate_cli.statedir.model import Application, CheckpointFile, Database, Problem, Store, Task
+from kstate_cli.statedir.model import (
+    GLOBAL,
+    Application,
+    CheckpointFile,
+    Database,
+    Problem,
+    ProblemCode,
+    Store,
+    Task,
+)
 from kstate_cli.statedir.segments import segment_start
+from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 
 CHECKPOINT = ".checkpoint"
 STORE_CHECKPOINT = ".checkpoint_"
 POSITION = ".position"
 _ATTEMPTS = 8
-_IGNORED = frozenset({"lost+found"})
 
 
 @dataclass(slots=True)
@@ -73,8 +83,18 @@ def read_application(
         tasks = tuple(
             _read_task(name, task, entries, places[name], databases, on_store) for name, task, entries in found
         )
+    if stores is None:
+        # Whoever reads some stores only opens nothing but their databases, which are looked at on their own.
+        problems += _not_named_yet(path, problems, tasks)
     running, pid = _running(path, tasks, table)
     return Application(path, tasks, running, pid, tuple(problems))
+
+
+def _not_named_yet(path: Path, problems: list[Problem], tasks: tuple[Task, ...]) -> list[Problem]:
+    """What is neither a file nor a directory, wherever it lies, unless a task or a database has named it."""
+    all_problems = Application(path, tasks, None, None, tuple(problems)).all_problems()
+    named = {problem.where for problem in all_problems if problem.fatal}
+    return [problem for problem in special_entries(path) if problem.where not in named]
 
 
 def _running(path: Path, tasks: tuple[Task, ...], table: LockTable) -> tuple[bool | None, int | None]:
@@ -92,17 +112,26 @@ def _running(path: Path, tasks: tuple[Task, ...], table: LockTable) -> tuple[boo
 
 
 def _foreign_in_application(path: Path) -> list[Problem]:
+    """What has the name of a task, or of what tasks lie in, and is no directory: a task may be out of sight.
+
+    A link counts whether it leads anywhere or not: a volume that is not mounted leaves one that does not.
+    """
     found = []
     for name in sorted(os.listdir(path)):
         entry = path / name
-        if entry.is_symlink() and (entry.is_dir() or name in ("global", ".lock")):
+        named = name == GLOBAL or TASK_NAME.fullmatch(name) or TOPOLOGY_NAME.fullmatch(name)
+        if entry.is_symlink() and (named or name == ".lock" or entry.is_dir()):
             found.append(Problem(name, "is a symbolic link", "task directories and .lock must lie in the application"))
-        elif TOPOLOGY_NAME.fullmatch(name) and entry.is_dir():
-            found += [
-                Problem(f"{name}/{child}", "is a symbolic link", "task directories must lie in the application")
-                for child in sorted(os.listdir(entry))
-                if (entry / child).is_symlink()
-            ]
+        elif named and not entry.is_dir():
+            found.append(Problem(name, "is not a directory", "what is named like a task is a directory"))
+        elif TOPOLOGY_NAME.fullmatch(name):
+            for child in sorted(os.listdir(entry)):
+                if (entry / child).is_symlink():
+                    rule = "task directories must lie in the application"
+                    found.append(Problem(f"{name}/{child}", "is a symbolic link", rule))
+                elif TASK_NAME.fullmatch(child) and not (entry / child).is_dir():
+                    rule = "what is named like a task is a directory"
+                    found.append(Problem(f"{name}/{child}", "is not a directory", rule))
     return found
 
 
@@ -161,12 +190,12 @@ def _sort_entries(task: str, path: Path) -> _TaskEntries:
     found = _TaskEntries()
     for name in sorted(os.listdir(path)):
         entry, shown = path / name, f"{task}/{name}"
-        if name in _IGNORED:
+        if name in IGNORED:
             continue
         if entry.is_symlink():
             found.problems.append(Problem(shown, "is a symbolic link", "files of a task must lie in its directory"))
         elif not entry.is_dir() and not entry.is_file():
-            found.problems.append(Problem(shown, "is neither a file nor a directory", "a task holds nothing else"))
+            found.problems += filter(None, [special_entry(entry, shown)])
         elif entry.is_dir() and (name.startswith(CHECKPOINT) or name.endswith(POSITION)):
             found.problems.append(Problem(shown, "is a directory", "offset files are files"))
         elif name == CHECKPOINT:
@@ -199,6 +228,8 @@ def _sort_rocksdb(shown: str, path: Path, found: _TaskEntries) -> None:
         entry = path / name
         if entry.is_symlink():
             found.problems.append(Problem(f"{shown}/{name}", "is a symbolic link", "stores must lie in the task"))
+        elif (special := special_entry(entry, f"{shown}/{name}")) is not None:
+            found.problems.append(special)
         elif not entry.is_dir():
             found.problems.append(_ignorable(f"{shown}/{name}"))
         elif not legal_store_name(name):
@@ -243,19 +274,26 @@ def _sort_directory(shown: str, name: str, path: Path, found: _TaskEntries) -> N
 
 def _read_checkpoint(path: Path, shown: str, problems: list[Problem]) -> CheckpointFile:
     error: str | None = None
+    rule, code = "Streams does not start with a malformed offset file in a task", ProblemCode.OTHER
     content = None
     mtime = 0
     try:
-        mtime = path.stat().st_mtime_ns
-        content = checkpoint.parse(path.read_bytes())
+        mtime = path.stat(follow_symlinks=False).st_mtime_ns
+        content = checkpoint.parse(read_small(path, MOST_OFFSETS_BYTES))
     except MalformedBytesError as malformed:
         error = str(malformed)
+        if malformed.streams_exception is None:
+            rule, code = "Streams may read it, kstate does not", ProblemCode.SPECIAL
     except OSError as unreadable:
         error = unreadable.strerror or str(unreadable)
+        if isinstance(unreadable, NotReadableError):
+            rule = "an offset file is a regular file with a line for each partition of each store"
+            code = ProblemCode.SPECIAL
     if error is not None:
-        problems.append(Problem(shown, error, "Streams does not start with a malformed offset file in a task"))
+        problems.append(Problem(shown, error, rule, code=code))
     if content is not None and any(tp.partition < 0 for tp in content.entries):
-        problems.append(Problem(shown, "names a negative partition", "partitions count from 0"))
+        error = "names a negative partition"
+        problems.append(Problem(shown, error, "partitions count from 0"))
         content = None
     for line in content.dropped if content else ():
         problems.append(Problem(shown, f"negative offset in {line!r}", "Streams drops such a line", fatal=False))
@@ -283,7 +321,8 @@ def _has_database(path: Path, shown: str, entries: _TaskEntries) -> bool:
     except FileNotFoundError:
         return False  # a running application has dropped the segment
     if names:
-        entries.problems.append(Problem(shown, "has files but neither CURRENT nor a MANIFEST", "a store must open"))
+        what, rule = "has files but neither CURRENT nor a MANIFEST", "a store must open"
+        entries.problems.append(Problem(shown, what, rule, code=ProblemCode.NO_DATABASE))
     return False
 
 

@@ -212,8 +212,9 @@ _BY_KIND: dict[tuple[str, str], Rule] = {
     ("headers-time-ordered-window", DEFAULT_CF): _TIME_WINDOW,
     ("time-ordered-session", DEFAULT_CF): _TIME_SESSION,
     ("headers-time-ordered-session", DEFAULT_CF): _TIME_SESSION,
+    # The family is named for headers, and 4.3.1 writes bare aggregations into it.
     ("headers-time-ordered-session", SESSION_HEADERS_CF): _time_first_session(
-        HeadersSessionValue.from_bytes, lambda v: headers_end(v, 0), _EMPTY_OR_MIGRATED
+        _anything, lambda _: True, _EMPTY_OR_MIGRATED
     ),
     ("grace-buffer", DEFAULT_CF): Rule(_row(WindowKey.from_time_first, BufferValue.from_bytes), _never),
 }

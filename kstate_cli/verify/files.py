@@ -11,8 +11,17 @@ from kstate_cli.formats import sst
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.manifest import torn
 from kstate_cli.formats.options_file import foreign_settings, parse
+from kstate_cli.regular import (
+    MOST_MANIFEST_BYTES,
+    MOST_NAME_BYTES,
+    MOST_OPTIONS_BYTES,
+    NotReadableError,
+    kind_of,
+    open_regular,
+    read_small,
+)
 from kstate_cli.releases import NEWEST_SST_FORMAT
-from kstate_cli.rocks.files import newest_options
+from kstate_cli.rocks.files import check_size, newest_options
 from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.verify.findings import (
     CORRUPT,
@@ -42,12 +51,16 @@ def fingerprint(path: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def check_entries(path: Path, shown: str) -> list[Finding]:
-    """A link may lead anywhere, and RocksDB writes none."""
-    return [
-        Finding(NOT_UNDERSTOOD, f"{shown}/{entry.name}", "not a regular file")
-        for entry in sorted(os.scandir(path), key=lambda one: one.name)
-        if entry.is_symlink() or not entry.is_file(follow_symlinks=False)
-    ]
+    """A link may lead anywhere, and RocksDB writes none; nor does it write small files without end."""
+    found = []
+    for entry in sorted(os.scandir(path), key=lambda one: one.name):
+        where = f"{shown}/{entry.name}"
+        stat = entry.stat(follow_symlinks=False)
+        if not entry.is_file(follow_symlinks=False):
+            found.append(Finding(NOT_UNDERSTOOD, where, f"is {kind_of(stat.st_mode)}, not a regular file"))
+        elif (too_large := check_size(entry.path, stat)) is not None:
+            found.append(Finding(NOT_UNDERSTOOD, where, too_large.why))
+    return found
 
 
 def check_current(path: Path, shown: str) -> tuple[str | None, list[Finding]]:
@@ -55,9 +68,11 @@ def check_current(path: Path, shown: str) -> tuple[str | None, list[Finding]]:
     where = f"{shown}/CURRENT"
     manifests = sorted((name for name in os.listdir(path) if _MANIFEST.fullmatch(name)), key=_number)
     try:
-        text = (path / "CURRENT").read_bytes()
+        text = read_small(path / "CURRENT", MOST_NAME_BYTES)
     except FileNotFoundError:
         return None, [Finding(MISSING, where, "is not there: it names the MANIFEST to start from")]
+    except NotReadableError:
+        return None, []  # check_entries has named it
     match = _CURRENT.fullmatch(text)
     if match is None:
         code = TRUNCATED if _CUT_CURRENT.fullmatch(text) else CORRUPT
@@ -78,7 +93,10 @@ def newer_manifest(path: Path, name: str) -> str | None:
 
 def check_manifest(path: Path, shown: str) -> list[Finding]:
     """The end of a MANIFEST: RocksDB does not miss what is cut off there."""
-    what = torn(path.read_bytes())
+    try:
+        what = torn(read_small(path, MOST_MANIFEST_BYTES))
+    except NotReadableError:
+        return []  # check_entries has named it
     return [] if what is None else [Finding(TRUNCATED, shown, what)]
 
 
@@ -89,9 +107,11 @@ def check_options(path: Path, shown: str) -> tuple[frozenset[str] | None, list[F
         return None, [], [f"{shown}: no OPTIONS file; RocksDB opens it without, kstate migrate does not"]
     where = f"{shown}/{newest.name}"
     try:
-        stored = parse(newest.read_bytes())
+        stored = parse(read_small(newest, MOST_OPTIONS_BYTES))
     except MalformedBytesError as error:
         return None, [Finding(UNDECODABLE, where, str(error))], []
+    except NotReadableError:
+        return None, [], []  # check_entries has named it
     foreign = [Finding(NOT_UNDERSTOOD, where, reason) for reason in foreign_settings(stored, str(path))]
     return frozenset(stored.column_families), foreign, []
 
@@ -100,7 +120,7 @@ def check_footer(path: Path, shown: str) -> list[Finding]:
     """The last bytes of an SST."""
     where = f"{shown}/{path.name}"
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             file.seek(0, os.SEEK_END)
             size = file.tell()
             file.seek(max(0, size - sst.FOOTER_LENGTH))

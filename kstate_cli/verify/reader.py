@@ -11,6 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.regular import open_regular
 from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.private import private_copy, remove_copy
@@ -103,7 +104,7 @@ class WholeDatabase(Shadow):
         room = most_descriptors() - _OPEN_TABLES - _SPARE_DESCRIPTORS
         for link in sorted(private.iterdir()):
             if link.is_symlink() and len(self._held) < room:
-                self._held.append(os.open(self.path / link.name, os.O_RDONLY | os.O_CLOEXEC))
+                self._held.append(open_regular(self.path / link.name))
                 link.unlink()
                 link.symlink_to(f"/proc/{os.getpid()}/fd/{self._held[-1]}")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.model import Application, ProblemCode, Store, Task
 from kstate_cli.verify.database import DatabaseReport
 from kstate_cli.verify.digest import store_digest
 from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, Finding
@@ -28,6 +28,8 @@ class StoreReport:
     """Bytes of keys and values."""
     digest: str | None = None
     seconds: float = 0.0
+    doubt: bool = False
+    """Rows may be missing without a word, as far as the files tell: whether they are nobody can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ class AppReport:
     """Stores that are not in this subset."""
 
     @property
+    def doubtful(self) -> tuple[str, ...]:
+        """Stores of which rows may be missing: ``task/store``."""
+        return tuple(f"{one.task}/{one.store}" for one in self.stores if one.doubt)
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """All of them."""
         return tuple(finding for one in (*self.tasks, *self.stores) for finding in one.findings)
@@ -60,8 +67,11 @@ class Gathered:
     seconds: float = 0.0
 
 
-def store_report(one: Gathered) -> StoreReport:
-    """The verdict on a store whose databases have all come in."""
+def store_report(one: Gathered, *, running: bool) -> StoreReport:
+    """The verdict on a store whose databases have all come in.
+
+    Beside a ``running`` application SSTs come before the MANIFEST names them, and go after.
+    """
     task, store = one.task, one.store
     findings = [finding for d in store.databases for finding in one.reports[d.path].findings]
     findings += [finding for finding in _of_task(task) if _belongs(finding, task, store)]
@@ -79,6 +89,7 @@ def store_report(one: Gathered) -> StoreReport:
         if findings
         else store_digest((d.segment_start, one.reports[d.path].digest) for d in store.databases),
         seconds=round(one.seconds, 3),
+        doubt=one.store.in_doubt and not running,
     )
 
 
@@ -113,7 +124,7 @@ def _of_task(task: Task) -> list[Finding]:
             continue
         if problem.where in malformed:
             code = UNDECODABLE
-        elif "neither CURRENT nor a MANIFEST" in problem.what:
+        elif problem.code is ProblemCode.NO_DATABASE:
             code = MISSING
         else:
             code = NOT_UNDERSTOOD

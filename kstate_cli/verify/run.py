@@ -14,8 +14,10 @@ from pathlib import Path
 
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.leftovers import new_name
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.texts import command
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
 from kstate_cli.verify.findings import Finding
 from kstate_cli.verify.progress import Counters
@@ -64,7 +66,7 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
     app = read_application(request.app, workers=request.workers)
     chosen = [(task, store) for task in app.tasks for store in task.stores if _named(request, task.name, store.name)]
     if not chosen and (request.tasks or request.stores):
-        raise UsageError("no such task or store here", hint=f"kstate ls {request.app} shows what there is")
+        raise UsageError("no such task or store here", hint=f"what there is: {command('ls', request.app)}")
     part = [(task, store) for task, store in chosen if in_subset(task.name, store.name, request.subset)]
     gathered = [Gathered(task, store) for task, store in part]
     jobs = [
@@ -84,7 +86,7 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
                     watcher.found(finding)
     except RocksError as error:
         raise RunFailed(str(error), hint="nothing has changed; with fewer --workers it takes less memory") from None
-    stores = tuple(store_report(one) for one in gathered)
+    stores = tuple(store_report(one, running=bool(app.running)) for one in gathered)
     return AppReport(
         app=app.path,
         stores=stores,
@@ -152,8 +154,9 @@ def _scratch(jobs: Sequence[DatabaseJob]) -> Iterator[Path]:
         needed = sum(_small_bytes(job.path) for job in jobs) + _SPARE_BYTES
         if needed <= room.f_bavail * room.f_frsize:
             parent = _MEMORY
-    folder = Path(tempfile.mkdtemp(prefix="kstate-verify-", dir=parent))
+    folder = (parent or Path(tempfile.gettempdir())) / new_name("verify")
     try:
+        folder.mkdir(0o700)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

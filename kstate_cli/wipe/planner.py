@@ -30,6 +30,7 @@ from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.statedir.find import PROCESS_FILE
 from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.texts import command
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,9 @@ def _check_names(app: Application, chosen: list[TaskOffsets], options: WipeOptio
     # What was wiped already leaves its line in .checkpoint, up to 4.2: nothing to do is no error.
     stores = {name for task in chosen for name in (*task.absent, *(one.store.name for one in task.stores))}
     if missing := sorted(options.stores - stores):
-        raise UsageError(f"no store of this name there: {', '.join(missing)}", hint="kstate ls shows their names")
+        raise UsageError(
+            f"no store of this name there: {', '.join(missing)}", hint=f"their names: {command('ls', app.path)}"
+        )
 
 
 def _whole_task(draft: _Draft, task: TaskOffsets) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.cli.app import main
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
 
@@ -37,6 +41,28 @@ def kstate(*arguments: object, status: int | None = 0) -> Done:
     if status is not None:
         assert run.returncode == status, f"exit {run.returncode}, not {status}\n{run.stdout}\n{run.stderr}"
     return Done(run.returncode, run.stdout, run.stderr)
+
+
+def kstate_here(*arguments: object, status: int | None = 0) -> Done:
+    """As :func:`kstate`, in this process: its console script's function, without the start of an interpreter."""
+    out, err = io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    argv, sys.argv = sys.argv, ["kstate", *map(str, arguments)]
+    code: object = None
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as ended:
+        code = ended.code
+    finally:
+        sys.argv = argv
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert isinstance(code, int)
+    assert "a defect of kstate" not in err.getvalue(), err.getvalue()
+    if status is not None:
+        assert code == status, f"exit {code}, not {status}\n{out.getvalue()}\n{err.getvalue()}"
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 def tree_hash(root: Path) -> dict[str, tuple[Any, ...]]:

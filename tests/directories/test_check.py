@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kstate_cli.change.ages import Age, LogMark, add_ages, ages_path
 from kstate_cli.check.context import Asked
 from kstate_cli.check.findings import CODES
 from kstate_cli.check.outcome import Outcome, Records
@@ -55,7 +56,7 @@ def demo(tmp_path: Path) -> Path:
     return unpack("4.3.1-demo-eos", tmp_path)
 
 
-def offsets_file(folder: Path, start: int, end: int, **more: str) -> Path:
+def offsets_file(folder: Path, start: int, end: int, **more: Any) -> Path:
     path = folder.parent / f"offsets-{len(list(folder.parent.iterdir()))}.json"
     path.write_text(json.dumps({CHANGELOG: {"0": {"start": start, "end": end, **more}}}), encoding="utf-8")
     return path
@@ -230,13 +231,43 @@ def test_what_was_kept_too_long(demo: Path) -> None:
 
 
 def test_tombstones_that_are_gone(demo: Path) -> None:
+    """By the times in the SSTs: the files of a copy are of now."""
+    for path in (demo, *demo.rglob("*")):
+        os.utime(path)
     log = offsets_file(demo, 0, own_offset(demo) + 20)
-    done = check(demo, "4.3", "--offsets", log, "--delete-retention", "52w")
+    done = check(demo, "4.3", "--offsets", log, "--delete-retention", "520w")
     assert "older-than-tombstones" not in codes(done)
-    old = time.time() - 400 * 86_400
-    for path in (demo / "0_0" / "rocksdb" / "latest-order").iterdir():
-        os.utime(path, (old, old))
-    assert "older-than-tombstones" in codes(check(demo, "4.3", "--offsets", log, status=3))
+    assert "older-than-tombstones" in codes(check(demo, "4.3", "--offsets", log, "--delete-retention", "1h", status=3))
+    for more, found in (({"delete_retention_ms": 1000}, True), ({"delete_retention_ms": 10**12}, False),
+                        ({"delete_retention_ms": 1000, "policy": "delete"}, False)):  # fmt: skip
+        log = offsets_file(demo, 0, own_offset(demo) + 20, **more)
+        assert ("older-than-tombstones" in codes(check(demo, "4.3", "--offsets", log))) is found
+
+
+def test_data_that_kstate_knows_to_be_old(demo: Path) -> None:
+    key = TopicPartition(CHANGELOG, 0)
+    log = offsets_file(demo, 0, own_offset(demo) + 20, delete_retention_ms=10**12, id="an-id")
+    assert not codes(check(demo, "4.3", "--offsets", log))
+    add_ages(demo, [Age("0_0/latest-order", {key: own_offset(demo)}, 1, {key: LogMark("another-id")})])
+    assert codes(check(demo, "4.3", "--offsets", log)) == {"older-than-tombstones", "topic-recreated"}
+    add_ages(demo, [Age("0_0/latest-order", {key: own_offset(demo)}, None)])
+    assert "age-unknown" in codes(check(demo, "4.3", "--offsets", log), "expected")
+    ages_path(demo).write_text("{")
+    kstate("check", demo, "--for", "4.3", status=4)
+
+
+def test_an_offset_beyond_the_end_is_an_error(demo: Path) -> None:
+    """A start would restore from a log that has lost records: nobody is told to rebuild the only copy."""
+    done = check(demo, "4.3", "--offsets", offsets_file(demo, 0, own_offset(demo)), status=3)
+    assert "beyond-log-end" in codes(done, "error")
+    file = demo.parent / "global.json"
+    file.write_text(json.dumps({"shop-global": {str(p): {"start": 0, "end": 1} for p in (0, 1)}}), encoding="utf-8")
+    beyond_global = check(demo, "4.3", "--offsets", file, status=3)
+    for row in (*of(done, "finding"), *of(beyond_global, "finding")):
+        if row["code"] in ("beyond-log-end", "topic-recreated"):
+            assert row["mend"].startswith("do not start the application")
+            assert f"kstate export {demo} {row['store']}" in row["mend"]
+    assert codes(beyond_global) == {"beyond-log-end"}
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")

@@ -12,7 +12,7 @@ from rocksdict import Options, Rdict
 
 from tests.golden import unpack
 
-from .support import Done, kstate, tree_hash
+from .support import Done, kstate, kstate_here, tree_hash
 
 
 def _pair(golden: str, tmp_path: Path) -> tuple[Path, Path]:
@@ -253,3 +253,34 @@ def test_a_store_of_another_topology_says_nothing_of_a_kind(tmp_path: Path) -> N
         "__a__/0_0": "equal",
         "__b__/0_0": "unreadable",
     }
+
+
+def test_the_rows_of_a_store_that_only_one_has_are_counted(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-kinds-eos", tmp_path)
+    both = {
+        (row["task"], row["store"]): row for row in kstate_here("diff", a, b, "-o", "json").rows if "verdict" in row
+    }
+    for path in (b / "0_0" / "rocksdb" / "count", b / "0_0" / "session-final", b / "0_1"):
+        shutil.rmtree(path)
+    for first, second, side in ((a, b, "a"), (b, a, "b")):
+        rows = kstate_here("diff", first, second, "-o", "json", status=3).rows
+        lone = {(row["task"], row["store"]): row for row in rows if row.get("where") == side and "verdict" in row}
+        assert {("0_0", "count"), ("0_0", "session-final"), ("0_1", "window-count")} <= lone.keys()
+        for name, row in lone.items():
+            told = both[name][f"rows_{side}"]
+            assert (row[f"rows_{side}"], row[f"only_in_{side}"]) == (told, told), name
+            assert row["kinds"] == both[name]["kinds"]
+        assert sum(row[f"rows_{side}"] for row in lone.values()) > 100
+        (summary,) = [row for row in rows if row["type"] == "summary"]
+        assert summary[f"only_in_{side}"] == sum(row[f"rows_{side}"] for row in lone.values())
+
+
+def test_a_store_that_only_one_has_and_that_cannot_be_read(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-kinds-eos", tmp_path)
+    shutil.rmtree(b / "0_0" / "rocksdb" / "count")
+    (sst, *_) = sorted((a / "0_0" / "rocksdb" / "count").glob("*.sst"))
+    sst.unlink()
+    done = kstate_here("diff", a, b, "-o", "json", status=6)
+    (row,) = [row for row in done.rows if row.get("where") == "a" and "verdict" in row]
+    assert row["verdict"] == "unreadable"
+    assert sst.name in row["unreadable"]

@@ -309,7 +309,7 @@ TABLE: dict[str, dict[int, Cell | str]] = {
              7: _after_the_exchange},
     "status": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
     "clean": {1: WAY_ON, 3: ASKS_NOTHING, 5: _locked("kstate"), 6: _failing("fsync", "EIO", "1", "CHANGED"),
-              7: "pending"},
+              7: "one that fails midway is 6, without saying that nothing has changed"},
     "demo": {1: "its warnings are part of the story", 3: ASKS_NOTHING, 4: OWN, 5: OWN, 7: OWN},
 }  # fmt: skip
 """Of each command what is its own; the rest is the same for all."""

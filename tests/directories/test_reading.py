@@ -13,7 +13,7 @@ import pytest
 
 from tests.golden import expected, names, unpack
 
-from .support import kstate, tree_hash
+from .support import kstate, kstate_here, tree_hash
 
 CLEAN = [name for name in names() if "killed" not in name]
 # Not of every directory Streams was asked everything: make.py says of which and why.
@@ -36,6 +36,37 @@ def test_keys_are_counted(tmp_path: Path) -> None:
     told = expected("4.3.1-kinds-eos")["stores"]
     for store in ("count", "kv-plain", "reduce", "fk-left"):
         assert sum(row["keys_estimate"] for row in rows if row["store"] == store) == told[store]["entries"] > 0
+        assert all(row["keys_exact"] for row in rows if row["store"] == store)
+
+
+@pytest.mark.parametrize(
+    "name", ["3.9.2-kinds-alos", "4.2.1-sparse-eos", "4.3.1-headers-eos", "4.3.1-kinds-eos-killed-open"]
+)
+def test_a_number_of_keys_is_true_or_marked(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as a comparison reads, row by row; what is not counted is marked, and never 0 where there are rows."""
+    app = unpack(name, tmp_path)
+    read = {(row["task"], row["store"]): row for row in kstate_here("diff", app, app, "-o", "json", status=None).rows
+            if "verdict" in row}  # fmt: skip
+    exact = 0
+    for row in kstate_here("ls", app, "-o", "json", status=None).rows:
+        compared = read.get((row["task"], row["store"]))
+        if row["keys_exact"]:
+            assert compared is not None
+            assert row["keys_estimate"] == compared["rows_a"], row
+            exact += 1
+        else:
+            assert row["keys_estimate"] is None or compared is not None
+    assert exact > 1
+    monkeypatch.setattr("kstate_cli.export.count._BYTES", 0)
+    monkeypatch.setattr("kstate_cli.export.count._DATABASES", 0)
+    for row in kstate_here("ls", app, "-o", "json", status=None).rows:
+        compared = read.get((row["task"], row["store"]))
+        assert not row["keys_exact"] or not row["bytes"], row
+        if compared is not None and row["keys_estimate"] is not None:
+            assert bool(row["keys_estimate"]) == bool(compared["rows_a"]), row
+    rows = kstate_here("ls", app, "-o", "json", status=None).rows
+    marked = sum(not row["keys_exact"] and row["keys_estimate"] is not None for row in rows)
+    assert kstate_here("ls", app, status=None).out.count("~") == marked > 1
 
 
 @pytest.mark.parametrize("name", WITH_POSITIONS)

@@ -32,7 +32,9 @@ def _refused(app: Path, *target: str, status: int = 4) -> str:
     before = tree_hash(app.parent)
     done = kstate("migrate", app, "--to", *target, status=status)
     assert tree_hash(app.parent) == before
-    kstate("ls", app)  # reading goes on, and shows what is wrong
+    # Reading goes on, shows what is wrong, and does not end as if nothing were.
+    seen = kstate("ls", app, status=None)
+    assert seen.status == (3 if "cannot be migrated as it is" in done.err else 0), seen.err
     assert tree_hash(app.parent) == before
     return done.err
 

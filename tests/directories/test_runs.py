@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.change.folder import read_runs
+from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.change.who import redacted
+from kstate_cli.restore.area import make_area
 from tests.faults.cases import PARTS, fresh
 from tests.golden import unpack
 
@@ -291,3 +292,24 @@ def test_a_store_that_was_wiped_everywhere_is_a_warning_on_the_way_to_4_3(tmp_pa
     app = unpack("4.2.1-kinds-eos", tmp_path)
     kstate("wipe", app, "--store", "kv-timestamped", "--quiet", "--warnings-ok")
     assert "kv-timestamped was wiped" in kstate("migrate", app, "--to", "4.3", "--quiet", status=1).err
+
+
+def test_what_a_run_left_in_its_staging_area_is_shown_and_removed(app: Path, tmp_path: Path) -> None:
+    area = tmp_path / "area"
+    (area / "of-another-host").mkdir(parents=True)
+    (area / "of-another-host" / "a.sst").write_bytes(b"theirs")
+    run = create_run(app, "restore --for 4.3")
+    left = Path(make_area(str(area), app.name, run))
+    (left / "a.sst").write_bytes(b"0123456789")
+    run.write("failed", why="it was killed")
+    (row,) = kstate("status", app, "-o", "json").rows
+    assert row["staging"]["place"] == str(left)
+    assert row["staging"]["files"] == 2
+    (left / "_kstate.json").rename(tmp_path / "mark")
+    assert str(left) in kstate("clean", app, status=6).err
+    assert (left / "a.sst").exists()
+    (tmp_path / "mark").rename(left / "_kstate.json")
+    kstate("clean", app)
+    assert [path.name for path in area.iterdir()] == ["of-another-host"]
+    assert (area / "of-another-host" / "a.sst").exists()
+    assert not (app.parent / ".kstate").exists()

@@ -127,7 +127,9 @@ def test_results_that_cannot_be_written(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
 ) -> None:
     normal, changes = usual[name]
-    for number, stream in enumerate((CLOSED, FULL)):
+    at = list(COMMAND_LINES).index(name)
+    # Two ways to the same end: both for those that change something, one or the other for the rest.
+    for number, stream in enumerate((CLOSED, FULL) if changes else ((CLOSED, FULL)[at % 2],)):
         (tmp_path / str(number)).mkdir()
         case = Case(name, templates, tmp_path / str(number), warm)
         before = digest(case.app)
@@ -161,7 +163,7 @@ def test_messages_that_cannot_be_written(
         assert not lock.exists() or lock.read_bytes() == b"", f"{streams}: a message was written into the lock file"
 
 
-@pytest.mark.parametrize("name", COMMAND_LINES)
+@pytest.mark.parametrize("name", [name for name, argv in COMMAND_LINES.items() if name in (argv[0], "ls spec", "help")])
 def test_ascii(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
 ) -> None:

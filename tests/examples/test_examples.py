@@ -23,8 +23,10 @@ from kstate_cli.cli.app import app
 from kstate_cli.cli.options import part_of
 from kstate_cli.cli.restore_options import bytes_of
 from kstate_cli.dump.errors import DumpError
-from kstate_cli.dump.manifest import NAME, Manifest, parse
+from kstate_cli.dump.manifest import NAME, Manifest, Reading, parse
 from kstate_cli.dump.open import read_dump
+from kstate_cli.dump.place import open_place
+from kstate_cli.dump.records import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import release
 from kstate_cli.spec.toml_file import read_spec
@@ -126,7 +128,10 @@ def test_yaml() -> None:
     (job,) = documents["job.yaml"]
     assert job["kind"] == "Job"
     assert job["spec"]["template"]["spec"]["containers"][0]["command"][:2] == ["kstate", "restore"]
-    init = documents["statefulset.yaml"][1]["spec"]["template"]["spec"]["initContainers"][0]
+    stateful_set = documents["statefulset.yaml"][1]["spec"]
+    # Pods that start one by one: the first gets every task, and restores what the others' volumes would have.
+    assert stateful_set["podManagementPolicy"] == "Parallel"
+    init = stateful_set["template"]["spec"]["initContainers"][0]
     _init_container(init["args"][0])
 
 
@@ -185,6 +190,29 @@ def test_manifest(dumper: ModuleType, files: Path) -> None:
     assert (dump.partitions[empty].log_start, dump.partitions[empty].rows) == (7, 0)
     checked = read_dump(str(files), complete=False, committed_only=False, check_digests=True)
     assert sum(one.rows for one in checked.partitions.values()) == 328
+
+
+def test_manifest_says_when_it_was_read(dumper: ModuleType, files: Path) -> None:
+    """And from what: everything by which a later restoration tells whether it may go on from there."""
+    logs = {
+        key: replace(log, leader_epoch=3, cleanup_policy="compact", delete_retention_ms=5)
+        for key, log in _logs(dumper).items()
+    }
+    dumper.write_manifest(str(files), logs, None, dumper.Times(7, 9))
+    for one in parse((files / NAME).read_bytes()).partitions:
+        assert one.reading is not None
+        digest = one.reading.last_record_sha256
+        assert one.reading == Reading(7, 9, "compact", 5, 3, digest)
+        assert (digest is None) is (one.last is None)
+    checked = read_dump(str(files), complete=False, committed_only=False, check_digests=True)
+    key = TopicPartition("orders-latest-order-changelog", 0)
+    found = checked.partitions[key]
+    assert found.reading is not None
+    assert found.last is not None
+    bare = replace(found, reading=None)
+    assert digest_at(open_place(str(files))[0], bare, found.last) == found.reading.last_record_sha256
+    other = digest_at(open_place(str(files))[0], bare, found.last - 1)
+    assert other not in (None, found.reading.last_record_sha256)
 
 
 def test_manifest_contradicted(dumper: ModuleType, files: Path) -> None:

@@ -46,8 +46,8 @@ class Case:
     releases: dict[str, str]
     """Which release the old and the new directory is for."""
     repairs: tuple[Repair, ...]
-    brief: bool = False
-    """By default only the switch itself and one of each kind of call before it: elsewhere this is swept more closely."""
+    share: tuple[int, int] | None = None
+    """(i, n): by default n cases share one step of the switch, and one of every kind of call; this one does every nth."""
 
 
 @dataclass
@@ -114,12 +114,16 @@ class Sweep:
             )
         else:
             wrong = [] if struck else ["the fault did not happen"]
-            wrong += self._ending(ended, which)
-            if which in ("old", "new"):
-                wrong += self._opened(which, app)
-            wrong += self.repaired(app, repair)
+            wrong += self.problems(app, ended, which, repair)
         shutil.rmtree(self.state(number).parent)
         return which, "; ".join(wrong)
+
+    def problems(self, app: Path, ended: Ended, which: str, repair: Repair) -> list[str]:
+        """What is wrong with how the command ended, what it left, and what the repair makes of it."""
+        wrong = self._ending(ended, which)
+        if which in ("old", "new"):
+            wrong += self._opened(which, app)
+        return wrong + self.repaired(app, repair)
 
     def _ending(self, ended: Ended, which: str) -> list[str]:
         """The exit status says what has become of the directory."""
@@ -139,7 +143,8 @@ class Sweep:
             return {}
         reply = open_databases(self.releases[self.case.releases[which]], app)
         assert reply.rc == 0 and reply.of("database"), reply.told()
-        return {one["path"]: [one["families"], one["data"], one.get("offsets")] for one in reply.of("database")}
+        # Column families that are made anew are made in any order.
+        return {one["path"]: [sorted(one["families"]), one["data"], one.get("offsets")] for one in reply.of("database")}
 
     def _opened(self, which: str, app: Path) -> list[str]:
         """The release that the directory is for reads in it what it reads without any fault."""

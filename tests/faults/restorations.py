@@ -111,7 +111,7 @@ def fresh(one: Restoration, kstate: Kstate, state: Path) -> Path:
     return state.resolve() / APP
 
 
-def restoration(one: Restoration) -> Case:
+def restoration(one: Restoration, share: tuple[int, int] | None = None) -> Case:
     """`kstate restore`, repaired by undo and by itself: as a resumption, where slices are finished."""
     return Case(
         one.name,
@@ -119,7 +119,7 @@ def restoration(one: Restoration) -> Case:
         one.command,
         {"old": EXACT[one.release], "new": EXACT[one.release]},
         (Repair(("undo",), "old"), Repair(one.command, "new"), Repair(one.command, "new"), Repair(("undo",), "old")),
-        brief=True,
+        share=share,
     )
 
 
@@ -128,14 +128,12 @@ def _named(way: str, release: str, *stores: str) -> Restoration:
     return Restoration(f"restore-{way}-{release}-{'-'.join(stores)}", release, stores, before)
 
 
-RESTORED = tuple(
-    restoration(one)
-    for one in (
-        _named("lost", "4.3", KV, GLOBAL),
-        _named("behind", "4.2", KV, VERSIONED),
-        _named("resumed", "4.3", GLOBAL),
-    )
+_WHOLE = (
+    _named("lost", "4.3", KV, GLOBAL),
+    _named("behind", "4.2", KV, VERSIONED),
+    _named("resumed", "4.3", GLOBAL),
 )
+RESTORED = tuple(restoration(one, (i, len(_WHOLE))) for i, one in enumerate(_WHOLE))
 RESTORED_IN_PARTS = tuple(
     restoration(one)
     for one in (

@@ -29,15 +29,8 @@ AROUND_THE_SWITCH = ("openat", "write", "mkdir", "fsync", "syncfs", "renameat2")
 
 def around_the_switch(step: Step) -> bool:
     """kstate's own journal, lists, marks and folders, the syncs and the exchange; not the other files of the new directory."""
-    own = "/tree" not in step.path or step.path.endswith(tuple(MARKS))
-    return step.own and step.call in AROUND_THE_SWITCH and own and "/runs/" not in step.path
-
-
-def _switch(steps: list[Step]) -> list[Step]:
-    """From the announcement in the journal, over the exchange, to its record."""
-    near = [step for step in steps if around_the_switch(step)]
-    at = next(i for i, step in enumerate(near) if step.call == "renameat2")
-    return near[at - 3 : at + 6]
+    own = ("/tree" not in step.path and "/runs/" not in step.path) or step.path.endswith(tuple(MARKS))
+    return step.own and step.call in AROUND_THE_SWITCH and own
 
 
 CREATING = ("openat", "write", "sendfile", "mkdir", "link", "ftruncate", "rename")
@@ -63,33 +56,43 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
     """
     What is done to the steps of a case.
 
-    Unless `every`: all of the switch fail once and are killed once, of the others a few. Of the same steps it is shown that
-    no call comes after the last one.
+    Unless `every`: all of the switch fail once and are killed once, of the others a few; or only this case's share. Of the
+    same steps it is shown that no call comes after the last one.
     """
-    steps, brief = sweep.trace.steps, sweep.case.brief and not every
-    near = _switch(steps) if brief else [step for step in steps if every or around_the_switch(step)]
-    if brief:
-        chosen = [(step, _one_of_two(step, i)) for i, step in enumerate(near)]
-    else:
-        chosen = [(step, action) for step in near for action in (ACTIONS if every else (_error(step), KILL))]
-    for kind, call in enumerate(sorted({step.call for step in steps} if not every else ())):
+    steps = sweep.trace.steps
+    if sweep.case.share is not None and not every:
+        return _jobs(sweep, _shared(steps, *sweep.case.share))
+    near = [step for step in steps if every or around_the_switch(step)]
+    chosen = [(step, action) for step in near for action in (ACTIONS if every else (_error(step), KILL))]
+    for call in sorted({step.call for step in steps} if not every else ()):
         others = [step for step in steps if step.call == call and step not in near]
-        count = min(1 if brief else SPREAD, len(others))
-        spread = [others[(2 * i + 1) * len(others) // (2 * count)] for i in range(count)]
-        chosen += [(step, _one_of_two(step, i + kind * brief)) for i, step in enumerate(spread)]
-    repairs = sweep.case.repairs
-    found = [
-        Job(sweep.case, step, Fault(step.call, step.nth, action), repairs[(i + i // len(ACTIONS)) % len(repairs)])
-        for i, (step, action) in enumerate(chosen)
-    ]
+        spread = [others[(2 * i + 1) * len(others) // (2 * SPREAD)] for i in range(min(SPREAD, len(others)))]
+        chosen += [(step, (_error(step), KILL)[i % 2]) for i, step in enumerate(spread)]
+    found = _jobs(sweep, chosen)
     for step in {step.place: step for step in near}.values():
         last = sweep.trace.most(step.call, step.path)
-        found.append(Job(sweep.case, step, Fault(step.call, last + 1, ONE_MORE), repairs[0]))
+        found.append(Job(sweep.case, step, Fault(step.call, last + 1, ONE_MORE), sweep.case.repairs[0]))
     return found
 
 
-def _one_of_two(step: Step, number: int) -> str:
-    return (_error(step), KILL)[number % 2]
+def _shared(steps: list[Step], number: int, count: int) -> list[tuple[Step, str]]:
+    """The part of case `number` of `count`: steps of the switch, kinds of calls before it; they fail and are killed by turns."""
+    near = [step for step in steps if around_the_switch(step)]
+    switch = next(i for i, step in enumerate(near) if step.call == "renameat2")
+    # From the announcement in the journal, over the exchange, to its record.
+    chosen = near[switch - 3 : switch + 6][number::count]
+    for call in sorted({step.call for step in steps})[number::count]:
+        others = [step for step in steps if step.call == call and step not in near]
+        chosen += others[len(others) // 2 :][:1]
+    return [(step, (KILL, _error(step))[i % 2]) for i, step in enumerate(chosen)]
+
+
+def _jobs(sweep: Sweep, chosen: list[tuple[Step, str]]) -> list[Job]:
+    repairs = sweep.case.repairs
+    return [
+        Job(sweep.case, step, Fault(step.call, step.nth, action), repairs[(i + i // len(ACTIONS)) % len(repairs)])
+        for i, (step, action) in enumerate(chosen)
+    ]
 
 
 def _error(step: Step) -> str:

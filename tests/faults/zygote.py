@@ -8,6 +8,7 @@ JSON lines in: {"argv", "env", "output"}; JSON lines out: {"pid"} when the child
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import io
@@ -18,14 +19,22 @@ import pkgutil
 import sys
 import tempfile
 import uuid
+from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("formats", "rocks", "dump", "broker", "statedir", "spec", "change", "migrate", "restore", "cli")
+_PACKAGES = ("formats", "rocks", "statedir", "change", "migrate", "cli")
+_OF_RESTORE = ("dump", "broker", "spec", "restore")
 
 
-def count_names() -> None:
-    """Attempts at a slice get names that nobody had before. A fault is about a path: here they are the same every time."""
-    numbers = itertools.count(1)
+def count_names(app: str) -> None:
+    """
+    Runs, and attempts at a slice, get names that nobody had before: here they are counted, as a fault is about a path.
+
+    A process counts on from where those before it cannot have come to: every run of an application has other names.
+    """
+    runs = Path(app).resolve().parent / ".kstate" / Path(app).name
+    before = len(list(runs.iterdir())) if runs.is_dir() else 0
+    numbers = itertools.count(1 + 1_000 * before)
     uuid.uuid4 = lambda: uuid.UUID(int=next(numbers) << 80)
 
 
@@ -36,19 +45,43 @@ def _warm_up() -> None:
     import rich.table
     import rocksdict  # noqa: F401
 
-    from kstate_cli.cli.app import app
-    from kstate_cli.errors import KstateError
+    _import_all(_PACKAGES)
+    _parse("--help")
+    _parse("status", os.devnull)  # Typer imports what it needs when it first reads a command line
+    rich.table.Table("")
+    _freeze()
 
-    for name in _PACKAGES:
+
+@functools.cache
+def _warm_up_restore() -> None:
+    """What reads Parquet is large: it is imported when it is first asked for."""
+    import pyarrow.compute
+    import pyarrow.fs
+    import pyarrow.parquet  # noqa: F401
+
+    _import_all(_OF_RESTORE)
+    _parse("restore", os.devnull, "--from-changelog", "nowhere", "--for", "none")
+    _freeze()
+
+
+def _import_all(packages: tuple[str, ...]) -> None:
+    for name in packages:
         package = importlib.import_module(f"kstate_cli.{name}")
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    # Typer imports what it needs when it first reads a command line, and that takes as long as a command.
-    for arguments in (["--help"], ["status", os.devnull], ["restore", os.devnull, "--from-changelog", "", "--for", ""]):
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit, KstateError):
-            sys.argv = ["kstate", *arguments]
-            app(standalone_mode=False)
-    rich.table.Table("")
+
+
+def _parse(*arguments: str) -> None:
+    """A command that ends before it does anything."""
+    from kstate_cli.cli.app import app
+    from kstate_cli.errors import KstateError
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit, KstateError):
+        sys.argv = ["kstate", *arguments]
+        app(standalone_mode=False)
+
+
+def _freeze() -> None:
     gc.collect()
     gc.freeze()  # a child that collects garbage would copy every page
 
@@ -60,7 +93,7 @@ def _child(request: dict[str, Any]) -> None:
         os.dup2(descriptor, number)
     os.environ.update(request["env"])
     tempfile.tempdir = None
-    count_names()
+    count_names(request["argv"][1])
     sys.argv = ["kstate", *request["argv"]]
     from kstate_cli.cli.app import main
 
@@ -80,6 +113,8 @@ def serve() -> None:
     _warm_up()
     for line in sys.stdin:
         request = json.loads(line)
+        if request["argv"][0] == "restore":
+            _warm_up_restore()
         pid = os.fork()
         if pid == 0:
             _child(request)

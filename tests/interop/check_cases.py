@@ -267,7 +267,7 @@ CASES = [
          guarantee="alos"),
     Case("global-below", "offset of the global store below the log start", global_below, "global-out-of-range", cut=True,
          guarantee="alos"),
-    Case("global-beyond", "offset of the global store 50 higher", global_beyond, "global-out-of-range"),
+    Case("global-beyond", "offset of the global store 50 higher", global_beyond, "beyond-log-end"),
     Case("global-unknown", "offset -4 of the global store", global_unknown, "global-unknown-offset"),
     Case("global-topic", "an unknown topic in global/.checkpoint", global_foreign_topic, "global-unknown-topic",
          releases=OLD),

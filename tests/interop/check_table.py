@@ -24,11 +24,16 @@ For each store of each task: opens as it is; restores N records; restores everyt
 everything, or, without a changelog, has lost its rows; the start fails, with the file and the text that Streams prints. How many
 records are restored, and whether an offset is still in the log, is said only where the log is known: from the manifest of a dump
 (records are counted), or from a file
-`{"TOPIC": {"0": {"start": 0, "end": 42, "id": "…", "committed": 40}}}` (at most so many; `id` and `committed` may be missing).
-`--bootstrap-server` asks a broker for the same. Where a dump is given too, what the broker says goes first, records are counted
+`{"TOPIC": {"0": {"start": 0, "end": 42, "id": "…", "committed": 40}}}` (at most so many; `id` and `committed` may be missing,
+and so may `policy`, `delete_retention_ms` and `leader_epoch`). `--bootstrap-server` asks a broker for the same. Where a dump is given too, what the broker says goes first, records are counted
 in the dump as long as it is of the same log, and topic ids that differ are a finding.
 
 Exit code 0: nothing but what is expected. 3: findings.
+
+How old data is, is what SSTs say of themselves (their table properties; a time that a copy, a link, a compaction or a start of
+4.3 does not make younger) and what kstate wrote down of its own runs (`.kstate/APP/ages.json`, which `kstate clean` leaves). A
+store that goes on from its offset hears of every delete only within `delete.retention.ms` of the age of its data, less a tenth
+of that time or an hour; it is what the broker or the dump says, `--delete-retention`, or a day.
 """
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.broker.ask import ask_broker
+from kstate_cli.formats.topic_partition import TopicPartition
 from tests.directories.support import data_rows, meaning
 
 from .broker import Broker
@@ -97,19 +99,35 @@ def dump_changelogs(
     harness: Harness, version: str, topics: Iterable[str], folder: Path, *, says_start: bool = True
 ) -> Path:
     """
-    Topics as they are now, as a Parquet dump with its manifest, in ``folder``.
+    Topics as they are now, as a Parquet dump with its manifest, in ``folder``: with what the broker says of them.
 
     ``says_start``: the manifest says where reading began, which is the log start.
     """
+    topics = list(topics)
     lines = folder.with_name(f"{folder.name}-lines")
     lines.mkdir(parents=True)
     files = [lines / f"{topic}.jsonl" for topic in topics]
-    reply = harness.command(version, do="dump-changelog", topics=list(topics), files=[str(file) for file in files])
+    facts = ask_broker(harness.bootstrap, {}, group="nobody", topics=topics)
+    started = int(time.time() * 1000)
+    reply = harness.command(version, do="dump-changelog", topics=topics, files=[str(file) for file in files])
+    ended = int(time.time() * 1000)
     assert reply.rc == 0, reply.told()
     convert(folder, files)
     manifest = folder / "_manifest.json"
     content = json.loads(manifest.read_text(encoding="utf-8"))
+    content["format"] = 2
     assert all(partition["start"] == partition["log_start"] for partition in content["partitions"])
+    for partition in content["partitions"]:
+        told = facts[TopicPartition(partition["topic"], partition["partition"])]
+        partition["topic_id"] = told.topic_id
+        partition["reading"] = {
+            "started_ms": started,
+            "ended_ms": ended,
+            "cleanup_policy": told.policy,
+            "delete_retention_ms": told.delete_retention_ms,
+            "leader_epoch": told.leader_epoch,
+        }
+    manifest.write_text(json.dumps(content), encoding="utf-8")
     if not says_start:
         for partition in content["partitions"]:
             del partition["start"]

@@ -85,12 +85,14 @@ def digest(app: Path) -> dict[str, str]:
 
 
 def left_behind(app: Path) -> list[str]:
-    """Files of kstate beside the application, but the journals and what is kept for undo."""
+    """Files of kstate beside the application, but the journals, what is kept for undo, and how old the data is."""
     folder = app.parent / ".kstate" / app.name
     return sorted(
         str(path.relative_to(folder))
         for path in folder.rglob("*")
-        if path.is_file() and path.name != "journal.jsonl" and path.relative_to(folder).parts[1:2] != ("tree",)
+        if path.is_file()
+        and path.name not in ("journal.jsonl", "ages.json")
+        and path.relative_to(folder).parts[1:2] != ("tree",)
     )
 
 

@@ -16,6 +16,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from kstate_cli.change.folder import read_runs
+from kstate_cli.restore.area import left_in_area
+
 from . import support
 from .cluster import Cluster
 
@@ -282,6 +285,32 @@ def test_a_standalone_cluster(dump: Path, expected: dict[str, str], tmp_path: Pa
     assert support.left_behind(app) == []
 
 
+def test_two_hosts_with_one_staging(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
+    """The same application on both, and the first run of each; one ends while the other goes on, which is killed then."""
+    staging = tmp_path / "staging"
+    apps = [tmp_path / host / support.APP for host in ("one", "two")]
+    for app in apps:
+        app.parent.mkdir()
+    one = support.start(apps[0], dump, *ONE_BY_ONE, "--staging", str(staging))
+    started = wait_for(one, lambda: [note for path in staging.glob("*/*.started") if (note := _read(path))])
+    os.kill(started[0]["pid"], signal.SIGSTOP)
+    (folder,) = staging.iterdir()
+    support.good(support.restore(apps[1], dump, "--staging", str(staging)))
+    assert support.digest(apps[1]) == expected
+    assert list(staging.iterdir()) == [folder]
+    end(one, signal.SIGKILL, started[0]["pid"])
+    assert list(staging.iterdir()) == [folder]
+    (run,) = read_runs(apps[0])
+    left = left_in_area(run)
+    assert left is not None
+    assert (left.place, left.why) == (str(folder), None)
+    # The next run removes it; so does `kstate clean`.
+    support.good(support.restore(apps[0], dump, "--staging", str(staging)))
+    assert support.digest(apps[0]) == expected
+    assert list(staging.iterdir()) == []
+    assert [left_in_area(run) for run in read_runs(apps[0])] == [None, None]
+
+
 def test_speculation(dump: Path, expected: dict[str, str], tmp_path: Path, cluster: Cluster) -> None:
     app, staging = tmp_path / support.APP, tmp_path / "staging"
     staging.mkdir()
@@ -314,17 +343,26 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def test_after_an_error_somebody_must_look(dump: Path, tmp_path: Path) -> None:
-    """A cron job does not restore, or wipe, in a loop."""
+    """A cron job does not restore, or wipe, in a loop. The error: a run that is not what its task wrote any more.
+
+    RocksDB takes a file in by its name, its first and its last row: without a look at it, it would be switched in.
+    """
     app = tmp_path / support.APP
-    no_room = tmp_path / "file"
-    no_room.write_text("")
-    bad = ("--staging", str(no_room))
-    failed = support.restore(app, dump, *bad)
+    process = support.start(app, dump, *ONE_BY_ONE)
+    stopped = one_of_two_finished(process, app)
+    spoilt = Path(finished_runs(app)[0]["files"][0][1])
+    content = bytearray(spoilt.read_bytes())
+    content[len(content) // 2] ^= 1
+    spoilt.write_bytes(content)
+    os.kill(stopped, signal.SIGCONT)
+    failed = support.ended(process)
     assert failed.status == 6, failed.stderr
     assert [row["state"] for row in events(failed, "state")][-2:] == ["PENDING_ERROR", "ERROR"]
+    assert support.left_behind(app) == []
     (row,) = support.status(app)
     assert (row["state"], row["restoration"]) == ("failed", "ERROR")
-    assert str(no_room) in row["why"]
+    assert spoilt.name in row["why"]
+    assert "SHA-256" in row["why"]
     again = support.restore(app, dump)
     assert (again.status, "--after-error" in again.stderr) == (4, True)
     support.good(support.restore(app, dump, "--after-error"))

@@ -20,7 +20,7 @@ from kstate_cli.errors import UsageError
 
 DECISIONS = {
     # What a command touches.
-    "task", "store", "global", "all", "everything", "share", "ignore", "partition", "subset", "older-than", "out",
+    "task", "store", "run", "global", "all", "everything", "share", "ignore", "partition", "subset", "older-than", "out",
     "from", "to", "as-of", "at", "limit", "desc", "asc", "collate", "timestamps", "merge", "positions",
     "ignore-timestamps", "ignore-headers", "include-expired",
     # What is done, and from what.

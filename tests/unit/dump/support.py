@@ -19,6 +19,13 @@ from tests.interop.to_parquet import SCHEMA, Layout, Log, write_dump
 
 A, B = "app-a-changelog", "app-b-changelog"
 ALL = ("key", "value", "timestamp", "offset")
+OTHER: dict[str, pa.Array] = {
+    "key": pa.array([b"another"], pa.binary()),
+    "value": pa.array([b"another"], pa.binary()),
+    "timestamp": pa.array([86_400_000_000], pa.timestamp("us", tz="UTC")),
+    "headers": pa.array([[{"key": "h", "value": b"another"}]], SCHEMA.field("headers").type),
+}
+"""Everything that makes a record, each with another value than `rows` has anywhere."""
 
 
 def rows(

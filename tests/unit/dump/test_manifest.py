@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.dump.errors import DumpError
-from kstate_cli.dump.manifest import Manifest, ManifestFile, ManifestPartition, inside, parse, render
+from kstate_cli.dump.manifest import Manifest, ManifestFile, ManifestPartition, Reading, inside, parse, render
 from kstate_cli.formats.topic_partition import TopicPartition
 
 DIGEST = "0" * 63 + "a"
@@ -33,6 +33,37 @@ MANIFEST = Manifest(
 
 def parsed(content: Any) -> Manifest:
     return parse(json.dumps(content).encode())
+
+
+def with_reading(**other: Any) -> dict[str, Any]:
+    content = copy.deepcopy(CANONICAL)
+    content["format"] = 2
+    told = {"started_ms": 5, "ended_ms": 9, "cleanup_policy": "compact", "delete_retention_ms": 0, "leader_epoch": 3,
+            "last_record_sha256": DIGEST}  # fmt: skip
+    content["partitions"][0]["reading"] = {name: v for name, v in {**told, **other}.items() if v is not ...}
+    return content
+
+
+def test_when_it_was_read() -> None:
+    content = with_reading()
+    assert parsed(content).partitions[0].reading == Reading(5, 9, "compact", 0, 3, DIGEST)
+    assert json.loads(render(parsed(content))) == content
+    bare = with_reading(
+        **dict.fromkeys(("cleanup_policy", "delete_retention_ms", "leader_epoch", "last_record_sha256"), ...)
+    )
+    assert parsed(bare).partitions[0].reading == Reading(5, 9)
+    assert json.loads(render(parsed(bare))) == bare
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("started_ms", ...), ("ended_ms", ...), ("started_ms", 10), ("ended_ms", 1 << 62), ("started_ms", True),
+     ("cleanup_policy", 7), ("delete_retention_ms", -1), ("leader_epoch", "3"), ("leader_epoch", 1 << 31),
+     ("last_record_sha256", "xyz"), ("last_record_sha256", 7)],
+)  # fmt: skip
+def test_a_reading_that_is_none(name: str, value: Any) -> None:
+    with pytest.raises(DumpError, match="the manifest cannot be read"):
+        parsed(with_reading(**{name: value}))
 
 
 def test_canonical() -> None:
@@ -59,7 +90,7 @@ def test_sparse() -> None:
 
 
 BROKEN: list[tuple[str, Any]] = [
-    ("format", 2), ("format", True), ("format", "1"), ("format", None), ("isolation", "none"), ("isolation", None),
+    ("format", 3), ("format", True), ("format", "1"), ("format", None), ("isolation", "none"), ("isolation", None),
     ("partitions", None), ("partitions", 3), ("partitions", {"t": []}), ("partitions", {"t": {"01": {"rows": 0}}}),
     ("partitions/0/topic", "../x"), ("partitions/0/topic", None), ("partitions/0/partition", -1),
     ("partitions/0/partition", 1 << 31), ("partitions/0/rows", -1), ("partitions/0/rows", 1.5), ("partitions/0/rows", 0),

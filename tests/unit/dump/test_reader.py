@@ -18,13 +18,15 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from kstate_cli.dump import order, reader
+from kstate_cli.dump.columns import KNOWN
 from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.model import Slice
 from kstate_cli.dump.reader import iter_slice, read_slice
 from kstate_cli.dump.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition
+from tests.interop.to_parquet import SCHEMA
 
-from .support import ALL, A, content, expected, opened, rows, several, write
+from .support import ALL, OTHER, A, content, expected, opened, rows, several, write
 
 LOCAL = fs.LocalFileSystem()
 KEY = TopicPartition(A, 0)
@@ -116,6 +118,31 @@ def test_duplicates_that_differ(name: str, value: bytes | None, tmp_path: Path) 
         assert caught.value.exit_code == 4
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.message, again.hint) == (caught.value.message, caught.value.hint)
+
+
+@pytest.mark.parametrize("asked", [("key",), ("value", "timestamp"), ("offset",), (*ALL, "headers")])
+@pytest.mark.parametrize("name", OTHER)
+def test_a_record_is_compared_as_a_whole(name: str, asked: tuple[str, ...], tmp_path: Path) -> None:
+    """Whatever columns are asked for: a restoration reads keys first, and of plain stores never the timestamps."""
+    assert OTHER.keys() == set(KNOWN) - {"offset"}
+    table = rows(count=20)
+    other = table.slice(8, 1)
+    save(table, tmp_path / "a.parquet")
+    save(other.set_column(other.schema.get_field_index(name), name, OTHER[name]), tmp_path / "b.parquet")
+    part = whole(tmp_path)
+    for read in (lambda: read_slice(part, asked, LOCAL), lambda: list(iter_slice(part, asked, LOCAL, 3))):
+        with pytest.raises(DumpError, match=rf"{A}-0: two rows have offset 8 and differ in their {name}"):
+            read()
+
+
+def test_no_headers_and_an_empty_list_of_them_are_the_same(tmp_path: Path) -> None:
+    table = rows(count=20)
+    again = table.slice(9, 1)
+    assert again.column("headers").to_pylist() == [[]]
+    nothing = pa.array([None], SCHEMA.field("headers").type)
+    save(table, tmp_path / "a.parquet")
+    save(again.set_column(again.schema.get_field_index("headers"), "headers", nothing), tmp_path / "b.parquet")
+    assert len(read_slice(whole(tmp_path), ALL, LOCAL)) == 20
 
 
 @settings(max_examples=40, deadline=None)

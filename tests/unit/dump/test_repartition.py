@@ -18,7 +18,7 @@ from kstate_cli.dump.slices import slices
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 
-from .support import A, B, content, expected, opened, rows, several, write
+from .support import OTHER, A, B, content, expected, opened, rows, several, write
 
 pytest.importorskip("pyspark")
 WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
@@ -69,12 +69,14 @@ def test_there_is_one_shuffle(spark: Any, tmp_path: Path) -> None:
     assert plan.count("Exchange") == 1
 
 
-def test_rows_that_differ(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", OTHER)
+def test_rows_that_differ(spark: Any, name: str, tmp_path: Path) -> None:
     write(tmp_path / "a", rows(), manifest=False, shuffle=1)
-    other = rows(count=1, start=33)
-    pq.write_table(other.set_column(1, "value", pa.array([b"other"])), tmp_path / "a" / "b.parquet")
+    other = rows(count=40).slice(33, 1)
+    other = other.set_column(other.schema.get_field_index(name), name, OTHER[name])
+    pq.write_table(other, tmp_path / "a" / "b.parquet")
     key = TopicPartition(A, 0)
-    with pytest.raises(DumpError, match="two rows have offset 33 and differ"):
+    with pytest.raises(DumpError, match=f"two rows have offset 33 and differ in their {name}"):
         content(repartition(spark, opened(tmp_path / "a"), [key], str(tmp_path / "sorted")))
 
 

@@ -67,7 +67,14 @@ def test_one_database(families: set[str], family: str, row: Row, name: str) -> N
         (
             {DEFAULT, SESSION},
             SESSION,
-            [(SESSION_KEY.to_time_first(), b"\0v"), (SESSION_KEY.to_key_first(), b"\0")],
+            # Bare aggregations: no bytes of theirs are headers, whatever they look like (a string, JSON, a double, nothing).
+            [(SESSION_KEY.to_time_first(), b"text"), (SESSION_KEY.to_key_first(), b"")],
+            "headers-time-ordered-session",
+        ),
+        (
+            {DEFAULT, SESSION},
+            SESSION,
+            [(SESSION_KEY.to_time_first(), b""), (SESSION_KEY.to_key_first(), b"\0")],
             "headers-time-ordered-session",
         ),
     ],
@@ -76,6 +83,23 @@ def test_segments(families: set[str], family: str, rows: list[Row], name: str) -
     for start in (START, None):
         kind = infer_kind(frozenset(families), STARTS, {family: rows}, "s", start)
         assert (kind.name, kind.certain) == (name, True)
+
+
+@given(st.binary(max_size=40))
+def test_a_bare_value_says_nothing_of_the_kind(value: bytes) -> None:
+    """Where a kind has no bytes of its own before the value, the keys alone tell it: any serde may have written it."""
+    for name, family, rows in (
+        ("window", DEFAULT, [(WINDOW_KEY.to_bytes(), value)]),
+        ("session", DEFAULT, [(SESSION_KEY.to_bytes(), value)]),
+        ("time-ordered-session", DEFAULT, [(SESSION_KEY.to_time_first(), value), (SESSION_KEY.to_key_first(), b"")]),
+        (
+            "headers-time-ordered-session",
+            SESSION,
+            [(SESSION_KEY.to_time_first(), value), (SESSION_KEY.to_key_first(), b"")],
+        ),
+    ):
+        kind = infer_kind(frozenset({DEFAULT, family}), STARTS, {family: rows}, "s", START)
+        assert (kind.name, kind.certain) == (name, True), (name, value)
 
 
 def test_rows_belong_to_the_sampled_segment() -> None:

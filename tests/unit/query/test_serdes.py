@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 import sys
 import uuid
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from kstate_cli.errors import Interrupted
 from kstate_cli.query import BYTES, Serde, Windowed, serde
 from kstate_cli.query.rendering import bytes_text, jsonable, text_bytes
-from kstate_cli.query.times import parse_time, show_time
+from kstate_cli.query.times import milliseconds, parse_time, show_time
 
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)
 JSON = st.recursive(
@@ -322,7 +323,9 @@ def test_bytes_are_the_very_serde_that_the_library_takes_as_it_is() -> None:
     [
         ("1700000000000", 1700000000000),
         ("-1", -1),
-        ("20240501", 20240501),
+        ("20240501ms", 20240501),
+        ("20241301", 20241301),  # no month 13: nothing else it could be
+        ("-20240501", -20240501),
         ("2024-05-01", 1714521600000),
         ("2024-05-01T12:00:00Z", 1714564800000),
         ("2024-05-01T12:00", 1714564800000),
@@ -344,9 +347,27 @@ def test_times_that_are_none(text: str) -> None:
         parse_time(text)
 
 
-@given(time=LONG | st.integers(-(10**13), 10**14))
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("20240501", "2024-05-01"),
+        ("202405011230", "2024-05-01T12:30:00Z"),
+        ("20240501123001", "2024-05-01T12:30:01Z"),
+        ("1714521600", "2024-05-01T00:00:00Z in seconds"),
+    ],
+)
+def test_digits_that_may_be_another_time_are_refused(text: str, meant: str) -> None:
+    """Never another time than was meant in silence; what is said can be pasted."""
+    with pytest.raises(ValueError, match=f"may be {re.escape(meant)}: write that, or {text}ms"):
+        parse_time(text)
+    assert parse_time(f"{text}ms") == int(text)
+    assert parse_time(meant.partition(" ")[0]) > int(text) or len(text) == 14
+
+
+@given(time=LONG | st.integers(-(10**13), 10**14) | st.integers(20_000_101, 20_991_231))
 def test_shown_times_are_read_again(time: int) -> None:
     assert parse_time(show_time(time)) == time
+    assert parse_time(milliseconds(time)) == time
 
 
 def test_shown_time() -> None:

@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.dump.manifest import Reading
+from kstate_cli.dump.model import PartitionDump
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.judge import Action, Allowed, Log, judge
+from kstate_cli.restore.judge import Action, Allowed, Log, Verdict, judge, log_of
 
 KEY = TopicPartition("t", 0)
 START, END = 100, 200
@@ -68,13 +71,102 @@ def test_only_an_invalid_offset_is_refused_where_that_is_asked_for(offset: int |
     assert asked is (Action.REFUSE if offset == START - 2 else decide(offset))
 
 
-def test_beyond_the_end_that_the_broker_has_now_the_topic_is_another() -> None:
+def test_beyond_the_end_that_the_broker_has_now_records_are_gone() -> None:
+    """The log was cut, or the topic made anew: the store may be the only copy, and only a human replaces it."""
     now = replace(FULL, live=True)
     assert decide(END - 1, now) is Action.LEAVE
-    assert decide(END, now) is Action.REBUILD
-    assert decide(END, now, wipe_invalid=False) is Action.REFUSE
+    for offset, is_global in ((END, False), (END + 1, True), (END + 1000, False)):
+        found = judge(now, offset, is_global=is_global, has_rows=True, allowed=Allowed())
+        assert found.action is Action.REFUSE
+        assert "Do not start the application" in found.why
+        assert "xport" in found.why
+        # What is wrong with a store or its task is no leave to replace it; nor is any other flag.
+        for allowed in (
+            Allowed(rebuild="its task was not left clean", allow_empty=True, complete=True, resurrected=True),
+            Allowed(wipe_invalid=False),
+        ):
+            assert judge(now, offset, is_global=is_global, has_rows=True, allowed=allowed).action is Action.REFUSE
+        asked = judge(now, offset, is_global=is_global, has_rows=True, allowed=Allowed("asked for", asked=True))
+        assert (asked.action, asked.only_copy) == (Action.REBUILD, True)
     assert decide(END, now, is_global=True) is Action.LEAVE
-    assert decide(END + 1, now, is_global=True) is Action.REBUILD
+
+
+def test_what_a_rebuild_replaces_is_precious_only_beyond_the_log() -> None:
+    for offset in (START - 2, START - 1, END - 1, END, None, -4):
+        found = judge(FULL, offset, is_global=False, has_rows=True, allowed=Allowed("asked for", asked=True))
+        assert (found.action, found.only_copy) == (Action.REBUILD, offset == END)
+
+
+HOUR = 3_600_000
+READ = Reading(1_000 * HOUR, 1_001 * HOUR)
+AGED = replace(FULL, reading=READ, retention_ms=24 * HOUR)
+
+
+def aged(hours: float | None, log: Log = AGED, *, rows: bool = True, **allowed: object) -> Verdict:
+    """A store in the middle of the log whose data is so much older than the end of the reading."""
+    as_of = None if hours is None else READ.ended_ms - int(hours * HOUR)
+    vouched = Allowed(**allowed)  # type: ignore[arg-type]
+    return judge(log, START + 9, is_global=False, has_rows=rows, allowed=vouched, as_of_ms=as_of)
+
+
+@pytest.mark.parametrize(
+    ("hours", "action"),
+    [(-5, Action.CATCH_UP), (0, Action.CATCH_UP), (22.9, Action.CATCH_UP), (23, Action.CATCH_UP),
+     (23.1, Action.REBUILD), (24, Action.REBUILD), (1000, Action.REBUILD)],
+)  # fmt: skip
+def test_only_what_heard_of_every_delete_is_caught_up(hours: float, action: Action) -> None:
+    """The margin is a tenth, and at most an hour."""
+    found = aged(hours)
+    assert (found.action, found.unsure, found.invalid) == (action, False, False)
+    if action is Action.REBUILD:
+        assert "deletes in between may be forgotten" in found.why
+
+
+def test_where_age_does_not_matter() -> None:
+    assert aged(1000, rows=False).action is Action.CATCH_UP
+    assert aged(1000, replace(AGED, forgets=False)).action is Action.CATCH_UP
+    assert aged(1000, replace(AGED, retention_ms=2000 * HOUR)).action is Action.CATCH_UP
+
+
+def test_old_data_that_the_dump_cannot_rebuild() -> None:
+    later = replace(AGED, begin=START + 5)
+    found = aged(30, later)
+    assert found.action is Action.REFUSE
+    assert "--accept-resurrected" in found.why
+    assert aged(30, later, resurrected=True).action is Action.CATCH_UP
+    assert aged(20, later).action is Action.CATCH_UP
+
+
+@pytest.mark.parametrize(("hours", "log"), [(None, AGED), (1, replace(AGED, reading=None))])
+def test_an_age_that_nobody_knows_is_said(hours: float | None, log: Log) -> None:
+    found = aged(hours, log)
+    assert (found.action, found.unsure) == (Action.CATCH_UP, True)
+
+
+def test_a_reading_that_takes_too_long_is_no_base() -> None:
+    slow = replace(AGED, reading=Reading(READ.started_ms, READ.started_ms + 25 * HOUR))
+    assert decide(None, slow) is Action.REFUSE
+    assert decide(END, slow, rebuild="asked for", asked=True) is Action.REFUSE
+    assert decide(None, slow, resurrected=True) is Action.REBUILD
+    assert decide(None, replace(slow, forgets=False)) is Action.REBUILD
+
+
+def test_what_the_broker_and_the_manifest_say_of_tombstones() -> None:
+    """The shorter time, and compacted where one of them says so: either would have forgotten."""
+    dump = PartitionDump("t", 0, (), START, END - 1, 1, START, END)
+
+    def log(facts: LogFacts | None = None, **told: object) -> tuple[int, bool]:
+        reading = Reading(1, 2, **told) if told else None  # type: ignore[arg-type]
+        found = log_of(replace(dump, reading=reading), None, facts)
+        return found.retention_ms, found.forgets
+
+    assert log() == (24 * HOUR, True)
+    assert log(delete_retention_ms=5) == (5, True)
+    assert log(LogFacts(0, 9, delete_retention_ms=7), delete_retention_ms=5) == (5, True)
+    assert log(LogFacts(0, 9, delete_retention_ms=3), delete_retention_ms=5) == (3, True)
+    assert log(LogFacts(0, 9, policy="delete")) == (24 * HOUR, False)
+    assert log(LogFacts(0, 9, policy="delete"), cleanup_policy="compact") == (24 * HOUR, True)
+    assert log(LogFacts(0, 9, policy="compact,delete")) == (24 * HOUR, True)
 
 
 def test_an_empty_log() -> None:

@@ -42,7 +42,7 @@ ANSWERS = '[stores.empty]\nkind = "list-value"\n[stores.g]\nsource = "table"\n'
 def test_the_directory_alone(app: Application) -> None:
     with pytest.raises(Refused) as refused:
         resolve_spec(app, named="my.toml")
-    assert refused.value.hint == (
+    assert refused.value.advice == (
         "say it in my.toml, each line below its table:\n"
         '    [stores.empty] kind = "key-value"\n'
         '    [stores.g] source = "table"'

@@ -118,7 +118,7 @@ def test_nothing_is_guessed_about_stores_without_rows(name: str, read) -> None:
                 assert draft.kind is None and "kind" in {entry.field for entry in draft.filled(app.app_id).missing()}
     with pytest.raises(Refused) as refused:
         resolve_spec(app)
-    assert refused.value.hint and 'kind = "timestamped-key-value"' in refused.value.hint
+    assert 'kind = "timestamped-key-value"' in refused.value.advice
 
 
 def test_topology_adds_what_is_in_memory(read) -> None:

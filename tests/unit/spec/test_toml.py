@@ -83,7 +83,7 @@ def test_defaults() -> None:
 def test_missing_lines_are_named(text: str, line: str) -> None:
     with pytest.raises(Refused) as refused:
         spec_of(text)
-    assert line in (refused.value.hint or "")
+    assert line in refused.value.advice
 
 
 @pytest.mark.parametrize(

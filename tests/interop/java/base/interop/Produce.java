@@ -50,7 +50,7 @@ final class Produce {
             if (topology.contains("joins")) {
                 topics.addAll(List.of("left", "right", "out"));
             }
-        } else if (topology.equals("sparse")) {
+        } else if (topology.equals("sparse") || topology.equals("emit-text")) {
             topics.add("events");
         } else if (topology.equals("demo")) {
             topics.addAll(List.of("events", "global"));

@@ -1,5 +1,7 @@
 package interop;
 
+import java.util.List;
+
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -28,5 +30,30 @@ public final class EmitFeature implements Feature {
     @Override
     public void addToHeaders(final StreamsBuilder builder, final Naming naming, final KStream<String, String> events) {
         addToKinds(builder, naming, events);
+    }
+
+    /** "emit-text": aggregations with emit-on-close whose values are strings, which nothing but a string serde can tell apart. */
+    @Override
+    public boolean build(final String topology, final StreamsBuilder builder, final Naming naming, final List<Feature> features) {
+        if (!topology.equals("emit-text")) {
+            return false;
+        }
+        final Grouped<String, String> byKey = Grouped.with(Serdes.String(), Serdes.String());
+        final KStream<String, String> events = builder.stream(naming.topic("events"), Topologies.TEXT);
+        events.groupByKey(byKey).windowedBy(TimeWindows.ofSizeAndGrace(Naming.WINDOW, Naming.GRACE))
+            .emitStrategy(EmitStrategy.onWindowClose())
+            .aggregate(() -> "", EmitFeature::append,
+                Materialized.<String, String, WindowStore<Bytes, byte[]>>as("window-text")
+                    .withKeySerde(Serdes.String()).withValueSerde(Serdes.String()).withRetention(Naming.RETENTION));
+        events.groupByKey(byKey).windowedBy(SessionWindows.ofInactivityGapAndGrace(Naming.SESSION_GAP, Naming.GRACE))
+            .emitStrategy(EmitStrategy.onWindowClose())
+            .aggregate(() -> "", EmitFeature::append, (key, one, other) -> one + other,
+                Materialized.<String, String, SessionStore<Bytes, byte[]>>as("session-text")
+                    .withKeySerde(Serdes.String()).withValueSerde(Serdes.String()).withRetention(Naming.RETENTION));
+        return true;
+    }
+
+    private static String append(final String key, final String value, final String before) {
+        return value == null ? before : before + value.substring(0, Math.min(2, value.length()));
     }
 }

@@ -1,0 +1,42 @@
+"""What is wrong in a directory and follows from no rule of Streams that is known: told, never passed over."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kstate_cli.check.context import Context
+from kstate_cli.check.findings import Level
+from kstate_cli.statedir.model import Problem, Task
+from kstate_cli.statedir.scan import CHECKPOINT, POSITION
+
+_OPENING: Final = frozenset({"does-not-open", "segment-does-not-open", "unknown-column-family"})
+"""Findings of rules that look at the problems of databases."""
+
+
+def note_problems(ctx: Context) -> None:
+    """A finding for each problem that no rule has looked at. Must come last."""
+    for problem in ctx.app.problems:
+        _note(ctx, problem)
+    for task in ctx.app.tasks:
+        told = any(one.level is not Level.EXPECTED and one.task == task.name for one in ctx.findings)
+        for problem in task.problems:
+            if not (told and _has_rule(task, problem)):
+                _note(ctx, problem, task)
+        for store in task.stores:
+            here = {one.code for one in ctx.findings if (one.task, one.store) == (task.name, store.name)}
+            if here & _OPENING:
+                continue
+            for problem in (one for database in store.databases for one in database.problems):
+                _note(ctx, problem, task, store.name)
+
+
+def _note(ctx: Context, problem: Problem, task: Task | None = None, store: str | None = None) -> None:
+    if problem.fatal:
+        ctx.found("not-understood", f"{problem.where}: {problem.what}", task, store)
+
+
+def _has_rule(task: Task, problem: Problem) -> bool:
+    """Offset files, and what lies among segments: ``check.files`` looks at them."""
+    name = problem.where.rpartition("/")[2]
+    within = (f"{task.name}/{store.name}/" for store in task.stores if store.segmented)
+    return name.startswith(CHECKPOINT) or name.endswith(POSITION) or any(map(problem.where.startswith, within))

@@ -1,0 +1,237 @@
+"""The folder that a run has below ``--staging``: one of its own, with a mark in it, and never anybody else's.
+
+Hosts share the area, and two of them may have the same application and the same number of run. So the folder's name
+ends in a token; the run's journal names folder and token before the folder is made, and the mark in the folder has the
+token too. What a killed run left is removed only where both agree: a journal alone may be anybody's text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kstate_cli.change.journal import Run
+from kstate_cli.change.owner import own_like
+from kstate_cli.dump.place import absolute, open_place, shown
+from kstate_cli.errors import KstateError, Refused, RunFailed
+from kstate_cli.restore.names import fitting
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+STAGING_EVENT, REMOVED_EVENT = "staging", "staging-removed"
+MARK: Final = "_kstate.json"
+_FORMAT: Final = 1
+_TOKEN: Final = re.compile("[0-9a-f]{32}")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+_USER: Final = re.compile(r"(?<=://)[^/?#]*@")
+_SECRET: Final = re.compile(r"(?i)(?<=[?&])[^=&]*(?:secret|password|token|key|sas|sig)[^=&]*=[^&]*&?")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What a run has left in its staging area."""
+
+    run: str
+    place: str
+    """Where, without what may be a secret."""
+    files: int
+    size: int
+    """Bytes of all files."""
+    why: str | None
+    """Why kstate does not remove it; None where it does."""
+
+
+def settled(uri: str) -> str:
+    """``--staging`` as it is used: an absolute local path, or a URI that pyarrow knows. Raises UsageError."""
+    from pyarrow.fs import LocalFileSystem
+
+    uri = absolute(uri)
+    filesystem, path = open_place(uri)
+    return path if isinstance(filesystem, LocalFileSystem) else uri
+
+
+def below(uri: str, name: str) -> str:
+    """A file or folder in the place that a path, or a URI with or without a query, names."""
+    if "://" not in uri:
+        return os.path.join(uri, name)
+    base, mark, query = uri.partition("?")
+    return f"{base.rstrip('/')}/{name}{mark}{query}"
+
+
+def check_area(uri: str) -> None:
+    """Refuses an area in which nothing can be written; leaves nothing there. Raises Refused and UsageError."""
+    filesystem, path = open_place(uri)
+    try:
+        if settled(uri) == path:
+            # A folder that is missing is made by the run, in the first one that is there.
+            while not os.path.lexists(path):
+                path = os.path.dirname(path)
+            with tempfile.TemporaryFile(dir=path) as probe:
+                probe.write(b"kstate")
+            return
+        name = f"{path.rstrip('/')}/.kstate-{uuid.uuid4().hex}"
+        with filesystem.open_output_stream(name) as sink:
+            sink.write(b"kstate")
+        filesystem.delete_file(name)
+    except (OSError, KstateError) as error:
+        raise Refused(
+            f"nothing can be written to --staging {shown(uri)}: {_words(error)}",
+            hint="give a folder or URI that this host and the executors can write to",
+        ) from None
+
+
+def make_area(uri: str, app: str, run: Run) -> str:
+    """Makes the folder of ``run`` below ``uri``, written down first; returns its path or URI. Raises OSError."""
+    token = uuid.uuid4().hex
+    host = socket.gethostname()
+    name = fitting(_UNSAFE.sub("_", f"{app}-{run.name}-{host}")) + f"-{token}"
+    target = below(uri, name)
+    run.write(STAGING_EVENT, uri=_without_secrets(target), token=token, host=host)
+    mark = json.dumps({"format": _FORMAT, "app": app, "run": run.name, "host": host, "token": token}).encode()
+    filesystem, path = open_place(target)
+    if path == target:
+        parent = os.path.dirname(path)
+        os.makedirs(parent, exist_ok=True)
+        os.mkdir(path)
+        # Executors may be of another user: whoever may write to the area may write to its folders.
+        model = os.stat(parent)
+        own_like(Path(path), model)
+        os.chmod(path, stat.S_IMODE(model.st_mode))
+    else:
+        filesystem.create_dir(path, recursive=True)
+    with filesystem.open_output_stream(f"{path}/{MARK}") as sink:
+        sink.write(mark)
+    return target
+
+
+def left_in_area(run: Run) -> Leftover | None:
+    """What a run has in its staging area now; None where it has none, or nothing is there any more.
+
+    Asks the file system of that place, once for each run that did not say that it has removed its folder.
+    """
+    event = run.last(STAGING_EVENT)
+    if not event or run.last(REMOVED_EVENT):
+        return None
+    uri, token = event.get("uri"), event.get("token")
+    if not isinstance(uri, str) or not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        return Leftover(run.name, "?", 0, 0, "its journal does not say where")
+    try:
+        filesystem, path = _opened(uri)
+        found = _look(filesystem, path)
+        if found is None:
+            return None
+        files, size, empty = found
+        why = None if empty or _mark(filesystem, path).get("token") == token else f"it has no {MARK} of this run"
+    except (OSError, KstateError) as error:
+        return Leftover(run.name, shown(uri), 0, 0, f"it cannot be looked at: {_words(error)}")
+    if why is None and not path.endswith(f"-{token}"):
+        why = "its name is not that of a staging folder"
+    return Leftover(run.name, shown(uri), files, size, why)
+
+
+def remove_from_area(run: Run) -> Leftover | None:
+    """Removes what a run that has ended left in its staging area, and writes that down; returns what it was.
+
+    The caller holds a lock that keeps other commands of kstate out. Raises RunFailed where it is there and stays: the
+    journal, which alone knows of it, must stay as well.
+    """
+    found = left_in_area(run)
+    if found is None:
+        return None
+    if found.why is None:
+        filesystem, path = _opened(run.last(STAGING_EVENT)["uri"])
+        try:
+            _delete(filesystem, path)
+            run.write(REMOVED_EVENT)
+            return found
+        except OSError as error:
+            found = Leftover(found.run, found.place, found.files, found.size, _words(error))
+    raise RunFailed(
+        f"what run {run.name} left in its staging area stays: {found.place}: {found.why}",
+        hint="look at that folder and remove it yourself, then run the command again",
+    )
+
+
+def end_area(run: Run, target: str) -> None:
+    """A run removes its own folder, and says so; what it cannot remove ``kstate status`` shows."""
+    with contextlib.suppress(OSError, KstateError):
+        filesystem, path = open_place(target)
+        _delete(filesystem, path)
+        if run.path.is_dir():
+            run.write(REMOVED_EVENT)
+
+
+def _opened(uri: str) -> tuple[FileSystem, str]:
+    """As ``open_place``; without the slash at the end that would make of a link what it leads to."""
+    filesystem, path = open_place(uri)
+    return filesystem, path.rstrip("/")
+
+
+def _look(filesystem: FileSystem, path: str) -> tuple[int, int, bool] | None:
+    """Files and bytes in the folder, and whether nothing at all is in it; None where it is not there."""
+    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
+
+    if isinstance(filesystem, LocalFileSystem):
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISDIR(mode):
+            raise OSError(f"{path} is not a folder")
+    elif filesystem.get_file_info(path).type == FileType.NotFound:
+        return None
+    entries = filesystem.get_file_info(FileSelector(path, recursive=True))
+    files = [entry for entry in entries if entry.type == FileType.File]
+    return len(files), sum(entry.size for entry in files), not entries
+
+
+def _mark(filesystem: FileSystem, path: str) -> dict[str, Any]:
+    try:
+        with filesystem.open_input_stream(f"{path}/{MARK}") as source:
+            found = json.loads(source.read(1 << 16))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _delete(filesystem: FileSystem, path: str) -> None:
+    """The mark goes last: what is half removed is still known as ours. Links are removed, never followed."""
+    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
+
+    if isinstance(filesystem, LocalFileSystem):
+        if not os.path.isdir(path):
+            return
+        for name in os.listdir(path):
+            one = os.path.join(path, name)
+            if name != MARK:
+                shutil.rmtree(one) if os.path.isdir(one) and not os.path.islink(one) else os.unlink(one)
+        shutil.rmtree(path)
+        return
+    for entry in filesystem.get_file_info(FileSelector(path, allow_not_found=True)):
+        if entry.base_name != MARK:
+            delete = filesystem.delete_dir if entry.type == FileType.Directory else filesystem.delete_file
+            delete(entry.path)
+    with contextlib.suppress(FileNotFoundError):
+        filesystem.delete_dir(path)
+
+
+def _without_secrets(uri: str) -> str:
+    """A URI as a journal may keep it: without user and password, and without what a query calls secret."""
+    if "://" not in uri:
+        return uri
+    return _SECRET.sub("", _USER.sub("", uri)).rstrip("?&")
+
+
+def _words(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -1,0 +1,189 @@
+"""Spark's JVM: started in a session of its own, deaf to signals, and ended with everything that it has started.
+
+pyspark would start it in the process group of kstate. There a SIGTERM to the group, or to all processes of a systemd
+unit, ends it while kstate is still asking it for something; and while it starts nobody could end it, because pyspark
+tells of it only when it has started. So it is started here, and pyspark finds it as it finds the one of spark-submit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Final
+
+from kstate_cli.errors import Interrupted, Refused
+
+_DEAF: Final = """trap '' HUP INT TERM; exec "$@\""""
+"""Ignored signals stay ignored across exec, and HotSpot leaves ignored ones alone."""
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_POLL_SECONDS: Final = 0.05
+_END_SECONDS: Final = 10.0
+_REST_SECONDS: Final = 2.0
+JAVA: Final = 17
+_OLD_JAVA: Final = 8
+_ON_ITS_WAY_SECONDS: Final = 1.0
+"""A signal to a whole group, or to all that a unit has started, reaches one process after the other."""
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def under_spark_submit() -> bool:
+    """spark-submit has started this process, and its JVM is there already."""
+    return _PORT in os.environ
+
+
+_SUBMITTER: Final = os.getppid() if under_spark_submit() else None
+
+
+def let_signals_come() -> None:
+    """Before what Spark says is called a failure: it may have died of a signal that is on its way here too.
+
+    Raises Interrupted where spark-submit, whom people signal, has ended: it does not pass signals on.
+    """
+    time.sleep(_ON_ITS_WAY_SECONDS)
+    if _SUBMITTER is not None and os.getppid() != _SUBMITTER:
+        raise Interrupted(signal.SIGTERM)
+
+
+def check_java() -> None:
+    """Refuses where Spark would not find a Java that it can use. Raises Refused."""
+    if under_spark_submit() or _has_spark_env():
+        return  # spark-env.sh may name one: then only starting Spark tells
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(f"{home}/bin/java" if home else "java")
+    needed = _needed()
+    hint = f"install Java {needed} or later, or name it in JAVA_HOME; for a small dump --engine local needs none"
+    if java is None:
+        raise Refused(
+            f"Spark needs Java: JAVA_HOME is {home}, and has no bin/java"
+            if home
+            else "Spark needs Java, and there is none on the PATH",
+            hint=hint,
+        )
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise Refused(f"Spark needs Java, and {java} cannot be run: {error.strerror}", hint=hint) from None
+    found = _VERSION.search(told.stderr)
+    if found and int(found[1]) < needed:
+        raise Refused(f"Spark needs Java {needed} or later, and {java} is Java {found[1]}", hint=hint)
+
+
+def _needed() -> int:
+    from importlib import metadata
+
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
+        if int(metadata.version("pyspark").split(".")[0]) < 4:
+            return _OLD_JAVA
+    return JAVA
+
+
+def _has_spark_env() -> bool:
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    return folder is not None and os.path.isfile(f"{folder}/spark-env.sh")
+
+
+class Jvm:
+    """One JVM with a gateway for pyspark. ``end`` may be called at any time, from another thread too."""
+
+    def __init__(self, conf: Mapping[str, str], said: IO[bytes]) -> None:
+        """``said`` gets what it writes to its standard output and error."""
+        self._conf, self._said = conf, said
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = threading.Event()
+
+    @contextlib.contextmanager
+    def started(self) -> Iterator[None]:
+        """Starts it and waits for its gateway, which pyspark connects to within the block. Raises OSError.
+
+        Refused where the JVM ends before it has one.
+        """
+        with tempfile.TemporaryDirectory(prefix="kstate-spark-") as folder:
+            told = Path(folder) / "gateway"
+            self._launch(told)
+            port, secret = self._gateway(told)
+        os.environ[_PORT], os.environ[_SECRET] = str(port), secret
+        try:
+            yield
+        finally:
+            del os.environ[_PORT], os.environ[_SECRET]
+
+    def _launch(self, told: Path) -> None:
+        from pyspark.find_spark_home import _find_spark_home
+
+        try:
+            command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
+        except SystemExit:
+            raise Refused("no Spark is found in SPARK_HOME or beside PySpark") from None
+        for key, value in self._conf.items():
+            command += ["--conf", f"{key}={value}"]
+        command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", _DEAF, "sh", *command],
+            stdin=subprocess.PIPE,  # the JVM ends with it, however kstate ends
+            stdout=self._said,
+            stderr=self._said,
+            env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)},
+            start_new_session=True,
+        )
+        if self._ended.is_set():
+            self.end(0)  # it was ended before it was there
+
+    def _gateway(self, told: Path) -> tuple[int, str]:
+        """The port and the secret that the JVM tells once it listens: two numbers, big-endian, and the text."""
+        assert self._process is not None
+        while not told.is_file():
+            status = self._process.poll()
+            if status is not None:
+                raise Refused(f"its JVM ended with status {status}")
+            time.sleep(_POLL_SECONDS)
+        content = told.read_bytes()
+        port, length = struct.unpack_from(">ii", content)
+        return port, content[8 : 8 + length].decode()
+
+    def end(self, seconds: float = _END_SECONDS) -> None:
+        """Ends it by the end of its standard input, as it cleans up behind itself then; after ``seconds``, hard.
+
+        Whatever it has started, and has not taken along, ends too: nobody writes anything when this returns.
+        """
+        self._ended.set()
+        process = self._process
+        if process is None:
+            return
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        deadline = time.monotonic() + (_REST_SECONDS if process.poll() is not None else 0)
+        while members := _members(process.pid):
+            if time.monotonic() >= deadline:
+                for pid in members:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            time.sleep(_POLL_SECONDS)
+        process.wait()
+
+
+def _members(session: int) -> list[int]:
+    """The processes of a session that still live. The session's number is nobody else's while it has members."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                # pid (command) state parent group session …: a command may have spaces and parentheses.
+                state, _, _, of = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[:4]
+                if int(of) == session and state not in (b"Z", b"X"):
+                    found.append(int(name))
+    return found

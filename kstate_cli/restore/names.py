@@ -1,0 +1,18 @@
+"""File names of bounded length from names of any length: a store's may fill a whole file name by itself."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+_LONGEST: Final = 96
+_DIGEST: Final = 16
+
+
+def fitting(name: str) -> str:
+    """``name`` where it is short; else its beginning and a digest of all of it. At most 96 bytes of UTF-8."""
+    encoded = name.encode()
+    if len(encoded) <= _LONGEST:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:_DIGEST]
+    return f"{encoded[: _LONGEST - _DIGEST - 1].decode(errors='ignore')}~{digest}"

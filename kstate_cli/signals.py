@@ -1,0 +1,58 @@
+"""Signals that wait: a block of statements is never parted, and a thread never half started."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that end a command."""
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Holds back the signals that end a command until the block is left.
+
+    A mask alone does not: it holds for this thread only. A signal that is sent to the process goes to one of RocksDB's
+    threads instead, and Python runs the handler here all the same. So meanwhile the handlers only take a note.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread: what they raise is not raised here
+        return
+    caught: list[int] = []
+    handlers = {number: signal.signal(number, lambda number, _: caught.append(number)) for number in ENDING}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if caught:
+            signal.raise_signal(caught[0])
+
+
+def submitted(pool: Executor, function: Callable[[Job], Answer], jobs: Iterable[Job]) -> list[Future[Answer]]:
+    """Hands jobs to a pool, whose threads start here.
+
+    Raised amid the start of a thread, what a signal raises would leave one that its pool does not know: nobody tells it
+    to end, and at its own end the process waits for it, for ever.
+    """
+    with signals_held():
+        return [pool.submit(function, job) for job in jobs]
+
+
+def mapped(pool: Executor, function: Callable[[Job], Answer], jobs: Iterable[Job]) -> list[Answer]:
+    """The answers in the order of the jobs. Raises the first error; what has not begun is dropped then."""
+    futures = submitted(pool, function, jobs)
+    try:
+        return [future.result() for future in futures]
+    finally:
+        for future in futures:
+            future.cancel()

@@ -1,0 +1,86 @@
+"""What no application of Streams has below its directory: FIFOs, sockets, devices, folders without an end.
+
+A copy would wait for a FIFO for ever, make an empty file of a device, and never come to the end of the folders.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kstate_cli.errors import Refused
+from kstate_cli.regular import is_special, is_utf8, kind_of
+from kstate_cli.statedir.model import Problem, ProblemCode
+from kstate_cli.texts import first_lines
+
+IGNORED = frozenset({"lost+found"})
+MOST_LEVELS = 100
+"""Streams makes five: topology, task, store, segment, file. A custom store may have some of its own."""
+_NAMED_LEVELS = 3
+
+
+def special_entries(app: Path) -> Iterator[Problem]:
+    """Everything below ``app`` that cannot be carried along, by its path from there; links are not followed.
+
+    What a running application removes meanwhile is left out.
+    """
+    waiting = [(str(app), "", 0)]
+    while waiting:
+        folder, shown, level = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield _problem(shown or ".", f"cannot be listed: {error.strerror}", "every directory is readable")
+            continue
+        for entry in found:
+            name = f"{shown}/{entry.name}" if shown else entry.name
+            if entry.name in IGNORED:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if level < MOST_LEVELS:
+                    waiting.append((entry.path, name, level + 1))
+                else:
+                    place = "/".join(name.split("/")[:_NAMED_LEVELS]) + "/…"
+                    rule = f"kstate follows {MOST_LEVELS} levels of directories"
+                    yield _problem(place, f"goes deeper than {MOST_LEVELS} levels", rule)
+            elif not entry.is_file(follow_symlinks=False) and (problem := special_entry(entry.path, name)) is not None:
+                yield problem
+
+
+def special_entry(path: Path | str, shown: str) -> Problem | None:
+    """What is wrong with a file that is none; None for files, directories and links, and where nothing is any more."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if not is_special(mode):
+        return None
+    return _problem(shown, f"is {kind_of(mode)}", "below an application directory are files and directories only")
+
+
+def _problem(where: str, what: str, rule: str) -> Problem:
+    return Problem(where, what, rule, code=ProblemCode.SPECIAL)
+
+
+def refuse_special(app: Path) -> None:
+    """Refuses to change a directory that cannot be carried along whole: before its lock is taken, nothing opened.
+
+    Raises Refused, naming every such entry up to twenty. A directory that is not there passes, unless its path is one
+    that RocksDB would not open.
+    """
+    if not is_utf8(app):
+        raise Refused(f"the path {app} is not UTF-8: RocksDB cannot be given it", hint="rename what is not")
+    if not app.is_dir() or app.is_symlink():
+        return
+    found = sorted(special_entries(app), key=lambda problem: problem.where)
+    if found:
+        raise Refused(
+            "the directory cannot be changed as it is",
+            where=str(app),
+            details=first_lines([f"{one.where}: {one.what} ({one.rule})" for one in found]),
+            hint="move what is named out of the application directory",
+        )

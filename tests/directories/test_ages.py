@@ -1,0 +1,287 @@
+"""How old the data of real directories is, and what `kstate restore` decides by it: planned here, not carried out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.change.ages import Age, LogMark, add_ages, read_ages
+from kstate_cli.dump.manifest import NAME, Manifest, ManifestPartition, Reading, parse, render
+from kstate_cli.dump.open import read_dump
+from kstate_cli.dump.place import open_place
+from kstate_cli.dump.records import digest_at
+from kstate_cli.errors import Refused
+from kstate_cli.formats.offsets import OFFSETS_CF, decode_rows, encode_rows
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate.resolve import resolve
+from kstate_cli.releases import release
+from kstate_cli.restore.as_of import age_of
+from kstate_cli.restore.judge import Allowed
+from kstate_cli.restore.planner import plan_restore
+from kstate_cli.restore.work import RestoreOptions, RestorePlan
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.writable import WritableStore
+from kstate_cli.spec.combine import resolve_spec
+from kstate_cli.spec.toml_file import read_draft
+from kstate_cli.statedir.age import written
+from kstate_cli.statedir.model import Store
+from kstate_cli.statedir.scan import read_application
+from tests.golden import unpack
+
+from .support import kstate
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "dump"
+KEY = TopicPartition("orders-latest-order-changelog", 0)
+STORE = "0_0/latest-order"
+HOUR = 3_600_000
+IDS = dict.fromkeys([KEY.topic], "an-id")
+
+
+def set_offset(app: Path, value: int) -> None:
+    """Rewrites an offset: the column family `offsets` is new then, as after every start of 4.3."""
+    database = app / "0_0" / "rocksdb" / "latest-order"
+    with Shadow(database) as shadow:
+        found = decode_rows(shadow.rows(OFFSETS_CF))
+    with WritableStore(database) as store:
+        store.set_offsets(encode_rows(dataclasses.replace(found, offsets={KEY: value})))
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> Path:
+    """A directory of real 4.3.1 in which one store is ten records behind the example's dump."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    set_offset(app, 25)
+    return app
+
+
+def store_of(app: Path, name: str = STORE) -> Store:
+    task, _, store = name.rpartition("/")
+    (found,) = [s for t in read_application(app).tasks for s in t.stores if (t.name, s.name) == (task, store)]
+    return found
+
+
+def data_ms(app: Path, name: str = STORE) -> int:
+    found = written(store_of(app, name)).at_ms
+    assert found is not None
+    return found
+
+
+def dump(folder: Path, *, ended_ms: int | None, start: int = 0, **told: Any) -> Path:
+    """The example's dump, read within a minute until `ended_ms`; its first record of KEY lies above `start`."""
+    out = folder / f"dump-{len(list(folder.iterdir()))}"
+    shutil.copytree(EXAMPLE, out)
+    known = parse((out / NAME).read_bytes())
+
+    def dated(one: ManifestPartition) -> ManifestPartition:
+        reading = None if ended_ms is None else Reading(ended_ms - 60_000, ended_ms, **told)
+        return dataclasses.replace(
+            one, reading=reading, topic_id=IDS.get(one.topic), start=start if start else one.start
+        )
+
+    partitions = [dated(one) if TopicPartition(one.topic, one.partition) == KEY else one for one in known.partitions]
+    if ended_ms is not None:
+        partitions = [
+            one if one.reading else dataclasses.replace(one, reading=Reading(ended_ms, ended_ms)) for one in partitions
+        ]
+    (out / NAME).write_bytes(render(Manifest(known.isolation, tuple(partitions), known.files, known.committed)))
+    return out
+
+
+def plan(
+    app: Path,
+    changelogs: Path,
+    facts: dict[TopicPartition, LogFacts] | None = None,
+    target: str = "4.3",
+    **allowed: Any,
+) -> RestorePlan:
+    found = read_application(app)
+    options = RestoreOptions(
+        release(target),
+        tasks=frozenset({"0_0"}),
+        stores=frozenset({"latest-order"}),
+        allowed=Allowed(**allowed),
+        facts=facts or {},
+    )
+    spec = resolve_spec(found, read_draft(ROOT / "examples" / "dump.toml"))
+    return plan_restore(app, found, spec, read_dump(str(changelogs), complete=False, committed_only=False), options)
+
+
+def decided(app: Path, changelogs: Path, **allowed: Any) -> str:
+    (work,) = plan(app, changelogs, **allowed).work
+    assert work.shown == STORE
+    return "rebuilt" if work.rebuild else "caught up"
+
+
+def test_old_data_is_not_caught_up(behind: Path, tmp_path: Path) -> None:
+    young, old = (dump(tmp_path, ended_ms=data_ms(behind) + hours * HOUR) for hours in (22, 25))
+    assert decided(behind, young) == "caught up"
+    assert decided(behind, old) == "rebuilt"
+    assert decided(behind, old, resurrected=True) == "caught up"
+    patient = dump(tmp_path, ended_ms=data_ms(behind) + 25 * HOUR, delete_retention_ms=7 * 24 * HOUR)
+    assert decided(behind, patient) == "caught up"
+    impatient = dump(tmp_path, ended_ms=data_ms(behind) + HOUR, delete_retention_ms=HOUR // 2)
+    assert decided(behind, impatient) == "rebuilt"
+    # The broker knows how long deletes live now.
+    facts = {KEY: LogFacts(0, 37, delete_retention_ms=HOUR)}
+    (work,) = plan(behind, young, facts).work
+    assert work.rebuild
+
+
+def test_old_data_and_a_dump_that_is_no_base(behind: Path, tmp_path: Path) -> None:
+    late = dump(tmp_path, ended_ms=data_ms(behind) + 25 * HOUR)
+    found = read_application(behind)
+    whole = read_dump(str(late), complete=False, committed_only=False)
+    part = dataclasses.replace(whole.partitions[KEY], start=20, first=20)
+    cut = dataclasses.replace(whole, partitions={**whole.partitions, KEY: part})
+    spec = resolve_spec(found, read_draft(ROOT / "examples" / "dump.toml"))
+    options = RestoreOptions(release("4.3"), tasks=frozenset({"0_0"}), stores=frozenset({"latest-order"}))
+    with pytest.raises(Refused, match="--accept-resurrected"):
+        plan_restore(behind, found, spec, cut, options)
+    options = dataclasses.replace(options, allowed=Allowed(resurrected=True))
+    (work,) = plan_restore(behind, found, spec, cut, options).work
+    assert not work.rebuild
+
+
+def test_a_dump_that_does_not_say_when_it_was_read(behind: Path) -> None:
+    planned = plan(behind, EXAMPLE)
+    (work,) = planned.work
+    assert (work.rebuild, work.as_of_ms) == (False, None)
+    (warning,) = [one for one in planned.change.warnings if "nobody knows" in one]
+    assert warning.startswith(STORE)
+
+
+def copied(app: Path) -> str | None:
+    """As `cp -r` and `kubectl cp` leave it: every file and directory is of now."""
+    for path in (app, *app.rglob("*")):
+        os.utime(path)
+    return None
+
+
+def started_once_more(app: Path) -> str | None:
+    """The start-up scan of 4.3 commits the offsets of every task directory and closes it: only that family is written."""
+    for _ in range(6):
+        set_offset(app, 25)
+    return None
+
+
+def migrated(app: Path) -> str | None:
+    """Every SST is written anew, for RocksDB 7."""
+    kstate("migrate", app, "--to", "3.9")
+    return "3.9"
+
+
+def compacted(app: Path) -> str | None:
+    """What RocksDB 9 compacts it makes anew, without a word on the newest row."""
+    database = app / "0_0" / "rocksdb" / "latest-order"
+    with WritableStore(database) as store:
+        store.compact("keyValueWithTimestamp")
+        store.compact(OFFSETS_CF)
+    return None
+
+
+@pytest.mark.parametrize("disguise", [copied, started_once_more, migrated, compacted])
+def test_old_data_never_looks_young(behind: Path, tmp_path: Path, disguise: Any) -> None:
+    real = data_ms(behind)
+    late = dump(tmp_path, ended_ms=real + 25 * HOUR)
+    target = disguise(behind) or "4.3"
+    assert max(path.stat().st_mtime for path in behind.rglob("*.sst")) * 1000 > real
+    assert data_ms(behind) <= real
+    assert decided(behind, late, target=target) == "rebuilt"
+
+
+def test_what_kstate_wrote_down_of_a_store(behind: Path, tmp_path: Path) -> None:
+    real = data_ms(behind)
+    files = written(store_of(behind)).identity
+    week_old = Age(STORE, {KEY: 25}, real - 7 * 24 * HOUR)
+    late = dump(tmp_path, ended_ms=real + HOUR)
+    assert decided(behind, late) == "caught up"
+    add_ages(behind, [week_old])
+    assert decided(behind, late) == "rebuilt"
+    # Of these very files: it was caught up, so that its files are older than its data.
+    add_ages(behind, [Age(STORE, {KEY: 25}, real, identity=files)])
+    assert decided(behind, late) == "caught up"
+    # The same files at other offsets are another store, as is what was undone.
+    set_offset(behind, 24)
+    assert decided(behind, dump(tmp_path, ended_ms=real + 25 * HOUR)) == "rebuilt"
+
+
+def test_the_times_of_task_directories(behind: Path, tmp_path: Path) -> None:
+    """As old as the oldest data in them: 4.3 deletes old ones by it (state.cleanup.dir.max.age.ms)."""
+    real = data_ms(behind)
+    planned = plan(behind, dump(tmp_path, ended_ms=real + HOUR))
+    (work,) = planned.work
+    assert work.as_of_ms == real + HOUR - 60_000
+    others = min(data_ms(behind, f"0_0/{name}") for name in ("orders-per-minute", "visits"))
+    assert planned.change.task_times == {"0_0": min(work.as_of_ms, others) * 1_000_000}
+    assert plan(behind, EXAMPLE).change.task_times == {}
+
+
+MARKS = {
+    "another topic id": LogMark(topic_id="another-id"),
+    "a lower epoch": LogMark(leader_epoch=5),
+    "another last record": LogMark(last=25, digest="0" * 64),
+}
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_another_log_under_the_same_name(behind: Path, tmp_path: Path, name: str) -> None:
+    changelogs = dump(tmp_path, ended_ms=data_ms(behind) + HOUR, leader_epoch=4)
+    known = read_dump(str(changelogs), complete=False, committed_only=False).partitions[KEY]
+    digest = digest_at(open_place(str(changelogs))[0], known, 25)
+    assert digest is not None
+    assert known.reading is not None
+    same = LogMark("an-id", 4, 25, digest)
+    add_ages(behind, [Age(STORE, {KEY: 25}, data_ms(behind), {KEY: same})])
+    assert decided(behind, changelogs) == "caught up"
+    add_ages(behind, [Age(STORE, {KEY: 25}, data_ms(behind), {KEY: MARKS[name]})])
+    with pytest.raises(Refused, match="another log than the one that the store was made from"):
+        decided(behind, changelogs)
+    # Nor is it rebuilt from another log, unless somebody says so; then the old one must not go by its age.
+    (work,) = plan(behind, changelogs, rebuild="asked for", asked=True).work
+    assert work.rebuild
+    assert work.only_copy
+
+
+@pytest.mark.parametrize("now", [LogFacts(0, 36), LogFacts(0, 37, leader_epoch=3)])
+def test_a_log_that_is_shorter_than_when_it_was_dumped(behind: Path, tmp_path: Path, now: LogFacts) -> None:
+    changelogs = dump(tmp_path, ended_ms=data_ms(behind) + HOUR, leader_epoch=4)
+    assert not plan(behind, changelogs, {KEY: LogFacts(0, 37, leader_epoch=4)}).work[0].rebuild
+    with pytest.raises(Refused, match=r"cut or made anew\. Do not start the application"):
+        plan(behind, changelogs, {KEY: now})
+    asked = plan(behind, changelogs, {KEY: now}, rebuild="asked for", asked=True)
+    assert any("cut or made anew" in line for line in asked.change.warnings)
+
+
+def test_an_offset_that_the_broker_never_had(behind: Path, tmp_path: Path) -> None:
+    changelogs = dump(tmp_path, ended_ms=data_ms(behind) + HOUR)
+    cut = {KEY: LogFacts(0, 20)}
+    for allowed in ({}, {"resurrected": True, "allow_empty": True}):
+        with pytest.raises(Refused, match="Do not start the application") as caught:
+            plan(behind, changelogs, cut, **allowed)
+        assert "kstate export" in caught.value.message
+    (work,) = plan(behind, changelogs, cut, rebuild="asked for", asked=True).work
+    (why,) = work.only_copy
+    assert STORE in why
+
+
+def test_converted_rows_stay_as_old_as_they_are(tmp_path: Path) -> None:
+    """Without their headers all rows are written anew: the files are of now, the data is not."""
+    app = unpack("4.3.1-headers-eos", tmp_path)
+    before = {f"{t.name}/{s.name}": written(s).at_ms for t in read_application(app).tasks for s in t.stores}
+    kstate("migrate", app, "--to", "4.2", "--drop-headers", "--warnings-ok")
+    ages = read_ages(app)
+    looks_young = 0
+    for task in resolve(read_application(app)):
+        for one in task.stores:
+            name = f"{task.task.name}/{one.store.name}"
+            then = before[name]
+            looks_young += (written(one.store).at_ms or 0) > (then or 0)
+            assert age_of(ages, task.task.name, one).as_of_ms == then, name
+    assert looks_young

@@ -1,0 +1,69 @@
+"""``kstate check`` beside a running application: nothing is foretold that closing it may change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.check.findings import CODES
+from kstate_cli.check.running import NOT_KNOWN
+from tests.golden import unpack
+
+from .support import Done, kstate_here
+from .test_locks import held
+
+
+def check(app: Path, target: str, status: int | None) -> Done:
+    (app / ".lock").touch()
+    with held(app, "application"):
+        done = kstate_here("check", app, "--for", target, "-o", "json", status=status)
+    (summary,) = [row for row in done.rows if row["type"] == "summary"]
+    assert (summary["running"], summary["as_of"]) == (True, "last-flush")
+    return done
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("4.3.1-kinds-eos-killed-open", "4.3"),  # every status is open, as it is while it runs
+        ("4.2.1-kinds-eos-killed-first", "4.2"),  # exactly-once: no .checkpoint until it is closed
+        ("4.2.1-kinds-eos-killed-second", "4.2"),
+        ("4.3.1-kinds-eos", "4.3"),
+    ],
+)
+def test_a_start_that_fails_is_not_foretold(tmp_path: Path, name: str, target: str) -> None:
+    app = unpack(name, tmp_path)
+    done = check(app, target, 0)
+    outcomes = {row["outcome"] for row in done.rows if row["type"] == "prediction"}
+    assert outcomes <= {"opens", "unknown", "restores-all"}, outcomes
+    assert {row["level"] for row in done.rows if row["type"] == "finding"} <= {"expected"}
+    for row in [one for one in done.rows if one["type"] == "finding"]:
+        # No command that changes the directory of a running application.
+        assert row.get("code") not in NOT_KNOWN or "kstate" not in row["mend"], row
+
+
+def test_closed_it_is_foretold(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos-killed-open", tmp_path)
+    rows = kstate_here("check", app, "--for", "4.3", "-o", "json", status=3).rows
+    assert "start-fails" in {row["outcome"] for row in rows if row["type"] == "prediction"}
+    assert {"status-open", "global-status-open"} <= {row.get("code") for row in rows}
+
+
+def test_what_is_wrong_whatever_comes_is_a_finding(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    (app / "0_0" / "window-count" / "window-count.backup").mkdir()
+    (app / "0_1" / "kv-plain.position").write_text("0\n1\nx 0\n")
+    sst = next((app / "0_1" / "rocksdb" / "count").glob("*.sst"))
+    sst.unlink()
+    done = check(app, "4.3", 3)
+    assert {row["code"] for row in done.rows if row.get("level") == "error"} >= {
+        "foreign-in-segments",
+        "malformed-position",
+        "does-not-open",
+    }
+    assert "start-fails" in {row["outcome"] for row in done.rows if row["type"] == "prediction"}
+
+
+def test_the_codes_are_codes() -> None:
+    assert CODES.keys() >= NOT_KNOWN

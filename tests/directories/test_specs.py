@@ -1,0 +1,70 @@
+"""A kstate.toml that says something else than the directory: every command that takes one refuses, and does nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.cli import commands
+from tests.golden import unpack
+
+from .support import kstate_here, tree_hash
+
+NAME = "4.2.1-kinds-alos"
+WRONG = {
+    "count": "headers-key-value",
+    "kv-plain": "versioned",
+    "window-plain": "session",
+    "session-final": "time-ordered-window",
+}
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(NAME, tmp_path_factory.mktemp("specs"))
+
+
+def spec_of(folder: Path, text: str) -> Path:
+    path = folder / "kstate.toml"
+    path.write_text(f"format = 1\n{text}", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("store", "kind"), WRONG.items())
+def test_another_kind_than_the_bytes_have(tmp_path: Path, app: Path, store: str, kind: str) -> None:
+    spec = spec_of(tmp_path, f'[stores.{store}]\nkind = "{kind}"\n')
+    before = tree_hash(app.parent)
+    for arguments in (
+        ("query", app, store, "raw-scan", "--spec", spec),
+        ("export", app, store, "--out", tmp_path / "out", "--spec", spec),
+        ("diff", app, app, "--spec", spec),
+        ("diff", app, app, "--store", store, "--spec", spec),
+    ):
+        done = kstate_here(*arguments, status=4)
+        assert f"store {store}" in done.err and kind in done.err, done.err
+        assert not done.out
+    assert tree_hash(app.parent) == before
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_application(tmp_path: Path, app: Path) -> None:
+    spec = spec_of(tmp_path, 'application = "other"\n[stores.count]\nkind = "timestamped-key-value"\n')
+    kstate_here("query", app, "count", "range", "--spec", spec, status=4)
+    kstate_here("export", app, "count", "--out", tmp_path / "out", "--spec", spec, status=4)
+    # Two directories may well have two names.
+    kstate_here("diff", app, app, "--store", "count", "--spec", spec)
+
+
+def test_the_right_kind(tmp_path: Path, app: Path) -> None:
+    spec = spec_of(tmp_path, '[stores.count]\nkind = "timestamped-key-value"\n')
+    kstate_here("export", app, "count", "--out", tmp_path / "out", "--spec", spec)
+    kstate_here("diff", app, app, "--store", "count", "--spec", spec)
+
+
+def test_every_command_with_a_specification_is_here_or_in_restore() -> None:
+    """A new one has to refuse too: add it above."""
+    folder = Path(commands.__file__).parent
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*_cmd.py")}
+    taking = {name for name, text in texts.items() if "SpecFile" in text or '"--spec", metavar' in text}
+    assert taking == {"diff_cmd", "export_cmd", "restore_cmd"}  # and query, in query_options

@@ -1,0 +1,63 @@
+"""examples/dump_changelogs.py asks a real broker, through Kafka's own client, for what its manifest says of the logs."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pyspark
+import pytest
+from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
+
+from kstate_cli.broker.ask import ask_broker
+
+from .harness import Harness
+from .releases import broker_jars
+from .restoring import alter
+from .support import BATCH, ROOT, application
+
+pytestmark = pytest.mark.interop
+
+RELEASE = "4.3.1"
+
+
+@pytest.fixture(scope="module")
+def dumper() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("dump_changelogs", ROOT / "examples" / "dump_changelogs.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules["dump_changelogs"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    """A JVM as Spark's driver has one, with Kafka's client on its class path."""
+    (py4j,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
+    gateway = JavaGateway.launch_gateway(jarpath=str(py4j), classpath=f"{broker_jars()}/*", die_on_exit=True)
+    yield gateway.jvm
+    gateway.shutdown()
+
+
+def test_what_the_broker_says(harness: Harness, dumper: ModuleType, jvm: Any) -> None:
+    app = application("demo", "alos")
+    harness.produce(RELEASE, app, BATCH)
+    topic = f"{app.input}-events"
+    alter(harness, RELEASE, [topic], ["delete.retention.ms=12345", "cleanup.policy=compact,delete"])
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm))
+    broker = dumper.Broker(spark, {"bootstrap.servers": harness.bootstrap})
+    try:
+        found = broker.logs([topic])
+    finally:
+        broker.close()
+    known = ask_broker(harness.bootstrap, {}, group="nobody", topics=[topic])
+    assert found.keys() == known.keys()
+    for key, log in found.items():
+        told = known[key]
+        assert (log.start, log.end, log.topic_id, log.leader_epoch) == (told.start, told.end, told.topic_id, 0)
+        assert (log.cleanup_policy, log.delete_retention_ms) == (told.policy, told.delete_retention_ms)
+        assert (log.cleanup_policy, log.delete_retention_ms, told.leader_epoch) == ("compact,delete", 12345, 0)

@@ -1,0 +1,101 @@
+"""
+On-window-close sessions whose aggregates are strings, in stores with record headers (4.3.1): bare aggregations.
+
+Nothing but the layout tells a string from headers, so that a wrong layout shows. And what becomes of sessions of before when
+their store becomes one with headers: the release reads them wrong, kstate says so beforehand.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from . import dumps
+from .harness import Harness, Run
+from .support import BATCH, REFUSED, application, good, kstate, migrate, restored
+
+pytestmark = pytest.mark.interop
+
+HEADERS = {"dsl.store.format": "HEADERS"}
+SESSIONS = "session-text"
+FOUND = "sessions-before-headers"
+
+
+def shown(dump: Path) -> set[tuple[str, int, int, str]]:
+    """Key, start, end and value of each session that a release has shown."""
+    rows = map(json.loads, dump.read_text(encoding="utf-8").splitlines())
+    return {
+        (text(row["key"]), row["start"], row["end"], text(row["value"])) for row in rows if row["store"] == SESSIONS
+    }
+
+
+def text(value: str) -> str:
+    return base64.b64decode(value).decode()
+
+
+def test_bare_strings_in_a_store_with_headers(harness: Harness, tmp_path: Path) -> None:
+    app = application("emit-text", "eos")
+    harness.produce("4.3.1", app, BATCH)
+    good(harness.run("4.3.1", app, tmp_path / "state", Run(conf=HEADERS, read=False)))
+    directory = tmp_path / "state" / app.name
+    shutil.copytree(tmp_path / "state", tmp_path / "unmigrated")
+    again = Run(conf=HEADERS, dump=tmp_path / "served.jsonl", expect_no_restore=True)
+    good(harness.run("4.3.1", app, tmp_path / "unmigrated", again))
+    wanted = shown(tmp_path / "served.jsonl")
+    assert any(value for *_, value in wanted)
+
+    stores = [row for row in kstate("ls", directory, "-o", "json").rows if row["store"] == SESSIONS]
+    assert {(row["kind"], row["kind_certain"]) for row in stores} == {("headers-time-ordered-session", True)}
+    verified = kstate("verify", directory)
+    assert verified.status == 0, verified.told
+    ours = set()
+    for key in {key for key, *_ in wanted}:
+        serdes = ("--key-serde", "string", "--value-serde", "string")
+        rows = kstate("query", directory, SESSIONS, "session", key, *serdes, "-o", "json").rows
+        ours |= {
+            (row["key"], row["window_start"], row["window_end"], row["value"]) for row in rows if row["type"] == "row"
+        }
+    assert ours == wanted
+
+    done = migrate(directory, "4.2", "--warnings-ok", "--drop-headers")
+    assert done.status == 0, done.told
+    reply = good(
+        harness.run("4.2.1", app, tmp_path / "state", Run(dump=tmp_path / "old.jsonl", expect_no_restore=True))
+    )
+    assert restored(reply) == {}
+    assert not [str(one) for one in dumps.differences(tmp_path / "served.jsonl", tmp_path / "old.jsonl")]
+
+
+def test_sessions_of_before_under_a_store_with_headers(harness: Harness, tmp_path: Path) -> None:
+    app = application("emit-text", "alos")
+    harness.produce("4.2.1", app, BATCH)
+    good(harness.run("4.2.1", app, tmp_path / "state", Run(dump=tmp_path / "before.jsonl")))
+    directory = tmp_path / "state" / app.name
+    at_least_once = ("--guarantee", "at_least_once")
+    for option, status in ((("--dsl-store-format", "HEADERS"), 3), ((), 0)):
+        done = kstate("check", directory, "--for", "4.3", "-o", "json", *at_least_once, *option)
+        assert done.status == status, done.told
+        assert {row["store"] for row in done.rows if row.get("code") == FOUND} == {SESSIONS}
+    refused = migrate(directory, "4.3", *at_least_once, "--dsl-store-format", "HEADERS")
+    assert refused.status == REFUSED, refused.told
+    done = migrate(directory, "4.3", *at_least_once, "--warnings-ok")
+    assert done.status == 0, done.told
+    assert "dsl.store.format=HEADERS" in done.err + done.out, done.told
+    good(harness.run("4.3.1", app, tmp_path / "state", Run(conf=HEADERS, dump=tmp_path / "after.jsonl")))
+
+    # Each text has become another one.
+    before, after = shown(tmp_path / "before.jsonl"), shown(tmp_path / "after.jsonl")
+    assert {row[3] for row in after} & {f"\0{row[3]}" for row in before}
+    assert all(row[3].startswith("\0") for row in after)
+    for options in ((), ("--dsl-store-format", "HEADERS")):
+        done = kstate("check", directory, "--for", "4.3", "-o", "json", *at_least_once, *options)
+        assert done.status == 3, done.told
+        assert {(row["store"], row["level"]) for row in done.rows if row.get("code") == FOUND} == {(SESSIONS, "error")}
+    for to, more in (("4.2", ("--drop-headers",)), ("4.3", ())):
+        refused = migrate(directory, to, *more, *at_least_once)
+        assert refused.status == REFUSED, refused.told
+        assert SESSIONS in refused.err, refused.told

@@ -1,0 +1,170 @@
+"""What a restoration lacks is told before there is a run, by a dry run too: nothing begins, and nothing is in ERROR."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench.make_dump import make_dump
+from tests.golden import unpack
+
+from . import support
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small") / "dump"
+    make_dump(folder, support.TOPIC, records=200, keys=50, value_bytes=20, partitions=2)
+    return folder
+
+
+def restore(app: Path, dump: Path, *options: str, **variables: str) -> tuple[int, str]:
+    """Exit status and standard error."""
+    done = subprocess.run(
+        support.command(app, dump, *options),
+        env={**support.environment(), **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "defect" not in done.stderr, done.stderr
+    return done.returncode, done.stderr
+
+
+def nothing_began(app: Path) -> None:
+    assert sorted(path.name for path in app.parent.iterdir()) == ["kept"]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """An application directory that is lost, in a state.dir with another one."""
+    (tmp_path / "state" / "kept").mkdir(parents=True)
+    return tmp_path / "state" / support.APP
+
+
+DRY = pytest.mark.parametrize("dry", [("--dry-run",), ()], ids=["dry", "real"])
+
+
+@DRY
+def test_no_java(app: Path, small: Path, dry: tuple[str, ...]) -> None:
+    status, said = restore(app, small, *dry, PATH="/nowhere", JAVA_HOME="")
+    assert (status, "there is none on the PATH" in said) == (4, True), said
+    status, said = restore(app, small, *dry, JAVA_HOME="/nowhere")
+    assert (status, "JAVA_HOME is /nowhere" in said) == (4, True), said
+    nothing_began(app)
+
+
+@DRY
+def test_a_java_that_is_too_old(app: Path, small: Path, tmp_path: Path, dry: tuple[str, ...]) -> None:
+    """As Java 8 names itself."""
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_412\"' >&2\n")
+    java.chmod(0o755)
+    status, said = restore(app, small, *dry, JAVA_HOME=str(java.parents[1]))
+    assert (status, "is Java 8" in said) == (4, True), said
+    nothing_began(app)
+
+
+@DRY
+@pytest.mark.parametrize("master", [(), ("--master", "local"), ("--master", "local[3,4]"), ("--master", "local[*]")])
+def test_too_little_memory(app: Path, small: Path, dry: tuple[str, ...], master: tuple[str, ...]) -> None:
+    status, said = restore(app, small, *dry, *master, "--memory", "10M")
+    assert (status, "--memory is too small" in said) == (2, True), said
+    nothing_began(app)
+
+
+@DRY
+def test_memory_for_fewer_tasks_than_are_asked_for(app: Path, small: Path, dry: tuple[str, ...]) -> None:
+    status, said = restore(app, small, *dry, "--memory", "950M", "--master", "local[2,4]")
+    assert (status, "for 2 tasks" in said) == (2, True), said
+    nothing_began(app)
+
+
+@DRY
+def test_staging_that_cannot_be_written(app: Path, small: Path, tmp_path: Path, dry: tuple[str, ...]) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    places = [str(file), f"{file}/below", f"file://{file}/below", "/proc/nothing"]
+    for place in places:
+        status, said = restore(app, small, *dry, "--staging", place)
+        assert (status, "--staging" in said) == (4, True), said
+    status, said = restore(app, small, *dry, "--staging", "nosuch://bucket/staging")
+    assert (status, "cannot be opened" in said) == (2, True), said
+    nothing_began(app)
+
+
+def test_an_object_store_that_nobody_answers_for(app: Path, small: Path) -> None:
+    uri = "s3://id:s3cr3t@bucket/staging?endpoint_override=127.0.0.1:9&scheme=http&region=x"
+    status, said = restore(app, small, "--staging", uri, AWS_MAX_ATTEMPTS="1", AWS_RETRY_MODE="standard")
+    assert (status, "--staging s3://bucket/staging" in said, "s3cr3t" in said) == (4, True, False), said
+    nothing_began(app)
+
+
+def test_a_staging_that_is_good_is_left_as_it_was(app: Path, small: Path, tmp_path: Path) -> None:
+    staging = tmp_path / "staging"
+    staging.mkdir()
+    before = staging.stat().st_mtime_ns
+    status, said = restore(app, small, "--dry-run", "--staging", str(staging))
+    assert status == 0, said
+    assert list(staging.iterdir()) == []
+    assert staging.stat().st_mtime_ns == before
+    nothing_began(app)
+
+
+def test_spark_that_does_not_start_is_no_failure_of_the_run(app: Path, small: Path) -> None:
+    """What only Spark can tell: its start is refused, no run stays, and the next one needs no --after-error."""
+    status, said = restore(app, small, "--conf", "spark.driver.extraJavaOptions=-XX:NoSuchOption")
+    assert (status, "Spark does not start" in said, "NoSuchOption" in said) == (4, True, True), said
+    nothing_began(app)
+
+
+def test_a_store_that_drops_whole_files(tmp_path: Path) -> None:
+    """FIFO compaction goes by files: a catch-up would make others than Streams, and other rows would be dropped."""
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    shown = subprocess.run(
+        [sys.executable, "-m", "kstate_cli", "inspect-position", str(app), "-o", "json"],
+        env=support.environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    topic = f"{app.name}-kv-timestamped-changelog"
+    assert topic in shown.stdout
+    dump = tmp_path / "dump"
+    make_dump(dump, topic, records=200_000, keys=50, value_bytes=1, partitions=1)
+    command = [
+        sys.executable, "-m", "kstate_cli", "restore", str(app), "--from-changelog", str(dump), "--for", "4.3",
+        "--store", "kv-timestamped", "--task", _task_of(app, "kv-timestamped"), "--dry-run",
+    ]  # fmt: skip
+    good = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
+    assert (good.returncode, "catch up" in good.stdout) == (0, True), good
+    for options in app.rglob("kv-timestamped/OPTIONS-*"):
+        text = options.read_text()
+        options.write_text(re.sub("compaction_style=.*", "compaction_style=kCompactionStyleFIFO", text))
+    refused = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
+    assert (refused.returncode, "FIFO" in refused.stderr, "--rebuild" in refused.stderr) == (4, True, True), refused
+
+
+def _task_of(app: Path, store: str) -> str:
+    return sorted(path.parents[1].name for path in app.glob(f"*/rocksdb/{store}") if path.is_dir())[0]
+
+
+def test_a_name_that_no_file_can_have(tmp_path: Path, small: Path) -> None:
+    """Streams could not make the store either, but for one that is restored from a topic of another name."""
+    name = "s" * 245
+    spec = tmp_path / "kstate.toml"
+    spec.write_text(
+        f'format = 1\napplication = "{support.APP}"\n[stores.{name}]\nkind = "window"\nsubtopology = 0\npartitions = 2\n'
+        f'changelog = "{support.TOPIC}"\nretention_ms = 1000\nsegment_interval_ms = 1000\n'
+    )
+    app = tmp_path / "state" / support.APP
+    app.parent.mkdir()
+    command = support.command(app, small, "--dry-run")
+    command[command.index("--spec") + 1] = str(spec)
+    refused = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
+    assert (refused.returncode, "too long" in refused.stderr) == (4, True), refused
+    assert list(app.parent.iterdir()) == []

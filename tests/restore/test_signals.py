@@ -1,0 +1,48 @@
+"""A few of the signals of ``signals.py`` in every run of the tests; ``KSTATE_SIGNALS=all``: each at each moment."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from .signals import MOMENTS, WAYS, Moment, Signals, Way, prepared
+
+ALL = os.environ.get("KSTATE_SIGNALS") == "all"
+SAMPLE = {
+    "Spark is to start": "TERM",
+    "its JVM runs": "TERM to all",
+    "a slice is finished": "KILL",
+    "its workers have ended": "INT",
+}
+"""Moment -> way: one while Spark starts and is not there yet, one while it is, one amid slices, one while it stops."""
+
+
+@pytest.fixture(scope="module")
+def signals(tmp_path_factory: pytest.TempPathFactory) -> Signals:
+    return prepared(tmp_path_factory.mktemp("signals"))
+
+
+def strikes() -> list[tuple[str, list[tuple[Moment, Way]]]]:
+    """What is struck one after the other in one directory, before the same command runs undisturbed."""
+    if ALL:
+        return [(moment.name, [(moment, way) for way in WAYS]) for moment in MOMENTS]
+    moments, ways = {one.name: one for one in MOMENTS}, {one.name: one for one in WAYS}
+    return [("sample", [(moments[moment], ways[way]) for moment, way in SAMPLE.items()])]
+
+
+@pytest.mark.parametrize("chosen", [pytest.param(chosen, id=name) for name, chosen in strikes()])
+def test_a_signal(signals: Signals, chosen: list[tuple[Moment, Way]]) -> None:
+    """Always 128+N, NOT_RUNNING, the old directory or the new one, nothing of Spark; and the same command goes on."""
+    signals.fresh()
+    wrong = [f"{moment.name}, {way.name}: {one}" for moment, way in chosen for one in signals.strike(moment, way)]
+    wrong += signals.again()
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_every_phase_is_struck_in_every_way() -> None:
+    assert len(MOMENTS) * len(WAYS) == 60
+    assert {moment.phase for moment in MOMENTS} == {
+        "before the run", "Spark starts", "slices", "Spark stops", "taking in", "switch"
+    }  # fmt: skip
+    assert SAMPLE.keys() <= {moment.name for moment in MOMENTS}

@@ -1,0 +1,73 @@
+"""Small dumps of chosen records, and the jobs that make runs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kstate_cli.dump.open import read_dump
+from kstate_cli.dump.slices import slices
+from kstate_cli.restore.jobs import SliceJob
+from kstate_cli.restore.shapes import SHAPES, KeyRule
+
+TOPIC = "app-store-changelog"
+MIB = 1 << 20
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+Records = Sequence[tuple[bytes | None, bytes | None]]
+
+
+def write_dump(folder: Path, records: Records) -> Path:
+    """One partition with these records, offsets from 0."""
+    folder.mkdir()
+    count = len(records)
+    columns = {
+        "key": pa.array([key for key, _ in records], pa.binary()),
+        "value": pa.array([value for _, value in records], pa.binary()),
+        "topic": pa.array([TOPIC] * count),
+        "partition": pa.array([0] * count, pa.int32()),
+        "offset": pa.array(range(count), pa.int64()),
+        "timestamp": pa.array([NOW * 1000 + n for n in range(count)], pa.timestamp("us", tz="UTC")),
+        "headers": pa.array([[]] * count, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    }
+    pq.write_table(pa.table(columns), folder / "all.parquet")
+    return folder
+
+
+def job_of(dump_folder: Path, kind: str, staging: Path, *, store: str = "store", identity: str = "") -> SliceJob:
+    """The one slice of that partition."""
+    dump = read_dump(str(dump_folder), complete=True, committed_only=True)
+    (partition,) = dump.partitions.values()
+    (one,), _ = slices(partition, after=None, until=None, max_bytes=1 << 40)
+    shape = SHAPES[kind]
+    timed = shape.expires or shape.key is KeyRule.VERSIONED
+    return SliceJob(
+        number=0,
+        task="0_0",
+        store=store,
+        kind=kind,
+        release="4.3",
+        slice=one,
+        dump_uri=dump.uri,
+        staging=str(staging),
+        memory=64 * MIB,
+        interval_ms=HOUR if timed else 0,
+        retention_ms=2 * HOUR,
+        indexed=shape.time_ordered,
+        tombstones=True,
+        positions=shape.key is not KeyRule.VERSIONED and not shape.needs_headers,
+        identity=identity,
+    )
+
+
+def key_of(kind: str, time: int = NOW) -> bytes:
+    """A key as the changelog of this kind of store has it."""
+    rule = SHAPES[kind].key
+    if rule in (KeyRule.WINDOW, KeyRule.TIME_ORDERED_WINDOW):
+        return b"key" + time.to_bytes(8, "big") + bytes(4)
+    if rule in (KeyRule.SESSION, KeyRule.TIME_ORDERED_SESSION):
+        return b"key" + time.to_bytes(8, "big") * 2
+    return b"key"

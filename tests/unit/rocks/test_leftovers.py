@@ -1,0 +1,126 @@
+"""Shadows of processes that were killed: the next process removes them, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict
+
+from kstate_cli.rocks import leftovers
+from kstate_cli.rocks.shadow import Shadow
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from kstate_cli.rocks.shadow import Shadow
+with Shadow(Path(sys.argv[1])):
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "db"
+    db = Rdict(str(path), Options(raw_mode=True))
+    db[b"a"] = b"v"
+    db.flush()
+    db.close()
+    return path
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr(leftovers, "_swept", set())
+    return folder
+
+
+def hold(database: Path) -> subprocess.Popen[str]:
+    """Another process with the database open."""
+    command = [sys.executable, "-c", HOLD, str(database)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    return process
+
+
+def test_of_a_killed_process_it_is_removed_and_of_a_living_one_not(
+    database: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = hold(database)
+    (dead,) = temporary.iterdir()
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    living = hold(database)
+    try:
+        # The other process has looked already; what it has made stays, and is what this one must not touch.
+        (alive,) = temporary.iterdir()
+        assert alive != dead
+        with Shadow(database) as shadow:
+            assert list(shadow.rows("default")) == [(b"a", b"v")]
+            assert alive.is_dir()
+        assert list(temporary.iterdir()) == [alive]
+    finally:
+        living.communicate("")
+    assert living.returncode == 0
+    assert list(temporary.iterdir()) == []
+
+
+def test_only_what_is_proven_to_be_ours_and_dead(database: Path, temporary: Path) -> None:
+    process = hold(database)
+    (made,) = temporary.iterdir()
+    process.kill()
+    process.wait()
+    name = made.name
+    assert re.fullmatch(r"kstate-shadow-[0-9a-f]{32}-\d+-\d+-\d+-[0-9a-f]{32}", name)
+    boot, namespace, pid, start, random = name.removeprefix("kstate-shadow-").split("-")
+    elsewhere = temporary / "victim"
+    elsewhere.mkdir()
+    (elsewhere / "precious").touch()
+    kept = [
+        f"kstate-shadow-{'0' * 32}-{namespace}-{pid}-{start}-{random}",  # another host, or before a restart
+        f"kstate-shadow-{boot}-{int(namespace) + 1}-{pid}-{start}-{random}",  # another container
+        f"kstate-shadow-{boot}-{namespace}-{pid}-0-{random}",  # of a process that did not tell
+        f"kstate-shadow-{boot}-{namespace}-{os.getpid()}-{leftovers._start(os.getpid())}-{random}",  # it lives
+        f"kstate-shadow-{random}",
+        "kstate-shadow-",
+        f"{name}.bak",
+    ]
+    for one in kept:
+        (temporary / one).mkdir()
+    link = temporary / f"kstate-shadow-{boot}-{namespace}-{pid}-{start}-{'0' * 32}"
+    link.symlink_to(elsewhere)
+    file = temporary / f"kstate-shadow-{boot}-{namespace}-{pid}-{start}-{'1' * 32}"
+    file.touch()
+    given_again = temporary / f"kstate-shadow-{boot}-{namespace}-{os.getpid()}-1-{random}"
+    given_again.mkdir()
+    leftovers.sweep(temporary)
+    assert {one.name for one in temporary.iterdir()} == {*kept, link.name, file.name, "victim"}
+    assert (elsewhere / "precious").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's folder")
+def test_another_users_folder_stays(temporary: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    name = leftovers.new_name().split("-")
+    name[4] = str(dead.pid)
+    theirs = temporary / "-".join(name)
+    theirs.mkdir()
+    os.chown(theirs, 12345, 12345)
+    leftovers.sweep(temporary)
+    assert theirs.is_dir()
+    os.chown(theirs, os.geteuid(), -1)
+    leftovers._swept.clear()
+    leftovers.sweep(temporary)
+    assert not theirs.exists()

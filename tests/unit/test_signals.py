@@ -1,0 +1,127 @@
+"""Signals that come amid what must not be parted: real ones, hundreds of them, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAD = """
+import os, random, signal, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from kstate_cli.errors import Interrupted
+from kstate_cli.restore.signals import aside, first_signal_only
+from kstate_cli.signals import mapped, signals_held, submitted
+
+armed = []
+
+def on_signal(number, frame):
+    if armed:
+        armed.clear()
+        raise Interrupted(number)
+
+signal.signal(signal.SIGTERM, on_signal)
+chance = random.Random(1)
+asked, sent = SimpleQueue(), SimpleQueue()
+
+def send():
+    while True:
+        time.sleep(chance.random() * asked.get())
+        os.kill(os.getpid(), signal.SIGTERM)
+        sent.put(None)
+
+threading.Thread(target=send, daemon=True).start()
+"""
+
+
+def run(script: str) -> str:
+    """Runs it to its end, which must come; standard output."""
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout
+
+
+@pytest.mark.parametrize("how", ["submitted", "mapped"])
+def test_a_pool_ends_whenever_a_signal_comes(how: str) -> None:
+    """A thread that was half started would keep the process from ending, where the pool is not yet in anybody's hands."""
+    script = f"""
+hit, pools = 0, []
+for _ in range(120):
+    asked.put(0.0006)
+    try:
+        armed.append(True)
+        pool = ThreadPoolExecutor(4)
+        pools.append(pool)
+        {how}(pool, abs, range(8))
+        armed.clear()
+    except Interrupted:
+        hit += 1
+    sent.get()
+print(hit)
+"""
+    assert int(run(script)) >= 30
+
+
+def test_only_the_first_signal_is_raised() -> None:
+    script = """
+said = []
+armed.append(True)
+try:
+    with first_signal_only():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                os.kill(os.getpid(), number)
+                time.sleep(0.01)
+            said.append("closed")
+except Interrupted as error:
+    said.append(error.exit_code)
+print(said, signal.getsignal(signal.SIGTERM) is on_signal)
+"""
+    assert run(script) == "['closed', 143] True\n"
+
+
+def test_a_signal_is_raised_where_another_thread_is_waited_for() -> None:
+    """Not within it: what it does would take the exception for its own."""
+    script = """
+heard = []
+def work():
+    try:
+        time.sleep(3)
+    except BaseException as error:
+        heard.append(error)
+armed.append(True)
+asked.put(0.2)
+try:
+    aside(work)
+except Interrupted as error:
+    print(error.exit_code, heard)
+assert aside(lambda: 7) == 7
+try:
+    aside(lambda: 1 // 0)
+except ZeroDivisionError:
+    print("its own error")
+"""
+    assert run(script) == "143 []\nits own error\n"
+
+
+def test_what_is_held_comes_afterwards() -> None:
+    script = """
+said = []
+armed.append(True)
+try:
+    with signals_held():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+        said.append("whole")
+except Interrupted:
+    said.append("then")
+print(said)
+"""
+    assert run(script) == "['whole', 'then']\n"

@@ -1,0 +1,74 @@
+"""Texts that people read: commands that a shell takes as they are, and names that make no lines of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kstate_cli.cli.output import error_lines
+from kstate_cli.errors import Refused
+from kstate_cli.texts import command, filled, first_lines, printable, quoted
+
+HOSTILE = (
+    "two words", "it's", 'a "b"', "a\nkstate: forged", "\x1b[31mred\x1b[0m", "$(touch forged)", "`touch forged`", "-rf",
+    "--help", "\u202eevil", "~root", "a;b&c|d", "*", "", "ü", "a\r\tb", "\udcff", "\x7f", "a\\b", "#x", "!x", "\u2028x",
+)  # fmt: skip
+
+
+def words(line: str) -> list[bytes]:
+    """The words that a shell makes of a line; the first is replaced by one that prints them."""
+    script = 'kstate() { printf "%s\\0" "$@"; }\n' + line
+    done = subprocess.run(["bash", "-c", os.fsencode(script)], capture_output=True, check=True, cwd="/")
+    assert done.stderr == b""
+    return done.stdout.split(b"\0")[:-1]
+
+
+def test_a_shell_takes_each_name_as_it_is() -> None:
+    line = command(*HOSTILE)
+    assert line.isprintable()
+    assert words(line) == [os.fsencode(one) for one in HOSTILE]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), max_size=20))
+@example(["\x80\xff", "\U0001f600", "\ue000"])
+def test_a_shell_takes_any_text(texts: list[str]) -> None:
+    line = command("x", *texts)
+    assert line.isprintable()
+    assert words(line) == [b"x", *(one.encode() for one in texts)]
+
+
+def test_a_path_is_never_an_option() -> None:
+    assert quoted(Path("-rf")) == "./-rf"
+    assert quoted(Path("/a/-b")) == "/a/-b"
+
+
+def test_values_are_filled_in_at_once() -> None:
+    # One after another, STORE in a path would become the name of the store.
+    values = {"APP": "/data/STORE1/APPS/x STORE", "STORE": "TASK", "TASK": None}
+    assert filled("kstate wipe APP --task TASK --store STORE", values) == (
+        "kstate wipe '/data/STORE1/APPS/x STORE' --task TASK --store TASK"
+    )
+
+
+def test_what_is_printable_is_one_line_and_acts_on_nothing() -> None:
+    for text in HOSTILE:
+        assert printable(text).isprintable()
+    assert printable("a\nb\x1b") == "a\\nb\\x1b"
+
+
+def test_lines_of_an_error_are_its_own_only() -> None:
+    name = "a\n  what to do: rm -rf /"
+    error = Refused(f"{name} is bad", where=name, details=[name, "b"], hint=f"look at {name}", hint_details=[name])
+    lines = error_lines(error)
+    assert len(lines) == 5 and all(line.isprintable() for line in lines)
+    assert sum(line.startswith("  what to do: ") for line in lines) == 1
+
+
+def test_some_of_many_lines() -> None:
+    assert first_lines(["a", "b", "c"], 2) == ["a", "b", "… and 1 more"]
+    assert first_lines(["a", "b"], 2) == ["a", "b"]
