@@ -91,7 +91,7 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
     content = version.content if version is not None else Content()
     target = RELEASES[release]
     meaning = dict(content.meaning)
-    changed = warned = refused = False
+    changed = warned = refused = precious = False
     for task in ("0_0", "0_1"):
         found = content.tasks.get(task)
         if version is not None and task in version.unclean and found is not None and found.folders:
@@ -115,6 +115,7 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
                 if found is None or found.kept.inside != target.inside or not _opens(found, name, target):
                     refused = True
                     continue
+                warned = True  # nobody has said when the dump was read: deletes may be forgotten
                 rows = applied(flat(old), {one.key: stored(one) for one in log.records if one.offset > offset})
                 position = dict(old.position) if old is not None else {}
             else:
@@ -122,6 +123,7 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
                     refused = True
                     continue
                 warned |= not rebuild and offset is not None and offset != UNKNOWN
+                precious |= offset is not None and offset + 1 > log.end
                 rows, position = applied({}, {one.key: stored(one) for one in log.records}), {}
             changed = True
             meaning[task, name] = Store(segmented(name, rows), {tp: UNKNOWN if last is None else last}, position)
@@ -131,4 +133,5 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
     if not changed:
         return nothing(*statuses, takes_over=version is not None)
     # Stores that are left may be kept for another release: only the next start, or `check`, tells.
-    return Expected(statuses, Effect.CHANGE, meaning, version.unclean if version else frozenset(), takes_over=True)
+    unclean = version.unclean if version else frozenset()
+    return Expected(statuses, Effect.CHANGE, meaning, unclean, precious=precious, takes_over=True)

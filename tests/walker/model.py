@@ -50,6 +50,8 @@ class Run:
     pending: Pending | None = None
     old: bool = False
     """It ended long ago."""
+    precious: bool = False
+    """It keeps what may be the only copy of records that a log has lost: `clean` deletes it by name alone."""
     announced: bool = True
     """Its journal has at least one line."""
 
@@ -74,6 +76,7 @@ class Expected:
     release: Release | None = None
     """The one that must be able to open what is left; None where it stays what it was for."""
     purge: bool = False
+    precious: bool = False
     runs: tuple[str, ...] = ()
     """The run that is undone, or those that are deleted."""
     takes_over: bool = False
@@ -227,6 +230,7 @@ def cleaning(version: Version | None, runs: Sequence[Run], *, old_only: bool, dr
         for run in runs
         if (run.old or not old_only or not run.announced)
         and run.pending not in died
+        and not run.precious
         and not (run.pending is Pending.STAGED and run.announced)
     ]
     if version is None and any(run.version is not None for run in chosen):

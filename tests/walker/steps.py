@@ -414,14 +414,11 @@ def damage(world: World, chance: Chance) -> None:
         world.take_over()
         new = [name for name in world.folders() if name not in {run.name for run in world.runs}]
         world.runs += [Run(name, "failed") for name in new]
-    if how == "remove":
-        aside.rename(path)
-    else:
-        # What was undone meanwhile may share the damaged file.
-        aside.write_bytes(data)
-        os.chmod(aside, stat.st_mode)
-        os.utime(aside, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        os.replace(aside, path)
+    # What was undone meanwhile may share the damaged file: it is not written into.
+    aside.write_bytes(data)
+    os.chmod(aside, stat.st_mode)
+    os.utime(aside, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    os.replace(aside, path)
     world.version = Version(world.tree() or {}, version.content, version.unclean)
     world.audit(f"damage of {where}")
 

@@ -21,6 +21,8 @@ from .streams import Streams
 MARKS = frozenset({".kstate-staged", ".kstate-undoing"})
 IGNORED = MARKS | {".lock"}
 """At the top of an application directory: the lock, which is one file for all, and the marks of kstate."""
+AGES = "ages.json"
+"""What kstate knows of the age of data that it has made; it stays when runs are cleaned away."""
 _RUN = re.compile(r"(\d{4,})-(migrate|wipe|restore)")
 Command = tuple[str, ...]
 
@@ -75,7 +77,7 @@ class World:
         """The names of the runs on disk, in the order of their numbers."""
         if not self.beside.is_dir():
             return []
-        names = [one.name for one in self.beside.iterdir()]
+        names = [one.name for one in self.beside.iterdir() if one.name != AGES]
         return sorted(names, key=lambda name: (int(name.split("-")[0]) if _RUN.fullmatch(name) else -1, name))
 
     def kept(self, run: Run) -> Tree | None:
@@ -143,7 +145,7 @@ class World:
         self._holds(line, expected, after)
         if not expected.purge:
             name = self._new_run(line)
-            self.runs.append(Run(name, "kept", before or self._nothing(), after.tree))
+            self.runs.append(Run(name, "kept", before or self._nothing(), after.tree, precious=expected.precious))
         self.version = after
 
     def _holds(self, line: str, expected: Expected, after: Version) -> None:
@@ -203,7 +205,9 @@ class World:
                 if not whole and not expected.purge:
                     raise Wrong(f"{line}: {name} has not kept what was there")
                 pending = Pending.SWITCHED if whole else Pending.CLEANING
-                self.runs.append(Run(name, "interrupted", old if whole else None, after.tree, pending))
+                self.runs.append(
+                    Run(name, "interrupted", old if whole else None, after.tree, pending, precious=expected.precious)
+                )
             self.version = after
         elif expected.effect is Effect.UNDO:
             run = self.named(expected.runs[0])
@@ -291,7 +295,8 @@ class World:
                     raise Wrong(f"{line}: {run.name} ({run.state}) has lost: {'; '.join(wrong[:6])}")
             elif run.pending is None and tree is not None:
                 raise Wrong(f"{line}: {run.name} ({run.state}) still has a tree")
-        if not there and not self.scarred and (self.app.parent / ".kstate").exists():
+        empty = not there and not (self.beside / AGES).exists()
+        if empty and not self.scarred and (self.app.parent / ".kstate").exists():
             raise Wrong(f"{line}: an empty .kstate is left")
 
     def _may_vanish(self, run: Run) -> bool:
