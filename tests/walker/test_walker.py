@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from .commands import Commands
+from .commands import Commands, Trouble
+from .dumps import make as make_dump
 from .walk import Step, Walk, begin, generate, parse, shrink, walk
 from .world import Wrong
 
@@ -80,3 +81,16 @@ def test_the_shortest_walk_is_found(commands: Commands, tmp_path: Path) -> None:
         Step(name, 1) for name in ("the_log", "time_passes", "the_log", "impossible", "the_log", "time_passes")
     )
     assert shrink(Walk("4.2.1-kinds-eos", steps), commands, tmp_path).steps == (Step("impossible", 1),)
+
+
+@pytest.mark.parametrize("release", ["4.1", "4.3"])
+def test_a_fault_of_the_temporary_folder_damages_no_store(commands: Commands, tmp_path: Path, release: str) -> None:
+    """A store that is past the dump is left alone: it must not be rebuilt because this host could not look at it."""
+    world = begin("4.1.2-kinds-eos" if release == "4.1" else "4.3.1-kinds-eos", commands, tmp_path)
+    dump = make_dump(tmp_path / "dump", world.app.name, world.streams.logs)
+    argv = ("restore", *dump.options, "--for", release, "-q", "--engine", "local")
+    before = world.tree()
+    for step in range(2, 14):
+        ended = commands(world.app, argv, Trouble("fail", step))
+        assert ended.status in (0, 6), f"step {step}: exit {ended.status}: {ended.output}"
+        assert world.tree() == before, step

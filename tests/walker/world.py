@@ -222,7 +222,7 @@ class World:
             self.runs += [
                 Run(name, "interrupted", pending=Pending.STAGED, announced=self._announced(name)) for name in new
             ]
-        self._ask(line)
+        self._ask(line, ended)
 
     def _announced(self, name: str) -> bool:
         journal = self.beside / name / "journal.jsonl"
@@ -238,7 +238,7 @@ class World:
             if run.name in expected.runs and run.version is not None and not self._whole(run.name, run.version):
                 run.version, run.pending, run.old = None, Pending.CLEANING, False
 
-    def _ask(self, line: str) -> None:
+    def _ask(self, line: str, ended: Ended) -> None:
         """
         Where a process has died what its journal says decides what comes next: ask `kstate status`.
 
@@ -251,7 +251,9 @@ class World:
             self.runs.remove(run)
         said = {row["run"]: row for row in self.commands.json(self.app, ("status",))} if there else {}
         if sorted(said) != sorted(run.name for run in self.runs):
-            raise Wrong(f"{line}: status knows {sorted(said)}, the model {[run.name for run in self.runs]}")
+            raise Wrong(
+                f"{line}: status knows {sorted(said)}, the model {[run.name for run in self.runs]}: {ended.output[-2500:]}"
+            )
         allowed = {
             Pending.STAGED: {"interrupted", "failed"},
             Pending.SWITCHED: {"interrupted", "kept"},
