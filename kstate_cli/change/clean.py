@@ -13,7 +13,7 @@ from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.removal import remove_run, sweep
-from kstate_cli.errors import KstateError, Refused, RunHalfway, UsageError
+from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway, UsageError
 from kstate_cli.texts import command
 
 PRECIOUS_EVENT: Final = "precious"
@@ -113,6 +113,12 @@ def clean_runs(
             yield run.name, freed
     if failed:
         run, first = failed[0]
+        if run.state is not RunState.CLEANING:
+            raise RunFailed(
+                f"run {run.name} could not be deleted: {first.strerror}",
+                where=str(first.filename),
+                hint=f"it is as it was; fix the cause, then: {command('clean', request.app)}",
+            ) from first
         raise RunHalfway(
             f"run {run.name} could not be deleted whole: {first.strerror}",
             where=str(first.filename),

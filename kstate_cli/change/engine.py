@@ -18,11 +18,12 @@ from kstate_cli.change.plan import Plan, Step
 from kstate_cli.change.removal import remove_sorted_runs, sweep
 from kstate_cli.change.stage import Counts, stage
 from kstate_cli.change.switch import list_trees, switch
-from kstate_cli.change.system import signals_held, sync_directory, sync_file_system
+from kstate_cli.change.system import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.workers import Workers
+from kstate_cli.signals import signals_held
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.change.marks import MARKS
+from kstate_cli.change.system import naming
 from kstate_cli.formats.json_text import parse_json
 
 KEPT_LIST: Final = "kept.json"
@@ -69,7 +70,7 @@ def _encoded(listing: Listing) -> bytes:
 def write_listing(path: Path, listing: Listing) -> str:
     """Writes a list, durable once its folder is synced; returns its digest. Raises OSError."""
     data = _encoded(listing)
-    with open(path, "xb") as file:
+    with naming(path), open(path, "xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.change.lines import JournalError, decode_line, encode_line
-from kstate_cli.change.system import sync_directory
+from kstate_cli.change.system import naming, sync_directory
 
 JOURNAL: Final = "journal.jsonl"
 TREE: Final = "tree"
@@ -106,14 +106,15 @@ class Run:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if self.events else os.O_CREAT)
         descriptor = os.open(self.path / JOURNAL, flags, 0o644)
         try:
-            # A line that was cut off by a crash goes: what it announced never began.
-            if os.fstat(descriptor).st_size != self._length:
-                os.ftruncate(descriptor, self._length)
             line = encode_line(row, len(self.events))
-            left = memoryview(line)
-            while left:
-                left = left[os.write(descriptor, left) :]
-            os.fsync(descriptor)
+            with naming(self.path / JOURNAL):
+                # A line that was cut off by a crash goes: what it announced never began.
+                if os.fstat(descriptor).st_size != self._length:
+                    os.ftruncate(descriptor, self._length)
+                left = memoryview(line)
+                while left:
+                    left = left[os.write(descriptor, left) :]
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
         if not self.events:

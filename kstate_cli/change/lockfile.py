@@ -84,7 +84,7 @@ def _opened(app: Path) -> Iterator[int]:
         raise Refused(f"{path} is not a regular file", hint="Streams locks a regular file of that name")
     is_new = not path.exists()
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
         raise Refused(
             f"{path} cannot be opened for locking: {error.strerror}", hint="run as the application's user"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.change.owner import own_like
-from kstate_cli.change.system import sync_directory
+from kstate_cli.change.system import naming, sync_directory
 from kstate_cli.formats.json_text import parse_json
 
 STAGED: Final = ".kstate-staged"
@@ -38,8 +38,9 @@ def put_mark(folder: Path, mark: str, token: str) -> None:
     descriptor = os.open(folder / mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         own_like(descriptor, os.stat(folder))
-        os.write(descriptor, json.dumps({"schema_version": _SCHEMA, "token": token}).encode() + b"\n")
-        os.fsync(descriptor)
+        with naming(folder / mark):
+            os.write(descriptor, json.dumps({"schema_version": _SCHEMA, "token": token}).encode() + b"\n")
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
     sync_directory(folder)

@@ -12,6 +12,7 @@ from kstate_cli.change.build import BuildDatabase, BuildStore, make_parents
 from kstate_cli.change.edit import Job, edit
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, WriteFile
+from kstate_cli.change.system import naming
 from kstate_cli.change.tree import copy_tree
 from kstate_cli.rocks.workers import Workers
 
@@ -81,7 +82,7 @@ def _task_of(path: Path) -> Path:
 
 def _write_file(path: Path, data: bytes, *, keep_time: bool) -> None:
     new = path.with_name(f"{path.name}.kstate")
-    with open(new, "xb") as file:
+    with naming(path), open(new, "xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -5,11 +5,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-
-from kstate_cli.signals import signals_held
-
-__all__ = ["exchange", "signals_held", "sync_directory", "sync_file_system"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -34,6 +32,17 @@ def exchange(one: Path, other: Path) -> None:
         raise OSError(number, os.strerror(number), str(one))
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Gives an OSError the name of what it is about: one of a descriptor has none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def sync_file_system(path: Path) -> None:
     """Makes everything written to the file system of ``path`` durable. Raises OSError when writing back failed.
 
@@ -56,6 +65,7 @@ def sync_directory(path: Path) -> None:
     """Makes the entries of one directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -11,6 +11,7 @@ from kstate_cli.change.lockfile import LOCK_NAME
 from kstate_cli.change.marks import MARKS
 from kstate_cli.change.owner import own_like
 from kstate_cli.errors import Refused
+from kstate_cli.regular import open_regular
 from kstate_cli.rocks.private import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
 
@@ -58,7 +59,7 @@ def copy_file(source: Path | str, target: Path | str, *, required: bool) -> None
 
     A store has a dozen small files, and there are hundreds of stores: ``shutil`` would take three times as long.
     """
-    original = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    original = open_regular(source)
     try:
         stat = os.fstat(original)
         copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.st_mode & 0o777)

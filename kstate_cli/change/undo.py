@@ -20,9 +20,10 @@ from kstate_cli.change.fingerprint import (
 from kstate_cli.change.folder import read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remove_marks, token_of
-from kstate_cli.change.system import exchange, signals_held, sync_directory
+from kstate_cli.change.system import exchange, sync_directory
 from kstate_cli.change.who import who
 from kstate_cli.errors import Refused, RunFailed, RunHalfway
+from kstate_cli.signals import signals_held
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command, some
 

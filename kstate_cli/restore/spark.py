@@ -200,7 +200,9 @@ def _does_not_start(error: Exception, said: IO[bytes]) -> Refused:
     if isinstance(error, ImportError):
         return Refused(f"PySpark cannot be imported: {error}", hint="pip install 'kstate'")
     said.seek(0)
-    tail = said.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
+    # Of a stack trace the lines that say what, not those that say where.
+    tail = [line for line in lines if line and not line.startswith("at ")][-_TAIL_LINES:]
     return Refused(
         "\n  ".join([f"Spark does not start: {_last_line(error)}", *tail]),
         hint=f"Java {JAVA} or later is needed; look at --master and --conf",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from kstate_cli.errors import KstateError
+
 
 class RocksError(Exception):
     """RocksDB cannot open, read or write a database. The message names the file as it lies in the real directory."""
@@ -12,10 +14,13 @@ class RocksError(Exception):
 
 @contextlib.contextmanager
 def as_rocks_error() -> Iterator[None]:
-    """rocksdict raises bare Exceptions; they become RocksError with RocksDB's own words."""
+    """rocksdict raises bare Exceptions; they become RocksError with RocksDB's own words.
+
+    What is ours already stays what it is: a signal that comes meanwhile is no trouble of RocksDB's.
+    """
     try:
         yield
-    except (RocksError, GeneratorExit, OSError):
+    except (RocksError, KstateError, GeneratorExit, OSError):
         raise
     except Exception as error:
         raise RocksError(str(error).strip() or type(error).__name__) from None

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstate_cli.change.marks import MARKS
 from kstate_cli.statedir.find import OWN_FOLDER
 from tests.interop.harness import open_databases
 from tests.interop.jvm import Jvm
 
-from .forked import Ended, Kstate
+from .forked import Ended, Kstate, environment
 from .injection import KILL, ONE_MORE, Fault, Trace, traced
 from .trees import Meaning, differences, fingerprint, meaning
 
@@ -174,7 +175,10 @@ class Sweep:
         cleaned = self.kstate(app, ("clean",))
         if cleaned.status or (app.parent / OWN_FOLDER).exists() or fingerprint(app) != files:
             wrong.append(f"clean: exit {cleaned.status}: {cleaned.output[-800:]}")
-        return wrong
+        left = [path for path in app.parent.iterdir() if path != app]
+        left += [app / mark for mark in MARKS if (app / mark).exists()]
+        left += list(Path(environment(app.parent)["TMPDIR"]).iterdir())
+        return wrong + [f"still there after it all: {path}" for path in left]
 
     def _nothing_there(self, app: Path) -> list[str]:
         """A directory that was lost, and a command that has left nothing: whose name it is, nobody can say any more."""

@@ -1,5 +1,5 @@
 """
-The cases: a migration and its undo in each direction, the clean after it, and a wipe.
+The cases: a migration and its undo in each direction, the clean after it, and a wipe. Those of restore are in restorations.py.
 
 A sweep costs its calls times the time of one run, and both grow with the stores. So there is a case for the directory with all
 kinds of stores, and one for each part of it; KSTATE_FAULTS=all sweeps the parts, whose calls are all that the whole one makes.

@@ -37,8 +37,11 @@ KILL, EIO, FULL = "SIGKILL", "error=EIO", "error=ENOSPC"
 ACTIONS = (EIO, FULL, KILL)
 ONE_MORE = "one more error=EIO"
 """Of the call after the last one, which never comes."""
-HELD_MS = 400
-"""So long strace holds a call for us to kill the process: it cannot kill where its filter stops a call."""
+HELD_MS = 3_000
+"""
+So long strace holds a call for us to kill the process: it cannot kill where its filter stops a call. The kill ends it at once;
+on a busy machine it comes late.
+"""
 _LINE = re.compile(r"(\d+)\s+(\w+)\((.*)")
 _PATH = re.compile(r'(?:"(/[^"]*)"|\d<(/[^>]*)>)')
 

@@ -4,8 +4,9 @@ release that it is for reads in it what it read before, and the next command bri
 
 One undisturbed run tells the system calls; from them the faults are generated, one run for each. That these were all is shown
 by one more run for each path, in which the call after the last one of every kind would fail, and none does. By default every call around the switch
-(journal, syncs, exchange) fails once and is killed once, and of every other kind of call a few, spread over the run.
-KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL: about an hour on two cores. With
+(journal, syncs, exchange) fails once and is killed once, and of every other kind of call a few, spread over the run; the cases
+of `restore` share one of each. KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL:
+about an hour on two cores for migrate, undo, clean and wipe, and two more for restore. With
 KSTATE_FAULTS_LOG=FOLDER an interrupted sweep goes on where it was, and `python -m tests.faults FOLDER` counts.
 KSTATE_FAULTS_CASES=wipe,undo-down sweeps only the cases whose names begin so.
 """

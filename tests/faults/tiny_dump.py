@@ -29,7 +29,7 @@ TOPICS = {
     GLOBAL: "shop-global",
 }
 """Store -> changelog."""
-WINDOW_ROWS = 20
+WINDOW_ROWS = 16
 """Of windows: they lie in two segments."""
 _BEGIN, _STEP = 1_704_067_200_000, 120_000
 _VERSIONED_SPEC = f"""

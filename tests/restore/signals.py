@@ -130,11 +130,11 @@ def _worker(run: Watched) -> bool:
 
 
 def _spark_ends(run: Watched) -> bool:
-    return bool(run.sessions) and run.notes(".done") > 1 and not _worker(run)
+    return run.notes(".done") > 1 and not _worker(run) and bool(run.sessions)
 
 
 def _spark_ended(run: Watched) -> bool:
-    return bool(run.sessions) and run.notes(".done") > 1 and not run.spark()
+    return run.notes(".done") > 1 and not run.spark() and bool(run.sessions)
 
 
 MOMENTS = (
@@ -227,7 +227,9 @@ class Signals:
     def _looked_at(self, run: Watched, moment: Moment, way: Way, status: int, said: str) -> list[str]:
         wrong = ["a traceback"] if "Traceback" in said else []
         killed = way.number is signal.SIGKILL
-        if status != (-way.number if killed else 128 + way.number):
+        # Once all is done the interpreter ends, and a signal meets its default action, which shells call 128+N, or nobody.
+        late = moment.switched is None and status in (0, -way.number) and '"NOT_RUNNING"' in said
+        if status != (-way.number if killed else 128 + way.number) and not late:
             wrong.append(f"exit {status}")
         wrong += self._processes(run, at_once=not killed)
         now = support.digest(self._app) if self._app.exists() else {}
@@ -248,6 +250,7 @@ class Signals:
         wanted = {"INTERRUPTED", "RUNNING", "NOT_RUNNING", None} if killed else {"NOT_RUNNING", None}
         wrong += [f"its state is {row['restoration']}" for row in shown if row["restoration"] not in wanted]
         outcome = "the new directory" if switched else "the old directory"
+        outcome += ", all was done before it came" if late and not killed else ""
         self.ended["killed" if killed else f"exit 128+N, {states[-1] if states else 'no run'}, {outcome}"] += 1
         if switched:
             self.fresh()

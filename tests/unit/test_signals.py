@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
 import pytest
+
+from kstate_cli.errors import Interrupted
+from kstate_cli.rocks.errors import as_rocks_error
 
 HEAD = """
 import os, random, signal, sys, threading, time
@@ -125,3 +129,8 @@ except Interrupted:
 print(said)
 """
     assert run(script) == "['whole', 'then']\n"
+
+
+def test_a_signal_is_no_trouble_of_rocksdb() -> None:
+    with pytest.raises(Interrupted), as_rocks_error():
+        raise Interrupted(signal.SIGTERM)

@@ -69,4 +69,4 @@ def test_source_topics_have_no_markers_at_their_end() -> None:
 def test_what_java_says_of_a_malformed_file(data: bytes, text: str) -> None:
     with pytest.raises(MalformedBytesError) as error:
         checkpoint.parse(data)
-    assert java_text(error.value, error.value.reason) == text
+    assert java_text(error.value) == text
