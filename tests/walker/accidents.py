@@ -28,7 +28,8 @@ NEEDING: tuple[Command, ...] = (
 
 def journal(world: World, chance: Chance) -> None:
     """The journal of a run is damaged. Whatever is run then: nothing that it keeps is touched. Then it is put back."""
-    runs = [run for run in world.runs if run.pending is None and run.announced]
+    # A run that keeps nothing may be forgotten with its journal.
+    runs = [run for run in world.runs if run.pending is None and run.version is not None]
     if not runs or world.version is None:
         return
     run = chance.choice(runs)

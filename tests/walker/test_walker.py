@@ -18,7 +18,7 @@ from .dumps import make as make_dump
 from .walk import Step, Walk, begin, generate, parse, shrink, walk
 from .world import Wrong
 
-SEEDS = (1, 2, 3, 5, 8, 13, 21, 34)
+SEEDS = (3, 5, 8, 13, 21, 34)
 TRIES = 25
 """So often a walk that went wrong is tried with fewer steps."""
 
