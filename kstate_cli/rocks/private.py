@@ -6,12 +6,16 @@ many times while it opens, edits and closes a database.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
+from kstate_cli.errors import RunFailed
 from kstate_cli.regular import open_regular, require_regular
 from kstate_cli.rocks.files import check_size, newest_options
 from kstate_cli.rocks.leftovers import new_name, sweep
@@ -23,15 +27,23 @@ WRITTEN = re.compile(r"CURRENT|MANIFEST-\d+|OPTIONS-\d+|IDENTITY|\d+\.log")
 _READ = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.log")
 """Those that a read-only open needs."""
 _MEMORY = Path("/dev/shm")
+_PIECE = 1 << 20
 _SPARE_BYTES = 64 * 1024 * 1024
 """What stays free there: RocksDB writes a MANIFEST and OPTIONS, and other processes use the place too."""
+
+
+class HostError(RunFailed):
+    """This host keeps a database from being looked at: no room for temporary files, no rights there.
+
+    No finding about the database: whoever took it for one would call a healthy store damaged.
+    """
 
 
 def private_copy(path: Path, *, writable: bool) -> Path:
     """A new folder that RocksDB can open in place of the database in ``path``; ``remove_copy`` ends it.
 
-    Raises OSError: NotReadableError for what is no regular file, or far too large to be RocksDB's, and
-    FileNotFoundError where a running application removes a file meanwhile.
+    Raises HostError, which says nothing of the database; and OSError: NotReadableError for what is no regular file, or
+    far too large to be RocksDB's, and FileNotFoundError where a running application removes a file meanwhile.
     """
     with os.scandir(path) as entries:
         # CURRENT first: the MANIFEST that it names is then at least as new.
@@ -44,21 +56,45 @@ def private_copy(path: Path, *, writable: bool) -> Path:
         small = [name for name in small if not name.startswith("OPTIONS-") or name == options.name]
     folder = _folder(sum(_size(f"{path}/{name}") for name in small))
     try:
-        os.mkdir(folder, 0o700)
+        with _ours(folder):
+            os.mkdir(folder, 0o700)
         for name in small:
-            with os.fdopen(open_regular(f"{path}/{name}"), "rb") as source, open(f"{folder}/{name}", "xb") as target:
-                shutil.copyfileobj(source, target)
+            with os.fdopen(open_regular(f"{path}/{name}"), "rb") as source:
+                _copy(source, folder, name)
         real = path.absolute()
         for entry in found:
             if entry.name.endswith(LINKED_SUFFIXES):
                 if not entry.is_file():
                     # RocksDB would wait for a FIFO.
                     require_regular(os.stat(entry.path), entry.path)
-                os.symlink(f"{real}/{entry.name}", f"{folder}/{entry.name}")
+                with _ours(folder):
+                    os.symlink(f"{real}/{entry.name}", f"{folder}/{entry.name}")
     except BaseException:
         remove_copy(folder)
         raise
     return folder
+
+
+def _copy(source: BinaryIO, folder: Path, name: str) -> None:
+    with _ours(folder):
+        target = open(folder / name, "xb", buffering=0)  # noqa: SIM115
+    with target:
+        while piece := memoryview(source.read(_PIECE)):
+            while piece:
+                with _ours(folder):
+                    piece = piece[target.write(piece) :]
+
+
+@contextlib.contextmanager
+def _ours(folder: Path) -> Iterator[None]:
+    """What fails in here says nothing of the database. Raises HostError."""
+    try:
+        yield
+    except OSError as error:
+        raise HostError(
+            f"{folder.parent}, the folder for temporary files, cannot be used: {error.strerror}",
+            hint="make room there, or name another one with TMPDIR, and run the command again",
+        ) from error
 
 
 def _size(path: str) -> int:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -54,8 +54,8 @@ def environment(state: Path) -> dict[str, str]:
 class Kstate:
     """Starts commands of kstate, one after the other. `strace` are options for one that traces them all."""
 
-    def __init__(self, strace: tuple[str, ...] = ()) -> None:
-        """The zygote starts at once; it takes half a second."""
+    def __init__(self, strace: tuple[str, ...] = (), zygote: str = "tests.faults.zygote") -> None:
+        """The zygote, a module that is run, starts at once; it takes half a second."""
         self._folder = tempfile.TemporaryDirectory(prefix="kstate-forked-")
         self._trace: int | None = None
         self._traced = bytearray()
@@ -69,7 +69,7 @@ class Kstate:
         self._errors = Path(self._folder.name) / "errors"
         with self._errors.open("wb") as errors:
             self._zygote = subprocess.Popen(
-                [*wrapped, sys.executable, "-m", "tests.faults.zygote"],
+                [*wrapped, sys.executable, "-m", zygote],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -94,15 +94,25 @@ class Kstate:
         _pipe(self._zygote.stdout).close()
         self._folder.cleanup()
 
-    def __call__(self, app: Path, command: tuple[str, ...], moment: Moment | None = None) -> Ended:
-        """Run one command (its name, then its options) on an application directory."""
+    def __call__(
+        self,
+        app: Path,
+        command: tuple[str, ...],
+        moment: Moment | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        on_start: Callable[[int], None] | None = None,
+    ) -> Ended:
+        """Run one command (its name, then its options) on an application directory. `on_start` gets its process id."""
         output = Path(self._folder.name) / "output"
         argv = [command[0], str(app), *command[1:]]
-        request = {"argv": argv, "env": environment(app.parent), "output": str(output)}
+        request = {"argv": argv, "env": {**environment(app.parent), **(env or {})}, "output": str(output)}
         self._read_trace(0)
         self._traced.clear()
         _pipe(self._zygote.stdin).write(json.dumps(request).encode() + b"\n")
         pid = self._answer(None, 0)["pid"]
+        if on_start is not None:
+            on_start(pid)
         status = self._answer(moment, pid)["status"]
         self._read_trace(0)
         return Ended(status, output.read_text(errors="replace"), self._traced.decode(errors="replace"))

@@ -1,0 +1,59 @@
+"""Walks as many seeds as asked for: `python -m tests.walker --seeds 0-499`, or one walk again: `--walk "GOLDEN STEP…"`."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from .commands import Commands
+from .walk import generate, parse, shrink, walk
+
+
+def main() -> int:
+    """Exit status 1 when something was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.walker", description=__doc__)
+    parser.add_argument("--seeds", default="0-99", help="FIRST-LAST")
+    parser.add_argument("--walk", help="the text of a walk that went wrong")
+    parser.add_argument("--shrink", action="store_true", help="look for the shortest walk that still goes wrong")
+    parser.add_argument("--folder", help="where the directories lie; a tmpfs is quick")
+    parser.add_argument("--told", action="store_true", help="say what happened also when nothing was wrong")
+    given = parser.parse_args()
+    first, _, last = given.seeds.partition("-")
+    seeds = [0] if given.walk else range(int(first), int(last or first) + 1)
+    wrong, commands_run, steps, begin = 0, 0, 0, time.monotonic()
+    kinds: collections.Counter[str] = collections.Counter()
+    with tempfile.TemporaryDirectory(prefix="walker-", dir=given.folder) as folder, Commands() as commands:
+        for seed in seeds:
+            one = parse(given.walk) if given.walk else generate(seed)
+            result = walk(one, commands, Path(folder) / f"{seed}")
+            commands_run += result.commands
+            steps += len(one.steps)
+            kinds.update(step.name for step in one.steps)
+            if given.told and not result.wrong:
+                print("\n".join(result.told))
+            if not result.wrong:
+                print(f"seed {seed}: {len(one.steps)} steps, {result.commands} commands", flush=True)
+                continue
+            wrong += 1
+            if given.shrink:
+                one = shrink(one, commands, Path(folder))
+                result = walk(one, commands, Path(folder) / f"{seed}-again")
+            print(
+                f"seed {seed}: {one}",
+                *(f"  {line}" for line in result.told),
+                f"  {result.wrong}",
+                "",
+                sep="\n",
+                flush=True,
+            )
+    seconds = time.monotonic() - begin
+    print(f"{len(seeds)} walks, {steps} steps, {commands_run} commands, {wrong} wrong, {seconds:.0f} s; {dict(kinds)}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

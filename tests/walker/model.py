@@ -1,0 +1,259 @@
+"""What a command is expected to do: a small model of an application directory and of the runs that changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from .content import GLOBAL, UNKNOWN, Content, Store, Task
+from .databases import OFFSETS
+from .snapshot import Tree
+from .streams import RELEASES, Release
+
+Meaning = dict[tuple[str, str], Store]
+_WATCHED = ("CURRENT", "MANIFEST-", ".checkpoint")
+"""What every start of Streams replaces."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """The application directory as it was at some time: what somebody may need again."""
+
+    tree: Tree
+    content: Content
+    unclean: frozenset[str]
+    """Tasks that Streams did not close: whatever kstate does, they do not become clean."""
+
+
+class Pending(Enum):
+    """Where the process of a run has died."""
+
+    STAGED = "before the exchange"
+    SWITCHED = "after the exchange"
+    UNDOING = "before the exchange back"
+    UNDONE = "after the exchange back"
+    CLEANING = "while what it kept was being deleted"
+
+
+@dataclass
+class Run:
+    """One run that the directory beside the application knows."""
+
+    name: str
+    state: str
+    """As `kstate status` says it, once nothing is pending."""
+    version: Version | None = None
+    """What its tree must be, byte for byte; None where nothing is promised any more."""
+    made: Tree | None = None
+    """The application directory as the run left it."""
+    pending: Pending | None = None
+    old: bool = False
+    """It ended long ago."""
+    precious: bool = False
+    """It keeps what may be the only copy of records that a log has lost: `clean` deletes it by name alone."""
+    announced: bool = True
+    """Its journal has at least one line."""
+
+
+class Effect(Enum):
+    """What a command does to the application directory."""
+
+    NOTHING = "nothing"
+    CHANGE = "a new directory, the old one is kept"
+    UNDO = "the kept directory comes back"
+    CLEAN = "what is kept goes"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How a command should end, and what it leaves."""
+
+    statuses: frozenset[int]
+    effect: Effect = Effect.NOTHING
+    meaning: Meaning = field(default_factory=dict)
+    unclean: frozenset[str] = frozenset()
+    release: Release | None = None
+    """The one that must be able to open what is left; None where it stays what it was for."""
+    purge: bool = False
+    precious: bool = False
+    runs: tuple[str, ...] = ()
+    """The run that is undone, or those that are deleted."""
+    takes_over: bool = False
+    """Runs that died are brought to an end first."""
+    says: tuple[str, ...] = ()
+
+
+def nothing(*statuses: int, takes_over: bool = False, says: Sequence[str] = ()) -> Expected:
+    """The application directory stays as it is."""
+    return Expected(frozenset(statuses), takes_over=takes_over, says=tuple(says))
+
+
+def migration(version: Version | None, options: dict[str, str | bool]) -> Expected:
+    """`kstate migrate`; options: to, dry-run, at-least-once, wipe-unclean."""
+    if version is None:
+        return nothing(2)
+    target, really = RELEASES[str(options["to"])], not options.get("dry-run")
+    content = version.content
+    moving = {name for name, task in content.tasks.items() if _moves(task, target)}
+    unclean = moving & version.unclean
+    if unclean and not (options.get("at-least-once") or options.get("wipe-unclean")):
+        return nothing(4, takes_over=really, says=["not left clean"])
+    left_out = unclean if options.get("wipe-unclean") else frozenset()
+    rewritten = any(
+        max(formats, default=0) > target.sst_format
+        for name, task in content.tasks.items()
+        if name not in left_out
+        for formats in task.kept.formats.values()
+    )
+    if not moving and not rewritten:
+        return nothing(0, takes_over=really)
+    homeless = target.inside and any(_homeless(content, name) for name in moving - left_out)
+    statuses = frozenset({1} if left_out or homeless else {0, 1} if unclean else {0})
+    if not really:
+        return Expected(statuses)
+    return Expected(
+        statuses,
+        Effect.CHANGE,
+        {key: store for key, store in content.meaning.items() if key[0] not in left_out},
+        version.unclean - unclean,
+        target if not unclean or left_out else None,
+        takes_over=True,
+    )
+
+
+def _homeless(content: Content, name: str) -> bool:
+    """A store was wiped in every task: nothing tells what its database, which has to carry the -4, is to look like."""
+    task = content.tasks[name]
+    absent = [
+        store for store, one in task.stores.items() if store not in task.folders and UNKNOWN in one.offsets.values()
+    ]
+    known = {place.split("/")[0] for other in content.tasks.values() for place in other.kept.families}
+    return name != GLOBAL and any(
+        f".checkpoint_{store}" not in task.kept.files for store in absent if store not in known
+    )
+
+
+def _moves(task: Task, target: Release) -> bool:
+    """Its offsets are not where the target keeps them."""
+    if target.inside:
+        outside = [one for one in task.kept.families.values() if OFFSETS not in one]
+        return bool(task.folders) and (".checkpoint" in task.kept.files or bool(outside))
+    return task.kept.inside or any(name.startswith(".checkpoint_") for name in task.kept.files)
+
+
+@dataclass(frozen=True)
+class Wipe:
+    """What `kstate wipe` is asked for."""
+
+    tasks: frozenset[str] = frozenset()
+    stores: frozenset[str] = frozenset()
+    global_stores: bool = False
+    everything: bool = False
+    """--all"""
+    purge: bool = False
+    dry_run: bool = False
+
+
+def wiping(version: Version | None, wipe: Wipe) -> Expected:
+    """`kstate wipe`."""
+    if version is None:
+        return nothing(2)
+    tasks = version.content.tasks
+    chosen = {
+        name
+        for name in tasks
+        if wipe.everything
+        or name in wipe.tasks
+        or (name == GLOBAL and wipe.global_stores)
+        or (wipe.stores and not wipe.tasks and not wipe.global_stores)
+    }
+    known = {store for name in chosen for store in tasks[name].stores}
+    if wipe.tasks - tasks.keys() or wipe.stores - known:
+        return nothing(2, takes_over=not wipe.dry_run)
+    meaning, warned, empty = dict(version.content.meaning), False, True
+    unclean = set(version.unclean)
+    for name in chosen:
+        task = tasks[name]
+        if not wipe.stores:
+            empty = False
+            unclean.discard(name)
+            warned |= any(store.rows and not store.offsets for store in task.stores.values())
+            meaning = {key: store for key, store in meaning.items() if key[0] != name}
+            continue
+        for store in wipe.stores & task.folders & task.stores.keys():
+            empty = False
+            before = meaning.pop((name, store))
+            warned |= bool(before.rows and not before.offsets)
+            if name != GLOBAL and before.offsets:
+                meaning[name, store] = Store({}, dict.fromkeys(before.offsets, UNKNOWN), {})
+        if not any(store.rows for key, store in meaning.items() if key[0] == name):
+            unclean.discard(name)
+    statuses = frozenset({1} if warned else {0})
+    if empty:
+        return nothing(0, takes_over=not wipe.dry_run)
+    if wipe.dry_run:
+        return Expected(statuses)
+    return Expected(statuses, Effect.CHANGE, meaning, frozenset(unclean), purge=wipe.purge, takes_over=True)
+
+
+def undoing(version: Version | None, runs: Sequence[Run], *, discard: bool) -> Expected:
+    """`kstate undo`, once what died is brought to an end: `runs` are as they are then."""
+    if version is None and not runs:
+        return nothing(2)
+    kept = [run for run in runs if run.state == "kept" and run.pending is None]
+    if not kept:
+        return nothing(0, takes_over=True, says=["nothing to undo"])
+    run = kept[-1]
+    if version is not None and not discard and not same(version.tree, run.made or {}):
+        return nothing(4, takes_over=True, says=["--discard-newer"])
+    return Expected(frozenset({0}), Effect.UNDO, runs=(run.name,), takes_over=True)
+
+
+def same(one: Tree, other: Tree) -> bool:
+    """Whether Streams has not run in between."""
+    mine, theirs = (
+        {path: entry for path, entry in tree.items() if path.rpartition("/")[2].startswith(_WATCHED)}
+        for tree in (one, other)
+    )
+    return mine == theirs
+
+
+def cleaning(version: Version | None, runs: Sequence[Run], *, old_only: bool, dry_run: bool) -> Expected:
+    """`kstate clean`."""
+    if version is None and not runs:
+        return nothing(2)
+    # From cron: what died is left to the command that needs the directory next.
+    died = (Pending.SWITCHED, Pending.UNDOING, Pending.UNDONE)
+    chosen = [
+        run
+        for run in runs
+        if (run.old or not old_only or not run.announced)
+        and run.pending not in died
+        and not run.precious
+        and not (run.pending is Pending.STAGED and run.announced)
+    ]
+    if version is None and any(run.version is not None for run in chosen):
+        return nothing(4, says=["only copy"])
+    if dry_run or not chosen:
+        return nothing(0)
+    return Expected(frozenset({0}), Effect.CLEAN, runs=tuple(run.name for run in chosen))
+
+
+def misfits(content: Content, release: Release) -> list[str]:
+    """What a release could not take from a directory that was migrated to it."""
+    wrong = []
+    for name, task in content.tasks.items():
+        if not task.folders:
+            continue  # nothing is there, but perhaps a line of .checkpoint
+        for place, formats in task.kept.formats.items():
+            if max(formats, default=0) > release.sst_format:
+                wrong.append(f"{name}/{place}: SST formats {sorted(formats)}")
+        for place, families in task.kept.families.items():
+            if (OFFSETS in families) != release.inside:
+                wrong.append(f"{name}/{place}: column families {sorted(families)}")
+        if release.inside and ".checkpoint" in task.kept.files:
+            wrong.append(f"{name}: .checkpoint is left, and would win over the stores")
+        if not release.inside and any(one.startswith(".checkpoint_") for one in task.kept.files):
+            wrong.append(f"{name}: {sorted(task.kept.files)}")
+    return wrong

@@ -1,0 +1,96 @@
+"""
+Random walks over real directories: commands, starts of Streams, kills, disks that fail, damaged journals, lost directories.
+
+These are a few fixed walks, of every golden directory that they begin with. `python -m tests.walker --seeds 0-499` walks more,
+and with --shrink says the shortest walk that still goes wrong.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .commands import Commands, Trouble
+from .dumps import make as make_dump
+from .walk import Step, Walk, begin, generate, parse, shrink, walk
+from .world import Wrong
+
+SEEDS = (3, 5, 8, 13, 21, 34)
+TRIES = 25
+"""So often a walk that went wrong is tried with fewer steps."""
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with Commands() as started:
+        yield started
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_directory_is_what_the_model_says(commands: Commands, tmp_path: Path, seed: int) -> None:
+    one = generate(seed)
+    result = walk(one, commands, tmp_path / "walk")
+    if result.wrong:
+        shortest = shrink(one, commands, tmp_path / "shrink", tries=TRIES)
+        again = walk(shortest, commands, tmp_path / "again")
+        told = "\n  ".join(again.told if again.wrong else result.told)
+        pytest.fail(f"--walk {str(shortest)!r}\n  {told}\n  {again.wrong or result.wrong}")
+
+
+def test_a_walk_is_what_its_text_says() -> None:
+    one = generate(7)
+    assert parse(str(one)) == one
+    assert 10 <= len(one.steps) <= 40
+
+
+@pytest.mark.parametrize("where", ["app", "kept", "gone", "strange"])
+def test_the_walker_sees_what_is_lost(commands: Commands, tmp_path: Path, where: str) -> None:
+    """A walker that sees nothing would never fail."""
+    world = begin("4.3.1-kinds-eos", commands, tmp_path)
+    world.migrate("4.2")
+    tree = world.beside / "0001-migrate" / "tree"
+    top = world.app if where == "app" else tree
+    sst = next(top.rglob("*.sst"))
+    if where in ("app", "kept"):
+        data = bytearray(sst.read_bytes())
+        data[3] ^= 1
+        sst.unlink()
+        sst.write_bytes(data)
+    elif where == "gone":
+        shutil.rmtree(tree)
+    else:
+        (world.beside / "0007-wipe").mkdir()
+    with pytest.raises(Wrong):
+        world.audit(where)
+
+
+def test_the_walker_sees_rows_that_a_migration_loses(commands: Commands, tmp_path: Path) -> None:
+    world = begin("4.3.1-kinds-eos", commands, tmp_path)
+    assert world.version is not None
+    store = world.version.content.tasks["0_0"].stores["kv-timestamped"]
+    next(iter(store.rows.values())).popitem()
+    with pytest.raises(Wrong, match="kv-timestamped"):
+        world.migrate("4.2")
+
+
+def test_the_shortest_walk_is_found(commands: Commands, tmp_path: Path) -> None:
+    steps = tuple(
+        Step(name, 1) for name in ("the_log", "time_passes", "the_log", "impossible", "the_log", "time_passes")
+    )
+    assert shrink(Walk("4.2.1-kinds-eos", steps), commands, tmp_path).steps == (Step("impossible", 1),)
+
+
+@pytest.mark.parametrize("release", ["4.1", "4.3"])
+def test_a_fault_of_the_temporary_folder_damages_no_store(commands: Commands, tmp_path: Path, release: str) -> None:
+    """A store that is past the dump is left alone: it must not be rebuilt because this host could not look at it."""
+    world = begin("4.1.2-kinds-eos" if release == "4.1" else "4.3.1-kinds-eos", commands, tmp_path)
+    dump = make_dump(tmp_path / "dump", world.app.name, world.streams.logs)
+    argv = ("restore", *dump.options, "--for", release, "-q", "--engine", "local")
+    before = world.tree()
+    for step in range(2, 14):
+        ended = commands(world.app, argv, Trouble("fail", step))
+        assert ended.status in (0, 6), f"step {step}: exit {ended.status}: {ended.output}"
+        assert world.tree() == before, step
