@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from kstate_cli import temporary
 from kstate_cli.cli import standard
 from kstate_cli.cli.commands import LazyGroup
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost
@@ -59,6 +60,7 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
     standard.take_over()
+    temporary.settle()
     for number in _SIGNALS:
         signal.signal(number, _on_signal)
     code = EXIT_OK

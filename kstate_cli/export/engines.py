@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import temporary
 from kstate_cli.errors import RunFailed
 from kstate_cli.export.part import PartJob, PartResult, write_in_worker, write_part
 from kstate_cli.rocks.errors import RocksError
@@ -99,7 +99,7 @@ def _java() -> bool:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.gettempdir()) / new_name("export")
+    folder = Path(temporary.folder()) / new_name("export")
     try:
         folder.mkdir(0o700)
         yield folder

@@ -10,11 +10,11 @@ import contextlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from kstate_cli import temporary
 from kstate_cli.errors import RunFailed
 from kstate_cli.regular import open_regular, require_regular
 from kstate_cli.rocks.files import check_size, newest_options
@@ -114,7 +114,7 @@ def _folder(size: int) -> Path:
 
     Known before the folder is there, so that a signal while it is made does not leave it behind.
     """
-    parent = Path(tempfile.gettempdir())
+    parent = Path(temporary.folder())
     for place in {parent, _MEMORY}:
         sweep(place)
     if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK):

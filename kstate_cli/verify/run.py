@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kstate_cli import temporary
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.leftovers import new_name
@@ -154,7 +154,7 @@ def _scratch(jobs: Sequence[DatabaseJob]) -> Iterator[Path]:
         needed = sum(_small_bytes(job.path) for job in jobs) + _SPARE_BYTES
         if needed <= room.f_bavail * room.f_frsize:
             parent = _MEMORY
-    folder = (parent or Path(tempfile.gettempdir())) / new_name("verify")
+    folder = (parent or Path(temporary.folder())) / new_name("verify")
     try:
         folder.mkdir(0o700)
         yield folder

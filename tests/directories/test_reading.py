@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -167,3 +168,22 @@ def test_a_read_only_mount_is_enough(tmp_path: Path) -> None:
     done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == len(kstate("ls", app, "-o", "json").rows)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_the_working_directory_is_never_the_one_for_temporary_files(tmp_path: Path) -> None:
+    """Where all others are full Python's own choice is the working directory: the very one that is looked at."""
+    home = Path("/dev/shm") / f"kstate-test-{os.getpid()}"
+    app = unpack("4.3.1-demo-eos", home)
+    try:
+        os.utime(app, (1, 1))
+        full = "mount -t tmpfs -o nr_inodes=1 none"
+        command = f"{full} /tmp && {full} /var/tmp && cd {app} && exec {sys.executable} -m kstate_cli ls ."
+        env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, env=env, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert app.stat().st_mtime == 1
+    finally:
+        shutil.rmtree(home)
