@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from kstate_cli.change.marks import MARKS
 from tests.interop import dumps
 from tests.interop.harness import App, Batch, Harness, Run
 from tests.interop.jvm import Reply
@@ -145,7 +146,7 @@ def test_real_streams_before_any_repair(
     releases = {version: streams.jvm(version) for version in (source, target)}
     sweep = Sweep(one.case(command), kstate, tmp_path_factory.mktemp("w"), releases)
     sweep.learn()
-    wrong, seen = [], []
+    wrong, seen, marked = [], [], 0
     for i, step in enumerate(steps_of_the_switch(sweep)):
         for action in (KILL, EIO) if ALL else (KILL,) if i in IN_SHORT else ():
             fault = Fault(step.call, step.nth, action)
@@ -154,6 +155,8 @@ def test_real_streams_before_any_repair(
             which = sweep.which(app)
             seen.append(which)
             found = [] if struck else ["the fault did not happen"]
+            # Streams starts from what is there, marks and all.
+            marked += which == "new" and any((app / mark).exists() for mark in MARKS)
             found += judged(streams, one, sweep, app, which) if which in ("old", "new") else [which]
             found += afterwards(sweep, one, app, which)
             print(f"{command} {step} {action}: exit {ended.status}, {which}")
@@ -161,3 +164,4 @@ def test_real_streams_before_any_repair(
                 wrong.append(f"{command}: {step} {action}, directory was {which}: {'; '.join(found)}")
     assert not wrong, "\n\n".join(wrong)
     assert {"old", "new"} <= set(seen)
+    assert marked, "no release was started from a directory with a mark"
