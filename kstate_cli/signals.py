@@ -26,14 +26,24 @@ def signals_held() -> Iterator[None]:
         yield  # handlers run in the main thread: what they raise is not raised here
         return
     caught: list[int] = []
-    handlers = {number: signal.signal(number, lambda number, _: caught.append(number)) for number in ENDING}
+    handlers = {number: signal.getsignal(number) for number in ENDING}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
+        for number in ENDING:
+            signal.signal(number, lambda number, _: caught.append(number))
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        # The note-takers go last to first: what one of the real ones raises must not leave others behind.
+        raised: BaseException | None = None
         for number, handler in handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            while signal.getsignal(number) is not (before := signal.SIG_DFL if handler is None else handler):
+                try:
+                    signal.signal(number, before)
+                except Exception as error:
+                    raised = raised or error
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if raised is not None:
+            raise raised
         if caught:
             signal.raise_signal(caught[0])
 

@@ -13,7 +13,7 @@ from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.removal import remove_run, sweep
-from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway, UsageError
+from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError
 from kstate_cli.texts import command
 
 PRECIOUS_EVENT: Final = "precious"
@@ -52,7 +52,8 @@ def choose(request: Request) -> Choice:
         named = run.name in request.names
         if request.names and not named:
             continue
-        if run.events and datetime.fromisoformat(run.events[-1]["at"]) > limit:
+        # What is half deleted already is of no use to anybody.
+        if run.events and run.state is not RunState.CLEANING and datetime.fromisoformat(run.settled_at) > limit:
             continue
         why = _why_left(request.app, run, named=named)
         if why is None:
@@ -107,22 +108,29 @@ def clean_runs(
             _delete(request.app, run)
         except OSError as error:
             failed.append((run, error))
+        except Interrupted:
+            raise
         except KstateError as error:
             kept.append(error)
         else:
             yield run.name, freed
     if failed:
-        run, first = failed[0]
+        # One that is half deleted goes before one that is whole.
+        run, first = min(failed, key=lambda one: one[0].state is not RunState.CLEANING)
+        others = [f"run {one.name}: {error.strerror} ({error.filename})" for one, error in failed if one is not run]
+        others += [error.headline for error in kept]
         if run.state is not RunState.CLEANING:
             raise RunFailed(
                 f"run {run.name} could not be deleted: {first.strerror}",
                 where=str(first.filename),
-                hint=f"it is as it was; fix the cause, then: {command('clean', request.app)}",
+                details=others,
+                hint=f"it is as it was; fix the cause, then: {_by_name(request.app, run)}",
             ) from first
         raise RunHalfway(
             f"run {run.name} could not be deleted whole: {first.strerror}",
             where=str(first.filename),
-            hint="what is left of it cannot be undone to any more; fix the cause, and kstate clean goes on with it",
+            details=others,
+            hint=f"there is no undo to it any more; fix the cause, then go on: {_by_name(request.app, run)}",
         ) from first
     if kept:
         raise kept[0]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli.change.committed import note_commit
 from kstate_cli.change.engine import Progress, Result, RunOptions, execute
 from kstate_cli.change.folder import read_runs, remove_empty_folders
 from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
@@ -89,6 +90,7 @@ def _change(request: Request, workers: Workers, on_plan: Callable[[Plan], None],
 
 def _purge(plan: Plan, result: Result) -> None:
     """Deletes what the run has kept. Raises RunHalfway: the change itself is done."""
+    note_commit(result.run, plan.app, kept=False)
     try:
         remove_run(next(run for run in read_runs(plan.app) if run.name == result.run))
     except OSError as error:

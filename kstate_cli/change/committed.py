@@ -19,6 +19,8 @@ class Commit:
     app: Path | None = None
     undone: bool = False
     """The run was taken back."""
+    kept: bool = True
+    """What was there before is kept for undo."""
 
     def __str__(self) -> str:
         app = self.app or "the application directory"
@@ -32,9 +34,9 @@ class Commit:
 _commits: list[Commit] = []
 
 
-def note_commit(run: str, app: Path | None = None, *, undone: bool = False) -> None:
+def note_commit(run: str, app: Path | None = None, *, undone: bool = False, kept: bool = True) -> None:
     """The directories are exchanged: to be called right after the system call. It cannot fail."""
-    _commits.append(Commit(run, app, undone))
+    _commits.append(Commit(run, app, undone, kept))
 
 
 def committed() -> Commit | None:

@@ -123,7 +123,8 @@ def remove_empty_folders(app: Path) -> None:
 def forget(app: Path, run: Run) -> None:
     """Removes the folder of a run that has nothing but its journal and its lists. Suppresses OSError."""
     with contextlib.suppress(OSError):
-        for name in os.listdir(run.path):
+        # The journal goes last: without it nothing would say whose the rest is.
+        for name in sorted(os.listdir(run.path), key=lambda name: name == JOURNAL):
             os.unlink(run.path / name)
         run.path.rmdir()
         sync_directory(run.path.parent)

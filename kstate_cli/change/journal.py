@@ -7,6 +7,7 @@ the staged new application directory, after it the old one. Which of the two it 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from dataclasses import dataclass, field
@@ -95,6 +96,11 @@ class Run:
         """What the marks of this run name; None for a run of an older kstate, which had no marks."""
         return self.events[0].get("token") if self.events else None
 
+    @property
+    def settled_at(self) -> str:
+        """When the run got the state that it has (ISO 8601); notes that come later do not make it younger."""
+        return str(next(event["at"] for event in reversed(self.events) if event["event"] in _STEPS))
+
     def last(self, name: str) -> dict[str, Any]:
         """The last event of this name; empty when there is none."""
         return next((event for event in reversed(self.events) if event["event"] == name), {})
@@ -108,13 +114,7 @@ class Run:
         try:
             line = encode_line(row, len(self.events))
             with naming(self.path / JOURNAL):
-                # A line that was cut off by a crash goes: what it announced never began.
-                if os.fstat(descriptor).st_size != self._length:
-                    os.ftruncate(descriptor, self._length)
-                left = memoryview(line)
-                while left:
-                    left = left[os.write(descriptor, left) :]
-                os.fsync(descriptor)
+                self._append(descriptor, line)
         finally:
             os.close(descriptor)
         if not self.events:
@@ -122,6 +122,22 @@ class Run:
         self._length += len(line)
         self.events.append(row)
         self.state = state
+
+    def _append(self, descriptor: int, line: bytes) -> None:
+        """All of it, durable, or nothing: what the caller takes for not announced must not be there to be read."""
+        # A line that was cut off by a crash goes: what it announced never began.
+        if os.fstat(descriptor).st_size != self._length:
+            os.ftruncate(descriptor, self._length)
+        try:
+            left = memoryview(line)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, self._length)
+                os.fsync(descriptor)
+            raise
 
 
 def read_run(path: Path) -> Run:

@@ -8,6 +8,7 @@ it would drop the lock.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -107,7 +108,12 @@ def _wait_for(lock: Callable[[], object], app: Path, wait: float) -> None:
         try:
             lock()
             return
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise Refused(
+                    f"{app / LOCK_NAME} cannot be locked: {error.strerror}",
+                    hint="look at the file system and its mount",
+                ) from None
             if time.monotonic() >= deadline:
                 raise in_use(app, read_lock_table().holder(app / LOCK_NAME)) from None
             time.sleep(_POLL_SECONDS)

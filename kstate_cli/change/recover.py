@@ -93,10 +93,12 @@ def _recovered(app: Path, run: Run) -> Outcome | None:
 def _settle_switch(app: Path, run: Run) -> Outcome:
     """An announced exchange: where the mark of staging is, the staged tree is."""
     here, there = _has(app, STAGED, run), _has(run.tree, STAGED, run)
-    if here == there:
+    # An exchange leaves a whole directory in the run: where there is none, a sweep of it was cut off.
+    swept = not here and os.path.isdir(app) and run.token is not None and _is_empty(run.tree)
+    if here == there and not swept:
         raise _neither(app, run)
     _sync(app, run)
-    if there:
+    if there or swept:
         sweep(app, run, "interrupted before the switch")
         return Outcome.SWEPT
     run.write("switched", recovered=True)
@@ -138,6 +140,10 @@ def _has(folder: Path, mark: str, run: Run) -> bool:
     if run.token is None or folder.is_symlink() or not folder.is_dir():
         return False
     return token_of(folder, mark) == run.token
+
+
+def _is_empty(tree: Path) -> bool:
+    return not os.path.lexists(tree) or (not tree.is_symlink() and tree.is_dir() and not os.listdir(tree))
 
 
 def _sync(app: Path, run: Run) -> None:

@@ -77,7 +77,9 @@ def remove_sorted_runs(run: Run) -> None:
     """Removes the sorted runs of a restoration: made from a dump, and never anybody's only copy. Raises OSError."""
     folder = run.path / RUNS
     if folder.is_symlink():
-        raise Refused(f"{folder} is a symbolic link", hint="kstate makes none there: look at it, and remove the link")
+        raise Refused(
+            f"{folder} is a symbolic link", hint="nothing of kstate's is one: look at it, and remove the link"
+        )
     if folder.is_dir():
         _remove_all(folder)
 

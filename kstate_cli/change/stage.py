@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.change.access import attributes, keep_access
+from kstate_cli.change.access import ACL, attributes, keep_access
 from kstate_cli.change.build import BuildDatabase, BuildStore, make_parents
 from kstate_cli.change.edit import Job, edit
 from kstate_cli.change.owner import own_like
@@ -94,6 +94,6 @@ def _write_file(path: Path, data: bytes, *, keep_time: bool) -> None:
             os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
     else:
         own_like(new, path.parent.stat())
-        if not attributes(new):
+        if not set(ACL) & set(attributes(new)):
             os.chmod(new, 0o644)  # whatever the umask of who runs kstate; an ACL of the directory has its own say
     os.replace(new, path)

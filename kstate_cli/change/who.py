@@ -13,9 +13,12 @@ from typing import Any
 
 from kstate_cli import __version__
 
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
+_USER_INFO = re.compile(r"(?<=://).*@")
 _QUERY = re.compile(r"(?<=[a-z0-9])(\?[^\s]*)$")
-_SECRET = re.compile(r"(?i)((?:password|passwd|secret|token|credential|api[-_]?key|access[-_]?key)[^=\s]*=)\S+")
+_SECRET = re.compile(
+    r"(?is)((?:pass(?:word|wd|phrase)|secret|token|credential|jaas|sas|private|(?:api|access|account|keystore)[-_.]?key)"
+    r"[^=\s]*=).*"
+)
 _LEFT_OUT = "***"
 
 

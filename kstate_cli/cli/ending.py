@@ -91,5 +91,5 @@ def _write_change(change: Commit) -> None:
     from kstate_cli.cli.output import say
 
     say(f"  what was done: {change}")
-    if change.app is not None and not change.undone:
+    if change.app is not None and change.kept and not change.undone:
         say(f"  to take it back: {command('undo', change.app)}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kstate_cli.cli.options import App, Output, Quiet
 from kstate_cli.cli.output import Format
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, UsageError
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, UsageError
 
 if TYPE_CHECKING:
     from kstate_cli.statedir.model import Application
@@ -34,6 +33,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
+    from kstate_cli.texts import command
 
     if spec and output is Format.json:
         raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
@@ -77,7 +77,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     if wrong:
         raise ConditionNotMet(
             f"not as Kafka Streams leaves it: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
-            hint=f"kstate check {shlex.quote(str(found.path))} --for RELEASE says what the next start does",
+            hint=f"what the next start does says: {command('check', found.path, '--for', 'RELEASE')}",
         )
     return EXIT_WARNINGS if to_do or found.doubtful else EXIT_OK
 
@@ -93,7 +93,12 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     counted = count_rows(app)
     fails: set[tuple[str, str, str]] = set()
     for name in sorted({name for row in rows for name in row["opens_in"]}):
-        found = check(app, Asked(release(name))).predictions
+        try:
+            found = check(app, Asked(release(name))).predictions
+        except Refused:
+            # What nobody can foretell is not claimed.
+            fails |= {(row["task"], row["store"], name) for row in rows}
+            continue
         fails |= {(one.task, one.store, name) for one in found if one.outcome is Outcome.FAILS}
     for row in rows:
         task, store = row["task"], row["store"]

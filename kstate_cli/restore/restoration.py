@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change.ages import Age, add_ages
@@ -21,7 +20,7 @@ from kstate_cli.change.journal import RUNS, Run, RunState
 from kstate_cli.change.plan import Step
 from kstate_cli.dump.digests import Digests
 from kstate_cli.dump.model import Dump, PartitionDump
-from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError
+from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.area import below, end_area, make_area, remove_from_area, settled
 from kstate_cli.restore.as_of import bounds, made
@@ -41,8 +40,10 @@ from kstate_cli.restore.spark import SparkSettings
 from kstate_cli.restore.staging import DONE, Staging, is_local
 from kstate_cli.restore.states import TRANSITIONS, RestoreState, StateMachine
 from kstate_cli.restore.work import RestoreOptions, RestorePlan
+from kstate_cli.rocks.errors import RocksError
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.spec.topology import TopologyText
+from kstate_cli.texts import command
 
 LOGS_EVENT = "logs"
 """Topic id, leader epoch and last record of every log that the run has restored from."""
@@ -144,7 +145,9 @@ class Restoration:
         except BaseException as error:
             self._fail()
             if isinstance(error, KstateError) and not isinstance(error, Refused):
-                error.hint = f"{error.hint or 'mend the cause'} (with --after-error)"
+                error.hint = error.hint or "fix the cause"
+                if error.exit_code == RunFailed.exit_code:
+                    error.hint_details = (*error.hint_details, "then run the command again, with --after-error")
             raise
         finally:
             if self._staging is not None and self._journal is not None:
@@ -155,8 +158,12 @@ class Restoration:
         run = self._journal
         if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
             done = run.state is RunState.KEPT
-            return "the restoration is done" if done else f"kstate status {quote(str(self._request.app))} tells more"
-        kept, slices = kept_slices(self._request.app)
+            more = f"more is told by: {command('status', self._request.app)}"
+            return "the restoration is done" if done else more
+        try:
+            kept, slices = kept_slices(self._request.app)
+        except (OSError, Refused):
+            return interrupted_hint()
         return interrupted_hint(f"{kept} of {slices} slices are kept" if slices else f"{kept} slices are kept")
 
     def _date_what_was_made(self) -> None:
@@ -165,7 +172,7 @@ class Restoration:
             add_ages(self._request.app, made(self._request.app, self._ages, workers=self._request.run.workers))
         except Interrupted:
             raise
-        except (OSError, KstateError) as error:
+        except (OSError, KstateError, RocksError) as error:
             self._watcher.warning(f"how old the restored data is could not be recorded in full: {error}")
 
     def _fail(self) -> None:
@@ -211,9 +218,10 @@ class Restoration:
             add_ages(request.app, self._ages)
         except BaseException as error:
             self._ending(error)
+            # The folder in an area of many has an owner of its own, who removes its mark last.
             if isinstance(error, (Interrupted, KeyboardInterrupt)) and self._staging is None:
                 staging.keep_finished()
-            else:
+            elif self._staging is None:
                 staging.remove()
             raise
         return steps

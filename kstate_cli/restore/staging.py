@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlparse
 
+from kstate_cli import temporary
 from kstate_cli.dump.place import open_place
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.json_text import parse_json
@@ -79,7 +80,7 @@ class Staging:
         if is_local(self.target):
             path = os.path.join(local(self.target), name)
         else:
-            self._private = self._private or tempfile.mkdtemp(prefix="kstate-runs-")
+            self._private = self._private or tempfile.mkdtemp(prefix="kstate-runs-", dir=temporary.folder())
             path = os.path.join(self._private, name)
         self._made.append(path)
         return path

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.signals import submitted
+from kstate_cli.signals import ENDING, submitted
 
 _MANY = 96
 """From so many jobs on, processes gain more than their start costs."""
@@ -118,7 +118,9 @@ def serve() -> None:
     """The life of a worker process."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # Ctrl-C reaches the whole group; the parent decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A supervisor signals the whole group: what ends the command is for its parent to decide, whose end is theirs.
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever is printed here must not get between the answers
     while True:

@@ -1,0 +1,118 @@
+"""The journal of a run: what was not announced cannot be read, and what a crash has left is understood."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.folder import create_run, forget, read_runs
+from kstate_cli.change.journal import Run, RunState, read_run
+from kstate_cli.change.marks import STAGED, put_mark
+from kstate_cli.change.recover import Outcome, recover
+from kstate_cli.change.who import redacted
+from kstate_cli.errors import Interrupted
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    path = tmp_path / "state" / "app"
+    path.mkdir(parents=True)
+    return path
+
+
+EVENTS = ("switching", "switched", "undoing", "undone", "cleaning")
+
+
+def write(run: Run, event: str) -> None:
+    details = {"kept": "0" * 64, "made": "0" * 64} if event == "switching" else {}
+    run.write(event, **details)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), Interrupted(15)], ids=["EIO", "signal"])
+@pytest.mark.parametrize("failing", EVENTS)
+@pytest.mark.parametrize("call", ["fsync", "write"])
+def test_what_could_not_be_announced_cannot_be_read(
+    app: Path, monkeypatch: pytest.MonkeyPatch, failing: str, call: str, error: Exception
+) -> None:
+    run = create_run(app, "migrate --to 4.2")
+    for event in EVENTS[: EVENTS.index(failing)]:
+        write(run, event)
+    before, state = read_run(run.path), run.state
+    real: Callable[..., object] = getattr(os, call)
+    calls = []
+
+    def fail(*arguments: object) -> object:
+        calls.append(arguments)
+        if len(calls) == 1:
+            if call == "write":
+                real(arguments[0], bytes(arguments[1])[:40])  # type: ignore[call-overload]
+            raise error
+        return real(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, fail)
+        with pytest.raises(type(error)):
+            write(run, failing)
+    after = read_run(run.path)
+    assert (after.state, len(after.events), after.damage) == (state, len(before.events), None)
+    write(run, failing)
+    assert read_run(run.path).state is run.state is not state
+
+
+def test_a_sweep_that_was_cut_off_after_an_announced_switch_goes_on(app: Path) -> None:
+    for left in ("nothing", "an empty tree"):
+        run = create_run(app, "migrate --to 4.2")
+        run.tree.mkdir()
+        assert run.token is not None
+        put_mark(run.tree, STAGED, run.token)
+        write(run, "switching")
+        (run.tree / STAGED).unlink()
+        if left == "nothing":
+            run.tree.rmdir()
+        assert [one.outcome for one in recover(app)] == [Outcome.SWEPT]
+        assert read_run(run.path).state is RunState.FAILED
+
+
+def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever it is cut off, the next command can go on with what is left."""
+    names = ["journal.jsonl", "kept.json", "made.json"]
+    for kept in range(len(names) + 1):
+        run = create_run(app, "wipe --store s")
+        for name in names[1:]:
+            (run.path / name).write_text("{}")
+        run.write("failed", why="refused")
+        gone: list[str] = []
+        real = os.unlink
+
+        def unlink(path: Path, gone: list[str] = gone, kept: int = kept, real: Callable[[Path], None] = real) -> None:
+            if len(gone) == kept:
+                raise OSError(errno.EIO, "Input/output error")
+            gone.append(path.name)
+            real(path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "unlink", unlink)
+            forget(app, run)
+        assert all(one.damage is None for one in read_runs(app)), gone
+        recover(app)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "fs.s3a.access.key=AKIA",
+        "fs.azure.account.key.me.blob.core.windows.net=AKIA",
+        "ssl.keystore.key=-----BEGIN AKIA",
+        'sasl.jaas.config=x required username="u" password="a AKIA";',
+        "s3://AKIA:se/cret@bucket/path",
+        "s3://bucket/path?sig=AKIA",
+        "spark.hadoop.fs.s3a.secret.key=AKIA",
+    ],
+)
+def test_no_secret_reaches_the_journal(secret: str) -> None:
+    assert "AKIA" not in " ".join(redacted(["--conf", secret]))
+    assert "se/cret" not in " ".join(redacted(["--conf", secret]))
