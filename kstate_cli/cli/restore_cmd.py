@@ -202,6 +202,7 @@ def restore(
         wipe_unclean=wipe_unclean,
         committed=committed_of(committed_offsets),
         ignored=tuple(ignore or ()),
+        broker_asked=bootstrap_server is not None,
         allowed=Allowed(
             "asked for" if rebuild else None,
             allow_empty,

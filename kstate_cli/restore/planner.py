@@ -251,6 +251,12 @@ def _judge_store(
             )
             return None
         facts = draft.options.facts.get(dump.key)
+        if facts is None and draft.options.broker_asked:
+            draft.refused.append(
+                f"{shown}: the broker has no {dump.key}: the topic was deleted, or this is another cluster. Do not start "
+                "the application before that is known: it would restore from a log that has lost these records"
+            )
+            return None
         log = log_of(dump, committed, facts)
         offset = existing.offsets.get(dump.key) if existing else None
         verdict = judge(

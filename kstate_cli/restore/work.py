@@ -34,6 +34,8 @@ class RestoreOptions:
     """The group's committed offsets of source topics, over those of the manifest."""
     facts: Facts = field(default_factory=dict)
     """What the broker says of the logs, over the manifest's."""
+    broker_asked: bool = False
+    """``facts`` are those of a broker: a log that is not among them is not there."""
     allowed: Allowed = field(default_factory=Allowed)
     ignored: tuple[str, ...] = ()
     """Topics of the dump, as shell patterns, that are none of this application's."""
