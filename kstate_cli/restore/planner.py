@@ -253,8 +253,8 @@ def _judge_store(
         facts = draft.options.facts.get(dump.key)
         if facts is None and draft.options.broker_asked:
             draft.refused.append(
-                f"{shown}: the broker has no {dump.key}: the topic was deleted, or this is another cluster. Do not start "
-                "the application before that is known: it would restore from a log that has lost these records"
+                f"{shown}: the broker has no {dump.key}: the topic was deleted, or this is another cluster. Do not "
+                "start the application before that is known: it would restore from a log without these records"
             )
             return None
         log = log_of(dump, committed, facts)
