@@ -58,6 +58,8 @@ def choose(request: Request) -> Choice:
         why = _why_left(request.app, run, named=named)
         if why is None:
             choice.runs.append(run)
+        elif named:
+            raise Refused(f"run {run.name} is not deleted: {why}", where=str(run.path))
         else:
             choice.left.append(f"run {run.name} is left: {why}")
     _refuse_only_copy(request, choice)

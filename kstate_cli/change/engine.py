@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from kstate_cli.change.folder import create_run, forget
 from kstate_cli.change.journal import RUNS, Run
 from kstate_cli.change.marks import STAGED, put_mark
+from kstate_cli.change.owner import own_like
 from kstate_cli.change.plan import Plan, Step
 from kstate_cli.change.removal import remove_sorted_runs, sweep
 from kstate_cli.change.stage import Counts, stage
@@ -94,6 +95,7 @@ def execute(
 def _stage(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress: Progress) -> Counts:
     progress("stage", str(plan.app), 0)
     os.mkdir(run.tree)
+    own_like(run.tree, plan.app.stat())
     assert run.token is not None
     put_mark(run.tree, STAGED, run.token)
     sync_directory(run.path)

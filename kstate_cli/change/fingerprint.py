@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.change.marks import MARKS
+from kstate_cli.change.owner import own_like
 from kstate_cli.change.system import naming
 from kstate_cli.formats.json_text import parse_json
 
 KEPT_LIST: Final = "kept.json"
 MADE_LIST: Final = "made.json"
+STAGED_LIST: Final = "staged.json"
+LISTS: Final = frozenset({KEPT_LIST, MADE_LIST, STAGED_LIST})
 _SCHEMA = 1
 _MOST_BYTES = 1 << 30
 _WATCHED = ("CURRENT", "MANIFEST-", ".checkpoint")
@@ -71,6 +74,8 @@ def write_listing(path: Path, listing: Listing) -> str:
     """Writes a list, durable once its folder is synced; returns its digest. Raises OSError."""
     data = _encoded(listing)
     with naming(path), open(path, "xb") as file:
+        own_like(file.fileno(), os.stat(path.parent))
+        os.fchmod(file.fileno(), 0o644)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -81,13 +86,28 @@ def differences_from(path: Path, wanted: str, now: Listing) -> list[str]:
     """Paths that differ from the list in ``path``, whose digest is ``wanted``."""
     if digest(now) == wanted:
         return []
+    before = _read_listing(path, wanted)
+    return differences(before, now) if before is not None else [_UNNAMED]
+
+
+def more_than_listed(path: Path, wanted: str, now: Listing) -> list[str]:
+    """As ``differences_from``, but what is missing now is no difference: somebody has begun to delete it."""
+    if not now or digest(now) == wanted:
+        return []
+    before = _read_listing(path, wanted)
+    return [_UNNAMED] if before is None else sorted(name for name in now if before.get(name) != now[name])
+
+
+def _read_listing(path: Path, wanted: str) -> Listing | None:
     try:
         with open(path, "rb") as file:
             data = file.read(_MOST_BYTES)
-        before = parse_json(data)["files"] if hashlib.sha256(data).hexdigest() == wanted else None
+        if hashlib.sha256(data).hexdigest() != wanted:
+            return None
+        found: Listing = parse_json(data)["files"]
     except (OSError, ValueError):
-        before = None
-    return differences(before, now) if before is not None else [_UNNAMED]
+        return None
+    return found
 
 
 def differences(before: Listing, now: Listing) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.change.access import drop_acl
+from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.change.journal import JOURNAL, Run, read_run
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.system import sync_directory
@@ -36,8 +37,12 @@ def read_runs(app: Path) -> list[Run]:
     for path in (folder.parent, folder):
         if path.is_symlink():
             raise Refused(f"{path} is a symbolic link", hint="kstate keeps its runs beside the application only")
-        if not os.path.lexists(path):
+        try:
+            os.lstat(path)
+        except FileNotFoundError:
             return []
+        except PermissionError as error:
+            raise Refused(f"{path} cannot be looked at: {error.strerror}", hint="run as its owner") from None
         if not path.is_dir():
             raise Refused(f"{path} is not a directory", hint="kstate keeps its runs there: move it away")
     try:
@@ -63,6 +68,7 @@ def _folders(folder: Path) -> list[tuple[int, Path]]:
 
 def understood(runs: list[Run]) -> list[Run]:
     """The runs, all of them understood whole. Raises Refused, naming the first that is not."""
+    _refuse_copies(runs)
     for run in runs:
         if run.damage is not None:
             raise Refused(
@@ -79,13 +85,35 @@ def understood(runs: list[Run]) -> list[Run]:
 def make_runs_folder(app: Path) -> Path:
     """The folder of the runs, made durable if it is not there; the application's owner's alone. Raises OSError."""
     folder = runs_folder(app)
-    for missing in (folder.parent, folder):
-        if not missing.exists():
-            missing.mkdir(mode=0o750)
-            drop_acl(missing)
-            own_like(missing, app.stat())
-            sync_directory(missing.parent)
+    if not folder.parent.exists():
+        # Applications of several owners may share a state.dir: who may make one there may have runs of it, too.
+        model = app.parent.stat()
+        folder.parent.mkdir(mode=0o700)
+        drop_acl(folder.parent)
+        own_like(folder.parent, model)
+        os.chmod(folder.parent, (model.st_mode & 0o1777) | 0o111)
+        sync_directory(app.parent)
+    if not folder.exists():
+        folder.mkdir(mode=0o750)
+        drop_acl(folder)
+        own_like(folder, app.stat())
+        os.chmod(folder, 0o750)
+        sync_directory(folder.parent)
     return folder
+
+
+def _refuse_copies(runs: list[Run]) -> None:
+    """Two folders of one run: what one of them says may be about the tree of the other. Raises Refused."""
+    known: dict[str, Run] = {}
+    for run in runs:
+        if run.token is not None:
+            first = known.setdefault(run.token, run)
+            if first is not run:
+                raise Refused(
+                    f"{run.name} is a copy of run {first.name}",
+                    where=str(run.path),
+                    hint="nothing is done before one of the two is moved elsewhere",
+                )
 
 
 def create_run(app: Path, command: str, *, reason: str | None = None, **details: Any) -> Run:
@@ -98,11 +126,13 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     path.mkdir(mode=0o750)
     drop_acl(path)
     own_like(path, owner)
+    os.chmod(path, 0o750)
     sync_directory(folder)
     run = Run(path, [])
     token = secrets.token_hex(16)
     run.write("created", command=command, app=str(app), token=token, **who(), reason=reason, **details)
     own_like(path / JOURNAL, owner)
+    os.chmod(path / JOURNAL, 0o644)  # whatever the umask: the owner must be able to go on
     return run
 
 
@@ -124,7 +154,7 @@ def forget(app: Path, run: Run) -> None:
     """Removes the folder of a run that has nothing but its journal and its lists. Suppresses OSError."""
     with contextlib.suppress(OSError):
         # The journal goes last: without it nothing would say whose the rest is.
-        for name in sorted(os.listdir(run.path), key=lambda name: name == JOURNAL):
+        for name in sorted(set(os.listdir(run.path)) & {JOURNAL, *LISTS}, key=lambda name: name == JOURNAL):
             os.unlink(run.path / name)
         run.path.rmdir()
         sync_directory(run.path.parent)

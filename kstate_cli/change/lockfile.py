@@ -32,15 +32,21 @@ def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
     Of a lost application, which cannot run, it is the lock of what kstate has kept of it. Raises InUse (with the pid
     where the system tells) when somebody else holds it, Refused when it cannot be opened.
     """
-    if not app.exists():
-        with _lock_of_the_lost(app, wait):
-            yield
-        return
-    with _opened(app) as descriptor:
-        _wait_for(lambda: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
-        if _tells_locks_apart(app):
-            _flock(descriptor, app, wait)
-        yield
+    deadline = time.monotonic() + wait
+    while True:
+        if not os.path.lexists(app):
+            with _lock_of_the_lost(app, deadline):
+                if os.path.lexists(app):
+                    continue  # who held it before has put it back
+                yield
+            return
+        with _opened(app) as descriptor:
+            _wait_for(lambda: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, deadline)
+            if _tells_locks_apart(app):
+                _flock(descriptor, app, deadline)
+            if _in_place(descriptor, app):
+                yield
+                return
 
 
 @contextlib.contextmanager
@@ -53,20 +59,51 @@ def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
         with application_lock(app, wait):
             yield
         return
-    with _opened(app) as descriptor:
-        _flock(descriptor, app, wait)
-        yield
+    deadline = time.monotonic() + wait
+    while True:
+        with _opened(app) as descriptor:
+            _flock(descriptor, app, deadline)
+            if _in_place(descriptor, app):
+                yield
+                return
+
+
+def _in_place(descriptor: int, app: Path) -> bool:
+    """Whether the file that is locked is the lock of APP still: while one waits another directory may get the name."""
+    try:
+        found = os.stat(app / LOCK_NAME, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    held = os.fstat(descriptor)
+    return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
+
+
+def share_lock(app: Path, other: Path) -> None:
+    """Makes the lock file of ``other``, which is about to take APP's place, the very one that is held. Raises OSError.
+
+    The lock guards what has the name of the application only if it is one inode before and after the exchange.
+    """
+    held = os.stat(app / LOCK_NAME, follow_symlinks=False)
+    try:
+        found = os.stat(other / LOCK_NAME, follow_symlinks=False)
+    except FileNotFoundError:
+        pass
+    else:
+        if (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino):
+            return
+        os.unlink(other / LOCK_NAME)
+    os.link(app / LOCK_NAME, other / LOCK_NAME)
 
 
 @contextlib.contextmanager
-def _lock_of_the_lost(app: Path, wait: float) -> Iterator[None]:
+def _lock_of_the_lost(app: Path, deadline: float) -> Iterator[None]:
     folder = runs_folder(app)
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise Refused(f"{app} is not there, and {folder} cannot be opened for locking: {error.strerror}") from None
     try:
-        _flock(descriptor, app, wait)
+        _flock(descriptor, app, deadline)
         yield
     finally:
         os.close(descriptor)
@@ -98,12 +135,11 @@ def _opened(app: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _flock(descriptor: int, app: Path, wait: float) -> None:
-    _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, wait)
+def _flock(descriptor: int, app: Path, deadline: float) -> None:
+    _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, deadline)
 
 
-def _wait_for(lock: Callable[[], object], app: Path, wait: float) -> None:
-    deadline = time.monotonic() + wait
+def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
     while True:
         try:
             lock()

@@ -38,6 +38,7 @@ def put_mark(folder: Path, mark: str, token: str) -> None:
     descriptor = os.open(folder / mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         own_like(descriptor, os.stat(folder))
+        os.fchmod(descriptor, 0o644)  # whatever the umask: who goes on with it may be another user
         with naming(folder / mark):
             os.write(descriptor, json.dumps({"schema_version": _SCHEMA, "token": token}).encode() + b"\n")
             os.fsync(descriptor)
@@ -55,6 +56,8 @@ def token_of(folder: Path, mark: str) -> str | None:
         descriptor = os.open(folder / mark, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
+    except PermissionError:
+        raise
     except OSError:
         if os.path.lexists(folder / mark):
             return ""

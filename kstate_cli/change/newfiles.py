@@ -10,7 +10,7 @@ from pathlib import Path
 from kstate_cli.change.access import keep_access
 from kstate_cli.change.owner import own_like
 
-_KIND = re.compile(r"\d+|(?<=LOG)\..*")
+_KIND = re.compile(r"(?<=LOG)\..*|\d+")
 """What is taken out of a file's name to get its kind: numbers, and what tells one LOG from another."""
 
 
@@ -37,7 +37,7 @@ def take_access(path: Path, app: Path, original: Path) -> None:
 
 
 def _kind(name: str) -> str:
-    return _KIND.sub("#", name)
+    return _KIND.sub("", name)
 
 
 def _by_kind(database: Path) -> dict[str, Path]:

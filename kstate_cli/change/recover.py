@@ -8,15 +8,20 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.change.fingerprint import STAGED_LIST, every_file, more_than_listed
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, token_of
 from kstate_cli.change.removal import refuse_unproved, sweep
 from kstate_cli.change.system import sync_directory
 from kstate_cli.errors import Refused
+from kstate_cli.texts import some
 
 UNFINISHED: Final = (None, RunState.STAGING, RunState.SWITCHING, RunState.UNDOING)
 """Runs that the next command which needs the directory takes over. With CLEANING ``clean`` alone goes on."""
+
+
+_NAMED = 3
 
 
 class Outcome(Enum):
@@ -97,6 +102,16 @@ def _settle_switch(app: Path, run: Run) -> Outcome:
     swept = not here and os.path.isdir(app) and run.token is not None and _is_empty(run.tree)
     if here == there and not swept:
         raise _neither(app, run)
+    wanted = run.last("switching").get("staged")
+    if there and isinstance(wanted, str):
+        # With its mark a release may have run on it, before somebody put it aside: then it is no staged tree.
+        changed = more_than_listed(run.path / STAGED_LIST, wanted, every_file(run.tree))
+        if changed:
+            raise Refused(
+                f"run {run.name} was interrupted at its switch, its tree has changed since: {some(changed, _NAMED)}",
+                where=str(run.path),
+                hint=f"it may hold what the application did: keep what you need as {app}, move {run.path} elsewhere",
+            )
     _sync(app, run)
     if there or swept:
         sweep(app, run, "interrupted before the switch")

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
-from kstate_cli.change.journal import JOURNAL, RUNS, Run, RunState
+from kstate_cli.change.fingerprint import LISTS
+from kstate_cli.change.journal import JOURNAL, RUNS, TREE, Run, RunState
 from kstate_cli.change.marks import STAGED, token_of
 from kstate_cli.change.system import sync_directory
 from kstate_cli.errors import Refused
+
+_OWN: Final = frozenset({JOURNAL, TREE, RUNS, *LISTS})
+"""All that kstate makes in the folder of a run."""
+_NAMED = 3
 
 
 def remove_tree(path: Path) -> None:
@@ -118,6 +124,13 @@ def remove_run(run: Run) -> None:
     """
     if run.tree.is_symlink() or (run.path / RUNS).is_symlink():
         raise Refused(f"{run.path} holds a symbolic link where kstate keeps a directory", hint="look at it first")
+    foreign = sorted(set(os.listdir(run.path)) - _OWN)
+    if foreign:
+        raise Refused(
+            f"run {run.name} has {', '.join(foreign[:_NAMED])} in its folder, which kstate did not make",
+            where=str(run.path),
+            hint="move it elsewhere; nothing of the run is deleted before",
+        )
     if run.state is not RunState.CLEANING:
         run.write("cleaning")
     for kept in (run.tree, run.path / RUNS):

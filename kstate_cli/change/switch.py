@@ -7,8 +7,9 @@ import errno
 from pathlib import Path
 
 from kstate_cli.change.committed import note_commit
-from kstate_cli.change.fingerprint import KEPT_LIST, MADE_LIST, every_file, started_files, write_listing
+from kstate_cli.change.fingerprint import KEPT_LIST, MADE_LIST, STAGED_LIST, every_file, started_files, write_listing
 from kstate_cli.change.journal import Run
+from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, remove_mark, remove_marks
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.system import exchange, sync_directory
@@ -24,7 +25,9 @@ def list_trees(app: Path, run: Run) -> dict[str, str]:
     Raises OSError.
     """
     remove_marks(app)
+    share_lock(app, run.tree)
     return {
+        "staged": write_listing(run.path / STAGED_LIST, every_file(run.tree)),
         "kept": write_listing(run.path / KEPT_LIST, every_file(app)),
         "made": write_listing(run.path / MADE_LIST, started_files(run.tree)),
     }

@@ -19,6 +19,7 @@ from kstate_cli.change.fingerprint import (
 )
 from kstate_cli.change.folder import read_runs, understood
 from kstate_cli.change.journal import Run, RunState
+from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remove_marks, token_of
 from kstate_cli.change.system import exchange, sync_directory
 from kstate_cli.change.who import who
@@ -59,6 +60,7 @@ def _prove_kept(app: Path, run: Run) -> None:
         raise Refused(
             f"run {run.name} has not kept the directory that it found: {run.tree} is no directory",
             hint=f"something else has removed or replaced it; look at {run.path}",
+            hint_details=[f"to give the run up: {command('clean', app, '--run', run.name)}"],
         )
     if token_of(run.tree, STAGED) is not None:
         raise Refused(
@@ -125,6 +127,10 @@ def _announce(app: Path, run: Run, details: dict[str, Any]) -> None:
     """Marks what goes back, then says so. What is put aside must not look as if it had only been staged."""
     if os.path.lexists(app):
         remove_marks(app)
+        share_lock(app, run.tree)
+    # One that an interrupted undo has left, or somebody: it says nothing of this one.
+    if not (run.tree / UNDOING).is_dir() or (run.tree / UNDOING).is_symlink():
+        remove_mark(run.tree, UNDOING)
     token = run.token
     if token is not None:
         put_mark(run.tree, UNDOING, token)

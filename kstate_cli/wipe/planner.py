@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kstate_cli.change.lockfile import LOCK_NAME
 from kstate_cli.change.plan import (
     CreateDatabase,
     OmitTree,
@@ -74,10 +73,9 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
             _some_stores(draft, task, [one for one in task.stores if one.store.name in options.stores], gone)
         else:
             _whole_task(draft, task)
-    if options.own_files:
-        for name in (LOCK_NAME, PROCESS_FILE):
-            if (app.path / name).exists():
-                draft.steps.append(RemoveFile(name, "asked for: Streams makes a new one"))
+    # Not the lock file: who waits for it would then guard a directory that is APP no more.
+    if options.own_files and (app.path / PROCESS_FILE).exists():
+        draft.steps.append(RemoveFile(PROCESS_FILE, "asked for: Streams makes a new one"))
     release = _release(app)
     return Plan(app.path, _command(options), release.name, release.name, tuple(draft.steps), tuple(draft.warnings))
 

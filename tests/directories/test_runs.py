@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from kstate_cli.change.who import redacted
 from kstate_cli.restore.area import make_area
 from tests.faults.cases import PARTS, fresh
 from tests.golden import unpack
+from tests.journals.states import STATES, make
 
 from .support import Done, kstate, tree_hash
 
@@ -144,7 +147,7 @@ def test_undo_status_and_clean_after_everything_is_wiped(app: Path) -> None:
     before = tree_hash(app).keys()
     done = kstate("wipe", app, "--all", "--everything")
     assert f"kstate undo {app}" in done.err
-    assert list(app.iterdir()) == []
+    assert [path.name for path in app.iterdir()] == [".lock"]
     assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["kept"]
     kstate("undo", app)
     assert tree_hash(app).keys() == before
@@ -241,9 +244,10 @@ def test_the_new_tree_has_exactly_the_access_of_the_old_one(app: Path) -> None:
         if name in modes:
             assert (path.stat().st_mode, acl(path)) == modes[name], name
         assert b"\x31\xd4\x00\x00" not in b"".join(acl(path).values()), name
-    for folder in (app.parent / ".kstate", app.parent / ".kstate" / app.name, read_runs(app)[0].path):
+    own = app.parent / ".kstate"
+    for folder in (own, own / app.name, read_runs(app)[0].path):
         assert acl(folder) == {}
-        assert folder.stat().st_mode & 0o777 == 0o750
+        assert folder == own or folder.stat().st_mode & 0o777 == 0o750
 
 
 def test_task_directories_keep_their_age(app: Path) -> None:
@@ -313,3 +317,123 @@ def test_what_a_run_left_in_its_staging_area_is_shown_and_removed(app: Path, tmp
     assert [path.name for path in area.iterdir()] == ["of-another-host"]
     assert (area / "of-another-host" / "a.sst").exists()
     assert not (app.parent / ".kstate").exists()
+
+
+_HOLD = """\
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def _waits_for(app: Path, *command: str) -> subprocess.Popen[str]:
+    line = [sys.executable, "-m", "kstate_cli", command[0], str(app), *command[1:], "--wait", "30"]
+    waiting = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(2)
+    assert waiting.poll() is None
+    return waiting
+
+
+@pytest.mark.parametrize("change", ["removed", "another", "exchanged"])
+def test_who_waits_for_a_lock_gets_that_of_the_directory_that_is_there_then(app: Path, change: str) -> None:
+    """The lock that was opened may be that of a directory which has lost its name meanwhile."""
+    migrate(app)
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(app / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as first:
+        assert first.stdout is not None and first.stdout.readline() == b"held\n"
+        waiting = _waits_for(app, "undo")
+        if change == "exchanged":
+            app.rename(app.parent / "aside")
+            subprocess.run(["cp", "-r", app.parent / "aside", app], check=True)
+        else:
+            (app / ".lock").unlink()
+            if change == "another":
+                (app / ".lock").touch()
+        (app / ".lock").touch()
+        with subprocess.Popen(
+            [sys.executable, "-c", _HOLD, str(app / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as application:
+            assert application.stdout is not None and application.stdout.readline() == b"held\n"
+            before = tree_hash(app)
+            first.kill()
+            time.sleep(2)
+            assert waiting.poll() is None, waiting.communicate()
+            assert tree_hash(app) == before
+            application.kill()
+        _, said = waiting.communicate(timeout=60)
+        assert waiting.returncode in ((0,) if change != "exchanged" else (0, 4)), said
+
+
+@pytest.mark.parametrize("command", ["migrate", "undo", "wipe"])
+def test_the_lock_is_one_inode_before_and_after_an_exchange(app: Path, command: str) -> None:
+    if command == "undo":
+        migrate(app)
+        (run,) = read_runs(app)
+        (run.tree / ".lock").unlink()  # as copies without hard links leave it
+        (run.tree / ".lock").touch()
+    before = (app / ".lock").stat().st_ino
+    options = {"migrate": ("--to", "4.2"), "wipe": ("--all", "--everything"), "undo": ()}[command]
+    kstate(command, app, *options, "--quiet")
+    assert (app / ".lock").stat().st_ino == before
+
+
+def test_a_tree_that_an_application_has_run_on_is_no_staged_tree(tmp_path: Path) -> None:
+    """Killed after the exchange, started with the mark, rolled back by hand: the mark alone proves nothing then."""
+    after = next(made for made in STATES if made.state == "after-switch")
+    app = make(after, tmp_path)
+    (app / "0_1").mkdir()
+    (app / "0_1" / "data").write_text("days of work")
+    (run,) = read_runs(app)
+    app.rename(tmp_path / "x")
+    run.tree.rename(app)
+    (tmp_path / "x").rename(run.tree)
+    for command in (("undo",), ("migrate", "--to", "4.2")):
+        assert "has changed since" in kstate(command[0], app, *command[1:], status=4).err
+    assert (run.tree / "0_1" / "data").read_text() == "days of work"
+
+
+def test_clean_deletes_nothing_in_a_run_that_is_not_kstates(app: Path) -> None:
+    migrate(app)
+    (run,) = read_runs(app)
+    (run.path / "my-backup.tar.gz").write_text("mine")
+    before = tree_hash(app.parent)
+    assert "my-backup.tar.gz" in kstate("clean", app, status=4).err
+    assert tree_hash(app.parent) == before
+
+
+def test_a_copy_of_a_run_is_refused(app: Path) -> None:
+    migrate(app)
+    (run,) = read_runs(app)
+    subprocess.run(["cp", "-a", run.path, run.path.with_name("0002-migrate")], check=True)
+    before = tree_hash(app.parent)
+    for command in ("undo", "clean"):
+        assert "is a copy of run 0001-migrate" in kstate(command, app, status=4).err
+    assert tree_hash(app.parent) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+def test_applications_of_two_owners_share_a_state_directory(app: Path) -> None:
+    """And root with a narrow umask leaves nothing that the owner cannot go on with."""
+    other = app.parent / "other"
+    subprocess.run(["cp", "-a", app, other], check=True)
+    os.chmod(app.parent, 0o1777)
+    for folder in (app.parent, *app.parent.parents):
+        if folder.stat().st_uid == 0 and not folder.stat().st_mode & 1 and folder != Path("/"):
+            os.chmod(folder, folder.stat().st_mode | 0o111)
+    subprocess.run(["chown", "-R", "1001:1001", app], check=True)
+    subprocess.run(["chown", "-R", "1002:1002", other], check=True)
+    before = os.umask(0o077)
+    try:
+        migrate(app)
+    finally:
+        os.umask(before)
+    assert (app.parent / ".kstate").stat().st_mode & 0o1777 == 0o1777
+    (run,) = read_runs(app)
+    for path in (run.path, *run.path.iterdir(), app):
+        assert path.stat().st_uid == 1001, path
+        assert path.is_dir() or path.stat().st_mode & 0o444 == 0o444, path
+    migrate(other)
+    assert (app.parent / ".kstate" / "other").stat().st_uid == 1002

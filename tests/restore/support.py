@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.rocks.shadow import Shadow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,7 +92,7 @@ def left_behind(app: Path) -> list[str]:
         str(path.relative_to(folder))
         for path in folder.rglob("*")
         if path.is_file()
-        and path.name not in ("journal.jsonl", "ages.json")
+        and path.name not in ("journal.jsonl", "ages.json", *LISTS)
         and path.relative_to(folder).parts[1:2] != ("tree",)
     )
 
