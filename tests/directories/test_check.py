@@ -7,14 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kstate_cli.change.ages import Age, LogMark, add_ages, ages_path
-from kstate_cli.change.lines import encode_line
 from kstate_cli.check.context import Asked
 from kstate_cli.check.findings import CODES
 from kstate_cli.check.outcome import Outcome, Records
@@ -24,6 +22,7 @@ from kstate_cli.releases import release
 from kstate_cli.restore.judge import Log
 from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack
+from tests.journals.aging import make_old
 
 from .support import Done, kstate, tree_hash
 
@@ -223,13 +222,7 @@ def test_what_was_kept_too_long(demo: Path) -> None:
     kstate("migrate", demo, "--to", "4.2")
     assert "kept-too-long" not in codes(check(demo, "4.2", status=0))
     (journal,) = (demo.parent / ".kstate").rglob("journal.jsonl")
-    rows = [json.loads(line) for line in journal.read_bytes().splitlines()]
-    for row in rows:
-        row["at"] = row["at"].replace(time.strftime("%Y-"), "2020-")
-    lines = [
-        encode_line({k: v for k, v in row.items() if k not in ("n", "sum", "schema_version")}, row["n"]) for row in rows
-    ]
-    journal.write_bytes(b"".join(lines))
+    make_old(journal)
     done = check(demo, "4.2", status=3)
     (finding,) = [row for row in of(done, "finding") if row["code"] == "kept-too-long"]
     kstate(*finding["mend"].split()[1:])

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstate_cli.change.ages import ages_path
 from kstate_cli.change.marks import MARKS
 from kstate_cli.statedir.find import OWN_FOLDER
 from tests.interop.harness import open_databases
@@ -173,9 +174,12 @@ class Sweep:
                 wrong.append(f"second undo: exit {again.status}: {again.output[-800:]}")
         files = fingerprint(app)
         cleaned = self.kstate(app, ("clean",))
-        if cleaned.status or (app.parent / OWN_FOLDER).exists() or fingerprint(app) != files:
+        own = app.parent / OWN_FOLDER
+        if cleaned.status or fingerprint(app) != files:
             wrong.append(f"clean: exit {cleaned.status}: {cleaned.output[-800:]}")
-        left = [path for path in app.parent.iterdir() if path != app]
+        # How old restored data is stays known.
+        ages = own.is_dir() and {path.name for path in own.rglob("*") if not path.is_dir()} == {ages_path(app).name}
+        left = [path for path in app.parent.iterdir() if path != app and not (path == own and ages)]
         left += [app / mark for mark in MARKS if (app / mark).exists()]
         left += list(Path(environment(app.parent)["TMPDIR"]).iterdir())
         return wrong + [f"still there after it all: {path}" for path in left]

@@ -47,7 +47,19 @@ class Restoration:
 
 def restore(dump: Dump, release: str, *options: str) -> tuple[str, ...]:
     """One worker, one slice after the other: the order of the calls is then the same every time."""
-    return ("restore", *dump.options, "--for", release, "--quiet", "--workers", "1", "--engine", "local", *options)
+    return (
+        "restore",
+        *dump.options,
+        "--for",
+        release,
+        "--quiet",
+        "--workers",
+        "1",
+        "--engine",
+        "local",
+        "--warnings-ok",
+        *options,
+    )
 
 
 def lost(one: Restoration, kstate: Kstate, state: Path) -> None:
