@@ -30,6 +30,10 @@ in the dump as long as it is of the same log, and topic ids that differ are a fi
 
 Exit code 0: nothing but what is expected. 3: findings.
 
+Beside a running application the offsets and the status on disk are those of its last flush, and what the next start does
+depends on how this one is closed: such outcomes are `unknown`, and what follows from them is expected, no finding. What is
+wrong whatever comes (a file that cannot be read, a foreign segment, a damaged SST, the wrong layout) stays one.
+
 How old data is, is what SSTs say of themselves (their table properties; a time that a copy, a link, a compaction or a start of
 4.3 does not make younger) and what kstate wrote down of its own runs (`.kstate/APP/ages.json`, which `kstate clean` leaves). A
 store that goes on from its offset hears of every delete only within `delete.retention.ms` of the age of its data, less a tenth
