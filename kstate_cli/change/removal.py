@@ -13,7 +13,7 @@ from kstate_cli.change.system import sync_directory
 from kstate_cli.errors import Refused
 
 _OWN: Final = frozenset({JOURNAL, TREE, RUNS, *LISTS})
-"""All that kstate makes in the folder of a run."""
+"""All that belongs in the folder of a run."""
 _NAMED = 3
 
 

@@ -254,7 +254,7 @@ def test_messages_without_a_reader_stop_no_run(warm: Warm, templates: dict[str, 
     "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
 )
 def test_a_process_in_an_ascii_locale(locale: dict[str, str], templates: dict[str, Path]) -> None:
-    done = _shell('kstate ls "$1"; kstate ls "$1/größe"', templates["APP"], **locale)
+    done = _shell('kstate ls "$1"; kstate ls "$1/größe"', templates["APP"], COLUMNS="200", **locale)
     assert done.returncode == 2, done.stderr
     assert "defect" not in done.stderr
     assert "window-count" in done.stdout
