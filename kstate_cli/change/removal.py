@@ -127,7 +127,7 @@ def remove_run(run: Run) -> None:
     foreign = sorted(set(os.listdir(run.path)) - _OWN)
     if foreign:
         raise Refused(
-            f"run {run.name} has {', '.join(foreign[:_NAMED])} in its folder, which kstate did not make",
+            f"run {run.name} has {', '.join(foreign[:_NAMED])} in its folder, which no run has made",
             where=str(run.path),
             hint="move it elsewhere; nothing of the run is deleted before",
         )
