@@ -112,9 +112,8 @@ def add_ages(app: Path, new: Iterable[Age]) -> None:
     stores = {name: [_as_json(age) for age in entries[-_MOST:]] for name, entries in sorted(by_store.items())}
     path = ages_path(app)
     make_runs_folder(app)
-    for left in path.parent.glob(f"{NAME}.*.tmp"):
-        left.unlink()  # of a process that died: whoever holds the lock is alone
-    draft = path.with_name(f"{NAME}.{os.getpid()}.tmp")
+    draft = path.with_name(f"{NAME}.tmp")
+    draft.unlink(missing_ok=True)  # of a process that died: whoever holds the lock is alone
     try:
         with open(draft, "xb") as file:
             file.write(json.dumps({"schema_version": SCHEMA, "stores": stores}, indent=1).encode() + b"\n")

@@ -38,7 +38,7 @@ def test_what_is_written_is_read(app: Path) -> None:
 
 def test_what_a_dead_process_left_goes(app: Path) -> None:
     add_ages(app, [BOUND])
-    ages_path(app).with_name("ages.json.99999.tmp").write_text("half")
+    ages_path(app).with_name("ages.json.tmp").write_text("half")
     assert read_ages(app) == (BOUND,)
     add_ages(app, [EXACT])
     assert os.listdir(ages_path(app).parent) == ["ages.json"]
