@@ -24,7 +24,7 @@ from .sweep import ALL, around_the_switch
 
 HELD_MS = 1_000
 """So long the call is held; the signal is sent as soon as strace shows it."""
-CALLS = ["openat", "write", "fsync", "renameat2", "fsync", "fsync", "openat", "write", "fsync", "fsync"]
+CALLS = ["write", "fsync", "renameat2", "fsync", "fsync", "write", "fsync", "fsync"]
 """The announcement, the exchange, its syncs, the record, the sync of the directory that its mark has left."""
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
@@ -35,10 +35,10 @@ def steps_of(sweep: Sweep) -> dict[Step, str]:
     switch = next(i for i, step in enumerate(steps) if step.call == "renameat2")
     # From the announcement in the journal (opened, written, synced) signals wait until the switch is recorded, and from
     # the mark before it where a kept directory goes back.
-    held = switch - 3
+    held = switch - 2
     while steps[held - 1].path.endswith(UNDOING):
         held -= 1
-    assert [step.call for step in steps[switch - 3 :]] == CALLS, steps
+    assert [step.call for step in steps[switch - 2 :]] == CALLS, steps
     return {step: "new" if i >= held else "old" for i, step in enumerate(steps)}
 
 
