@@ -33,7 +33,12 @@ Listing = dict[str, list[int | str]]
 
 def started_files(app: Path) -> Listing:
     """[size in bytes, mtime in ns] of each CURRENT, MANIFEST and ``.checkpoint…`` file: every start replaces them."""
-    return {path: facts for path, facts in every_file(app).items() if os.path.basename(path).startswith(_WATCHED)}
+    return started_of(every_file(app))
+
+
+def started_of(listing: Listing) -> Listing:
+    """Of a whole list, what ``started_files`` gives."""
+    return {path: facts for path, facts in listing.items() if os.path.basename(path).startswith(_WATCHED)}
 
 
 def every_file(app: Path) -> Listing:

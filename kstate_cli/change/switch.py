@@ -7,7 +7,7 @@ import errno
 from pathlib import Path
 
 from kstate_cli.change.committed import note_commit
-from kstate_cli.change.fingerprint import KEPT_LIST, MADE_LIST, STAGED_LIST, every_file, started_files, write_listing
+from kstate_cli.change.fingerprint import KEPT_LIST, MADE_LIST, STAGED_LIST, every_file, started_of, write_listing
 from kstate_cli.change.journal import Run
 from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, remove_mark, remove_marks
@@ -26,10 +26,11 @@ def list_trees(app: Path, run: Run) -> dict[str, str]:
     """
     remove_marks(app)
     share_lock(app, run.tree)
+    staged = every_file(run.tree)
     return {
-        "staged": write_listing(run.path / STAGED_LIST, every_file(run.tree)),
+        "staged": write_listing(run.path / STAGED_LIST, staged),
         "kept": write_listing(run.path / KEPT_LIST, every_file(app)),
-        "made": write_listing(run.path / MADE_LIST, started_files(run.tree)),
+        "made": write_listing(run.path / MADE_LIST, started_of(staged)),
     }
 
 
