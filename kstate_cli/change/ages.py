@@ -28,6 +28,7 @@ from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.regular import read_small
 from kstate_cli.statedir.age import Written
+from kstate_cli.texts import command
 
 SCHEMA = 1
 NAME = "ages.json"
@@ -87,19 +88,19 @@ def read_ages(app: Path) -> tuple[Age, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:
-        raise _damaged(path, error) from None
+        raise _damaged(path, app, error) from None
     version = content.get("schema_version") if isinstance(content, dict) else None
     if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA:
         raise Refused(
             f"{path} was written by a newer kstate (schema_version {version}, known: {SCHEMA})",
-            hint="use the release that wrote it",
+            hint="run the newer kstate, or upgrade this one",
         )
     try:
         if version != SCHEMA or isinstance(version, bool):
             raise ValueError(f"schema_version {version!r}")
         return tuple(_age(name, entry) for name, entries in content["stores"].items() for entry in _list(entries))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise _damaged(path, error) from None
+        raise _damaged(path, app, error) from None
 
 
 def add_ages(app: Path, new: Iterable[Age]) -> None:
@@ -147,11 +148,13 @@ def known_of(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, i
     return Age(store, offsets, min(times, default=None), logs)
 
 
-def _damaged(path: Path, error: Exception) -> Refused:
+def _damaged(path: Path, app: Path, error: Exception) -> Refused:
     return Refused(
         f"{path} cannot be read: {error}",
-        hint="it says how old restored data is; once that file is moved away, nobody knows that, and data that kstate"
-        " has rewritten may look younger than it is: then rebuild (kstate restore --rebuild)",
+        hint="put it back as it was, from a backup: it says how old restored data is. Without it data that kstate has "
+        "rewritten may look younger than it is, so that deleted keys stay; if there is no backup, move the file away "
+        "and rebuild the stores:",
+        hint_details=[command("restore", app, "--from-changelog", "DUMP", "--for", "RELEASE", "--rebuild")],
     )
 
 

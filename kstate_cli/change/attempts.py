@@ -13,6 +13,7 @@ from pathlib import Path
 from kstate_cli.change.folder import read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.errors import Refused
+from kstate_cli.texts import command
 
 STATE_EVENT = "state"
 _ERROR = "ERROR"
@@ -39,13 +40,20 @@ def refuse_after_error(app: Path, *, after_error: bool) -> None:
     if not runs:
         return
     last = runs[-1]
-    hint = "look at kstate status, mend the cause, and say --after-error"
+    hint = "fix the cause, then run the command again with --after-error"
+    more = [f"what the runs did: {command('status', app)}"]
     if state_of(last) == _ERROR:
         raise Refused(
-            f"run {last.name} ended in ERROR: {last.last('failed').get('why', 'no reason recorded')}", hint=hint
+            f"run {last.name} ended in ERROR: {last.last('failed').get('why', 'no reason recorded')}",
+            hint=hint,
+            hint_details=more,
         )
     if _interrupted(runs) >= _INTERRUPTED_AT_MOST:
-        raise Refused(f"the last {_INTERRUPTED_AT_MOST} runs were interrupted, {last.name} the last of them", hint=hint)
+        raise Refused(
+            f"the last {_INTERRUPTED_AT_MOST} runs were interrupted, {last.name} the last of them",
+            hint=hint,
+            hint_details=more,
+        )
 
 
 def _interrupted(runs: Sequence[Run]) -> int:

@@ -68,7 +68,7 @@ def choose(request: Request) -> Choice:
 
 def _why_left(app: Path, run: Run, *, named: bool) -> str | None:
     if run.state in (RunState.SWITCHING, RunState.UNDOING):
-        return "it was interrupted at its switch; kstate undo, or the command that is run next, settles it first"
+        return f"it was interrupted at its switch, which is settled first by: {command('undo', app)}"
     if run.state is RunState.STAGING and not named:
         return f"it was interrupted; the command that is run next takes it over. To delete it: {_by_name(app, run)}"
     if run.last(PRECIOUS_EVENT) and not named:
@@ -143,5 +143,5 @@ def _delete(app: Path, run: Run) -> None:
         forget(app, run)
         return
     if run.state is RunState.STAGING:
-        sweep(app, run, "given up by kstate clean")
+        sweep(app, run, "given up by clean")
     remove_run(run)

@@ -10,6 +10,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.rocks.private import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.mounts import mount_of, mounts_at_or_below, read_mounts
+from kstate_cli.texts import command
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024
 """What RocksDB sets aside for the MANIFEST and the log of one open database."""
@@ -55,7 +56,8 @@ def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     if needed > free:
         raise Refused(
             f"not enough room: {needed:,} bytes are needed beside {plan.app}, {free:,} are free",
-            hint="free some space (kstate clean drops what earlier runs kept)",
+            hint="free some space; what earlier runs keep for undo is deleted by:",
+            hint_details=[command("clean", plan.app)],
         )
     files = sum(1 for step in plan.steps if isinstance(step, EditDatabase)) * 16
     if stat.f_files and stat.f_favail < files:

@@ -14,6 +14,7 @@ from kstate_cli.change.marks import STAGED, remove_mark, remove_marks
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.system import exchange, sync_directory
 from kstate_cli.errors import Refused, RunHalfway
+from kstate_cli.texts import command
 
 _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY)
 
@@ -57,7 +58,8 @@ def switch(plan: Plan, run: Run, lists: dict[str, str]) -> None:
     except OSError as error:
         raise RunHalfway(
             f"{plan.app} is the new directory, but that could not be recorded: {error}",
-            hint="fix the disk; the next kstate command finishes the run, or kstate undo takes it back",
+            hint="fix the disk, then run the command again: it finishes this run",
+            hint_details=[f"or take the run back: {command('undo', plan.app)}"],
         ) from error
     # Streams starts with the mark too, and the next command removes it: no reason to call a good run a failed one.
     with contextlib.suppress(OSError):

@@ -168,7 +168,7 @@ def _cancelled(app: Path, run: Run, error: OSError) -> RunFailed:
     return RunFailed(
         f"undo failed: {error.strerror}{where}",
         where=str(app),
-        hint=f"{app} is as it was; fix the cause and run kstate undo again",
+        hint=f"{app} is as it was; fix the cause, then: {command('undo', app)}",
     )
 
 
@@ -180,7 +180,7 @@ def _record(app: Path, run: Run) -> None:
     except OSError as error:
         raise RunHalfway(
             f"{app} is the old directory again, but that could not be recorded: {error}",
-            hint="fix the disk; the next kstate command finishes the undo",
+            hint=f"fix the disk; to finish the undo: {command('undo', app)}",
         ) from error
     with contextlib.suppress(OSError):
         remove_mark(app, UNDOING)

@@ -60,6 +60,7 @@ def diff(
     from kstate_cli.spec.draft import SpecDraft
     from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
+    from kstate_cli.texts import command
 
     request = Request(
         a=find_application(a),
@@ -85,7 +86,8 @@ def diff(
     if found.unread:
         raise StoreUnreadable(
             f"{found.unread} of what is there cannot be read: not everything was compared",
-            hint="kstate verify names every damaged file",
+            hint="see which files are damaged:",
+            hint_details=[command("verify", request.a), command("verify", request.b)],
         )
     if found.differing:
         raise ConditionNotMet(f"{found.differing} stores or tasks differ")

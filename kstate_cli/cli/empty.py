@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kstate_cli.errors import UsageError
+from kstate_cli.texts import command
 
 MAY_BE_EMPTY: Final = frozenset({"KEY"})
 """A key may be the empty string. Nothing but whitespace counts as empty otherwise: ``"$A $B"`` leaves that."""
 
 
-def refuse_empty(command: Any, path: str) -> None:
-    """From now on the command, called as ``path``, refuses empty values of its arguments and options."""
-    for parameter in command.params:
+def refuse_empty(found: Any, path: str) -> None:
+    """From now on the command ``found``, called as ``path``, refuses empty values of its arguments and options."""
+    for parameter in found.params:
         _guard(parameter, path)
 
 
@@ -31,7 +32,7 @@ def _guard(parameter: Any, path: str) -> None:
         if any(not text.strip() for text in _texts(value)):
             raise UsageError(
                 f"{name} is empty",
-                where=f"kstate {path}",
+                where=command(*path.split()),
                 hint='where it was to be a variable of the shell, that is not set: write "${NAME:?}"',
             )
         return process(ctx, value)

@@ -7,10 +7,11 @@ import sys
 from typing import Any
 
 from kstate_cli.change.committed import Commit, committed
+from kstate_cli.cli.subject import about
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, KstateError, OutputLost, RunFailed, RunHalfway
 from kstate_cli.texts import command
 
-_DEFECT = "KSTATE_DEBUG=1 shows where; kstate status tells whether a run was under way"
+_REPORT = "report it, with what KSTATE_DEBUG=1 shows of it"
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -58,14 +59,21 @@ def _shown(error: BaseException) -> KstateError | None:
     if isinstance(error, SystemExit) or type(error).__name__ in ("Abort", "Exit"):
         return None
     if isinstance(error, OSError):
-        return KstateError(_of_the_system(error), hint="kstate status tells whether a run was under way")
+        return KstateError(_of_the_system(error), hint="fix that, and run the command again", hint_details=_runs())
     if isinstance(error, RocksError):
-        return KstateError(str(error), hint="kstate verify names damaged files")
+        verify = about("verify")
+        return KstateError(str(error), hint=f"see which files are damaged: {verify}" if verify else None)
     if os.environ.get("KSTATE_DEBUG"):
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
-    return KstateError(f"a defect of kstate: {type(error).__name__}: {error}", hint=_DEFECT)
+    return KstateError(f"a defect of kstate: {type(error).__name__}: {error}", hint=_REPORT, hint_details=_runs())
+
+
+def _runs() -> list[str]:
+    """Where to look when nobody knows what was under way."""
+    status = about("status")
+    return [f"whether a run was under way: {status}"] if status else []
 
 
 def _of_the_system(error: OSError) -> str:

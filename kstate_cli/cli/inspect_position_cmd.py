@@ -73,7 +73,7 @@ def inspect_position(
     if wrong:
         raise ConditionNotMet(
             f"not all is known: {', '.join(dict.fromkeys(problem.where for problem in wrong[:_SHOWN]))}",
-            hint="kstate check says what the next start does",
+            hint=f"what the next start makes of it: {command('check', found.path, '--for', 'RELEASE')}",
         )
     if behind:
         raise ConditionNotMet(

@@ -131,7 +131,7 @@ def _print_spec(app: Application, *, quiet: bool) -> int:
 
     found = infer(app)
     missing = [entry for store in found.draft.stores for entry in store.filled(found.draft.application).missing()]
-    about = "Written by kstate ls --spec; comments say what a value was taken from, and what is to fill in."
+    about = "Written by kstate (ls --spec); comments say what a value was taken from, and what is to fill in."
     as_data()
     sys.stdout.write(to_toml(found.draft, notes=(about, *found.notes)))
     for entry in missing:

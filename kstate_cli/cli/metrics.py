@@ -19,6 +19,7 @@ from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.cli.output import say
 from kstate_cli.errors import EXIT_OK, InUse, UsageError
 from kstate_cli.regular import kind_of, read_given
+from kstate_cli.texts import quoted
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -75,19 +76,21 @@ class Metrics:
     def _take_lock(self, path: Path) -> int:
         if Path(os.path.realpath(path)).is_relative_to(self._app):
             raise UsageError(
-                f"--metrics-file {path} is in the application directory",
+                f"--metrics-file {quoted(path)} is in the application directory",
                 hint="nothing foreign belongs there: name a file in the collector's folder",
             )
         if path.is_dir():
-            raise UsageError(f"--metrics-file {path} is a directory", hint="name a file in it")
+            raise UsageError(f"--metrics-file {quoted(path)} is a directory", hint="name a file in it")
         if path.exists() and not path.is_file():
             # It is replaced as a whole, and what it said before is read.
             what = kind_of(path.stat().st_mode)
-            raise UsageError(f"--metrics-file {path} is {what}", hint="name a regular file, or one that is not there")
+            raise UsageError(
+                f"--metrics-file {quoted(path)} is {what}", hint="name a regular file, or one that is not there"
+            )
         try:
             lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise UsageError(f"--metrics-file {path} cannot be written: {error.strerror}") from None
+            raise UsageError(f"--metrics-file {quoted(path)} cannot be written: {error.strerror}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from kstate_cli.cli.bounds import bound_of
@@ -31,17 +32,23 @@ from kstate_cli.query import (
     collate,
     in_store,
 )
+from kstate_cli.query.errors import look_closer
 from kstate_cli.query.handlers import Handlers
 from kstate_cli.spec.model import SESSION_KINDS, Spec
+from kstate_cli.texts import command
 
 _ROWS_OF_A_TABLE = 1000
-_HINTS = {
-    FailureReason.NOT_ACTIVE: "leave out --require-active, or --assume-active if the last owner of the tasks was here",
-    FailureReason.NOT_UP_TO_BOUND: "kstate inspect-position shows how far each store has come",
-    FailureReason.NOT_PRESENT: "ask on the host that has the partition; kstate ls shows the tasks of this one",
-    FailureReason.DOES_NOT_EXIST: "partitions are counted from 0",
-    FailureReason.UNKNOWN_QUERY_TYPE: "kstate query --help tells which subcommand is for which kind of store",
-}
+
+
+def _hints(app: Path) -> dict[FailureReason, str]:
+    """What to do about each failure."""
+    return {
+        FailureReason.NOT_ACTIVE: "leave out --require-active; or say --assume-active if the tasks ran here last",
+        FailureReason.NOT_UP_TO_BOUND: f"how far each store has come: {command('inspect-position', app)}",
+        FailureReason.NOT_PRESENT: f"ask on the host that has the partition; the tasks here: {command('ls', app)}",
+        FailureReason.DOES_NOT_EXIST: "partitions are counted from 0",
+        FailureReason.UNKNOWN_QUERY_TYPE: f"which subcommand is for which kind of store: {command('query', '--help')}",
+    }
 
 
 def answer(
@@ -197,12 +204,13 @@ class _Telling:
         rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
-            hint = "each partition's message says why; kstate verify names damaged files"
+            hint = look_closer(self._streams.path)
             if self._streams.application(self._asked.store).running and not self._asked.options.last_flush:
                 hint = "ask the application, stop it, or ask for what was flushed last: --last-flush"
             return StoreUnreadable(message, hint=hint)
-        hints = dict.fromkeys(_HINTS[reason] for reason in self._failed.values())
-        return QueryFailedError(message, hint="; ".join(hints))
+        hints = _hints(self._streams.path)
+        first, *more = dict.fromkeys(hints[reason] for reason in self._failed.values())
+        return QueryFailedError(message, hint=first, hint_details=more)
 
 
 def _one_more(rows: Iterator[Any]) -> bool:

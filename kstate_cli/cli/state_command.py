@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kstate_cli.cli.output import say
 from kstate_cli.errors import UsageError
+from kstate_cli.texts import quoted
 
 _SECONDS = 60
 _SECONDS_AT_THE_END = 3
@@ -59,4 +60,4 @@ class StateCommand:
             self._warn(before, after, f"exit status {status}")
 
     def _warn(self, before: str, after: str, wrong: str) -> None:
-        say(f"warning: --on-state-change {self._command[0]} ({before} -> {after}): {wrong}")
+        say(f"warning: --on-state-change {quoted(self._command[0])} ({before} -> {after}): {wrong}")

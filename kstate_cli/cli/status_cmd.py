@@ -90,7 +90,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
     staging = [(row["run"], row["staging"]) for row in rows if row["staging"]]
     if staging:
         table(
-            "left in a staging area (kstate clean removes it)",
+            "left in a staging area, until its run is cleaned",
             ("run", "place", "files", "bytes"),
             [
                 (run, one["place"], one["files"], humanize.naturalsize(one["bytes"], binary=True))

@@ -13,6 +13,7 @@ import typer
 from kstate_cli.cli.options import App, MetricsFile, Output, Quiet, part_of
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, InUse, Refused
+from kstate_cli.texts import command, first_lines
 
 if TYPE_CHECKING:
     from kstate_cli.verify.findings import Finding
@@ -80,7 +81,7 @@ def verify(
             _show(found)
         sys.stdout.flush()
         _remarks(found, subset, quiet=quiet)
-        return metrics.done(_verdict(codes) or (EXIT_WARNINGS if found.doubtful else EXIT_OK))
+        return metrics.done(_verdict(codes, found) or (EXIT_WARNINGS if found.doubtful else EXIT_OK))
 
 
 def _remarks(found: AppReport, subset: str, *, quiet: bool) -> None:
@@ -97,7 +98,7 @@ def _remarks(found: AppReport, subset: str, *, quiet: bool) -> None:
     say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
 
 
-def _verdict(codes: Counter[str]) -> int:
+def _verdict(codes: Counter[str], found: AppReport) -> int:
     """0, or the error that tells the worst of what was found."""
     from kstate_cli.verify.findings import DAMAGE, IN_USE
 
@@ -106,11 +107,34 @@ def _verdict(codes: Counter[str]) -> int:
     counted = ", ".join(f"{count} {code}" for code, count in sorted(codes.items()))
     if codes.keys() & DAMAGE:
         raise ConditionNotMet(
-            f"damaged: {counted}", hint="kstate wipe takes a store out, kstate restore or Streams rebuilds it"
+            f"damaged: {counted}",
+            hint="take out what is damaged; the application restores it from its changelog at its next start:",
+            hint_details=first_lines(_ways_out(found)),
         )
     if codes.keys() == {IN_USE}:
-        raise InUse("some stores change faster than they can be read", hint="again, or stop the application")
-    raise Refused(f"not everything can be judged: {counted}", hint="a newer kstate, or a user who may read the files")
+        raise InUse(
+            "some stores change faster than they can be read",
+            hint="run the command again, or stop the application first",
+        )
+    raise Refused(
+        f"not everything can be judged: {counted}",
+        hint="run it as the application's user; what is too new for this kstate takes a newer one",
+    )
+
+
+def _ways_out(found: AppReport) -> list[str]:
+    """The commands that take out what is damaged; where a file of a task is, the whole task."""
+    from kstate_cli.verify.findings import DAMAGE
+
+    damaged = [one for one in (*found.tasks, *found.stores) if any(finding.code in DAMAGE for finding in one.findings)]
+    whole = {one.task for one in damaged if one.store is None}
+    parts = dict.fromkeys((one.task, None if one.task in whole else one.store) for one in damaged)
+    return [
+        command("wipe", found.app, "--task", task)
+        if store is None
+        else command("wipe", found.app, "--task", task, "--store", store)
+        for task, store in parts
+    ]
 
 
 def _show(found: AppReport) -> None:

@@ -71,7 +71,7 @@ def wipe(
     if for_reset and not (every_task and everything):
         raise UsageError("--for-reset goes with --all --everything")
     if purge and not (yes or dry_run):
-        raise UsageError("--purge deletes the stores: kstate undo cannot bring them back", hint="say --yes, if so")
+        raise UsageError("--purge deletes the stores: nothing can be undone", hint="if that is wanted, say --yes too")
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
     request = Request(

@@ -203,7 +203,7 @@ def _open(
     try:
         reader = open_whole(task, store, others, databases, kind=stated.kind if stated else None)
     except StoreUnreadable as error:
-        raise StoreUnreadable(f"{side}: {error}", hint=error.hint) from None
+        raise StoreUnreadable(f"{side}: {error}", hint=error.hint, hint_details=error.hint_details) from None
     filled = {database.path for database in store.databases if not database.empty}
     return reader, [segment for segment in reader.segments if segment.path in filled]
 

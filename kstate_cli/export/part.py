@@ -44,7 +44,8 @@ class PartJob:
     value_serde: str
     path: Path | None = None
     """The database; None for a part without rows."""
-    shown: str = ""
+    app: Path | None = None
+    """The application directory that it lies in."""
     start: int | None = None
     lower: bytes | None = None
     below: bytes | None = None
@@ -126,17 +127,19 @@ def _groups(found: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[lis
 
 
 def _batches(job: PartJob, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
-    if job.path is None:
+    if job.path is None or job.app is None:
         return
     databases = Databases()
-    segment = Segment(job.path, job.shown, job.start, job.layout, databases)
+    segment = Segment(job.path, job.app, job.start, job.layout, databases)
     shape = shape_of(job.layout.kind)
     key, value = serde(job.key_serde), serde(job.value_serde)
     try:
         records = shape.records(_rows(segment, job), job.layout)
         yield from batches(records, shape, schema, job.partition, key, value)
     except SerdeError as error:
-        raise SerdeError(f"{job.shown}: {error.message}", hint=error.hint) from None
+        raise SerdeError(
+            f"{segment.shown}: {error.message}", hint=error.hint, hint_details=error.hint_details
+        ) from None
     except UNREADABLE as error:
         raise segment.blame(error) from None
     finally:

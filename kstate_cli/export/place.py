@@ -20,6 +20,7 @@ from kstate_cli.errors import InUse, Refused, UsageError
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.regular import MOST_GIVEN_BYTES, read_small
 from kstate_cli.statedir.find import OWN_FOLDER
+from kstate_cli.texts import quoted
 
 MANIFEST: Final = "_manifest.json"
 INCOMPLETE: Final = "_incomplete"
@@ -33,9 +34,9 @@ def check_out(out: Path, app: Path) -> Path:
     absolute = Path(os.path.realpath(out))
     for forbidden in (app, app.parent / OWN_FOLDER):
         if absolute == forbidden or forbidden in absolute.parents:
-            raise UsageError(f"--out {out} is within {forbidden}", hint="name a folder elsewhere")
+            raise UsageError(f"--out {quoted(out)} is within {forbidden}", hint="name a folder elsewhere")
     if absolute.exists() and not absolute.is_dir():
-        raise UsageError(f"--out {out} is not a directory")
+        raise UsageError(f"--out {quoted(out)} is not a directory", hint="name a folder, or one that is not there yet")
     return absolute
 
 

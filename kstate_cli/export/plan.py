@@ -18,6 +18,7 @@ from kstate_cli.query.segment import UNREADABLE, Segment
 from kstate_cli.query.store import StoreReader
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.model import Store, Task
+from kstate_cli.texts import command
 from kstate_cli.verify.alone import tables
 
 PART_BYTES: Final = 64 << 20
@@ -66,7 +67,8 @@ def plan_export(
     if len(shapes) > 1:
         raise Refused(
             f"{found[0][1].name} is of different kinds: {', '.join(map(str, readers))}",
-            hint="kstate ls shows them; say the kind in kstate.toml (--spec)",
+            hint="say in a specification which kind it is, and name that with --spec",
+            hint_details=[f"what its tasks look like: {command('ls', found[0][0].app)}"],
         )
     plans: list[TaskPlan] = []
     size = 0
@@ -106,7 +108,7 @@ def _parts(segment: Segment, empty: PartJob, part_bytes: int | None) -> Iterator
         yield replace(
             empty,
             path=segment.path,
-            shown=segment.shown,
+            app=segment.app,
             start=segment.start,
             lower=lower,
             below=below,

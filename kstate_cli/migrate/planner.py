@@ -39,7 +39,7 @@ from kstate_cli.releases import (
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.model import Application, Store, Task
-from kstate_cli.texts import filled, first_lines
+from kstate_cli.texts import command, first_lines, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     source = sources[-1] if sources else target.name
     return Plan(
         app=app.path,
-        command=f"migrate --to {target}",
+        command=f"migrate --to {quoted(target.name)}",
         source=source,
         target=target.name,
         steps=steps,
@@ -177,14 +177,18 @@ def _refuse_unreadable(draft: _Draft) -> None:
 def _refuse_sessions_of_before(draft: _Draft) -> None:
     """On-window-close sessions that 4.3.1 reads wrong as soon as their store is one with headers."""
     to_headers = draft.options.headers_format and readable_by("headers-time-ordered-session", draft.target)
-    lines, at_risk = [], []
+    lines: list[str] = []
+    names: dict[str, None] = {}
+    at_risk: list[str] = []
     for task in draft.app.tasks:
         for store in task.stores:
             shown = f"{task.name}/{store.name}"
             if sessions_of_before(store):
                 lines.append(f"{shown}: rows without headers beside rows of the layout with them")
+                names[store.name] = None
             elif to_headers and plain_sessions(store):
                 lines.append(f"{shown}: {store.kind.name}")
+                names[store.name] = None
             elif store.kind.name == "time-ordered-session" and not store.empty:
                 at_risk.append(shown)
     if lines:
@@ -194,7 +198,7 @@ def _refuse_sessions_of_before(draft: _Draft) -> None:
             where=str(draft.app.path),
             hint="leave dsl.store.format at DEFAULT where the store has never been one with headers; else wipe it, and "
             "it is restored from its changelog:",
-            hint_details=[filled("kstate wipe APP --store STORE", {"APP": draft.app.path})],
+            hint_details=[command("wipe", draft.app.path, "--store", name) for name in names],
         )
     if at_risk and readable_by("headers-time-ordered-session", draft.target):
         draft.notes.append(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kstate_cli.errors import ConditionNotMet, KstateError, UsageError
+from kstate_cli.texts import command
 
 
 class UnknownStateStoreError(UsageError):
@@ -22,6 +25,11 @@ class SerdeError(KstateError):
     """A key cannot be written, or a key or value cannot be read, by the serde that was named for it."""
 
     exit_code = 4
+
+
+def look_closer(app: Path) -> str:
+    """What to do about a store that cannot be read, as a hint."""
+    return f"see which files are damaged: {command('verify', app)}"
 
 
 class QueryFailedError(ConditionNotMet):

@@ -7,7 +7,7 @@ from itertools import chain
 
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.query.errors import StoreUnreadable, look_closer
 from kstate_cli.query.find import first_problem
 from kstate_cli.query.layout import Layout, layout_of
 from kstate_cli.query.segment import Segment
@@ -17,6 +17,7 @@ from kstate_cli.query.times import FOREVER
 from kstate_cli.spec.model import IN_MEMORY, SEGMENTED_KINDS
 from kstate_cli.spec.times import segment_time_of
 from kstate_cli.statedir.model import Database, Store, Task
+from kstate_cli.texts import command
 
 
 def open_store(
@@ -37,7 +38,7 @@ def open_store(
     problem = first_problem(task, store) or next(problems, None)
     if problem is not None:
         # Rows would be missing in silence.
-        raise StoreUnreadable(problem, hint="kstate verify names every damaged file")
+        raise StoreUnreadable(problem, hint=look_closer(task.app))
     layout = _layout(task, store, others, kind)
     # A store whose kind is not known has no rows, so that nothing of it need be read.
     found = sorted(store.databases if layout.families else (), key=lambda one: one.segment_start or 0)
@@ -45,7 +46,7 @@ def open_store(
     segments = tuple(
         Segment(
             database.path,
-            f"{task.name}/{database.path.relative_to(task.path)}",
+            task.app,
             database.segment_start,
             layout,
             databases,
@@ -95,13 +96,15 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         elif not store.empty:
             raise StoreUnreadable(
                 f"{task.name}/{store.name} could be of several kinds ({store.kind.inferred_from})",
-                hint="say its kind in kstate.toml (--spec); kstate ls --spec writes one",
+                hint="say its kind in a specification, and name that with --spec",
+                hint_details=[f"to have one written: {command('ls', task.app, '--spec')}"],
             )
     layout = layout_of(name, store.families)
     if store.segmented != (name in SEGMENTED_KINDS or name in ("grace-buffer", "windowed")):
         segmented = "segmented" if store.segmented else "not segmented"
         raise StoreUnreadable(
-            f"{task.name}/{store.name} is {segmented}: it is no {name} store", hint="correct its kind in kstate.toml"
+            f"{task.name}/{store.name} is {segmented}: it is no {name} store",
+            hint="correct its kind in the specification (--spec)",
         )
     if layout is None:
         # Only an empty store comes here: whatever it is asked, it has no rows.

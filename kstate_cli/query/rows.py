@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.query.errors import StoreUnreadable, look_closer
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ class RowIterator(Generic[T]):
     Raises StoreUnreadable where the store cannot be read on: an answer never ends short in silence.
     """
 
-    __slots__ = ("_close", "_decode", "_order", "_source", "_where", "reverse")
+    __slots__ = ("_close", "_decode", "_hint", "_order", "_source", "_where", "reverse")
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class RowIterator(Generic[T]):
         self._decode = decode
         self._close = close
         self._where = "a store"
+        self._hint: str | None = None
         self.reverse = reverse
         """Whether rows come in descending order."""
 
@@ -57,12 +59,13 @@ class RowIterator(Generic[T]):
             raise self._unreadable(error) from None
         return found
 
-    def prime(self, where: str) -> None:
+    def prime(self, where: str, app: Path) -> None:
         """Reads the first row ahead: raises now what would else be raised by the first ``next``.
 
-        ``where`` is what messages about rows call the store.
+        ``where`` is what messages about rows call the store, ``app`` the directory to be looked at then.
         """
         self._where = where
+        self._hint = look_closer(app)
         first = list(islice(self._source, 1))
         self._source = chain(first, self._source)
 
@@ -83,7 +86,7 @@ class RowIterator(Generic[T]):
             close()
 
     def _unreadable(self, error: MalformedBytesError) -> StoreUnreadable:
-        return StoreUnreadable(f"{self._where}: {error}", hint="kstate verify names every damaged file")
+        return StoreUnreadable(f"{self._where}: {error}", hint=self._hint)
 
     def __enter__(self) -> RowIterator[T]:
         return self

@@ -11,12 +11,13 @@ from kstate_cli.errors import InUse
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF
 from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.query.errors import StoreUnreadable, look_closer
 from kstate_cli.query.layout import Family, Layout
 from kstate_cli.query.times import FOREVER
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.texts import command
 
 UNREADABLE = (RocksError, OSError, MalformedBytesError, InUse)
 """What reading a database may raise."""
@@ -28,7 +29,7 @@ class Segment:
     def __init__(
         self,
         path: Path,
-        shown: str,
+        app: Path,
         start: int | None,
         layout: Layout,
         databases: Databases,
@@ -36,11 +37,16 @@ class Segment:
         end: int = FOREVER + 1,
     ) -> None:
         self.path = path
-        self.shown = shown
+        self.app = app
         self.start = start
         self.end = end
         self._layout = layout
         self._databases = databases
+
+    @property
+    def shown(self) -> str:
+        """Its path below the application directory: ``0_1/rocksdb/count``."""
+        return str(self.path.relative_to(self.app))
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a row in the newest layout. Raises StoreUnreadable."""
@@ -83,7 +89,8 @@ class Segment:
         if not (self.start or 0) <= max(time, 0) < self.end:
             raise StoreUnreadable(
                 f"{self.shown} has a row of {time}, and segments begin elsewhere: they are not of one segment interval",
-                hint="its retention was changed, or a segment was renamed: kstate check names what Streams ignores",
+                hint="its retention was changed, or a segment was renamed; see what the application opens of it:",
+                hint_details=[command("check", self.app, "--for", "RELEASE")],
             )
         return time
 
@@ -98,9 +105,12 @@ class Segment:
     def blame(self, error: Exception) -> StoreUnreadable:
         """The error, with the file that it is about where the error names it, else with the database."""
         text = str(error)
+        rebuild = command("restore", self.app, "--from-changelog", "DUMP", "--for", "RELEASE")
         where = "" if self.shown in text else f"{self.shown}: "
         return StoreUnreadable(
-            f"{where}{text}", hint="kstate verify names every damaged file; kstate restore rebuilds the store"
+            f"{where}{text}",
+            hint=look_closer(self.app),
+            hint_details=[f"to rebuild the store from a dump: {rebuild}"],
         )
 
     @contextmanager

@@ -39,6 +39,7 @@ from kstate_cli.query.rendering import base64_bytes, jsonable
 from kstate_cli.query.serde_type import BYTES, Serde
 from kstate_cli.query.times import milliseconds, parse_time
 from kstate_cli.query.values import Windowed
+from kstate_cli.texts import command
 
 
 def serde(name: str) -> Serde:
@@ -66,7 +67,8 @@ def serde_for(option: str, name: str) -> Serde:
     try:
         return serde(name)
     except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint="kstate query --help tells of serdes") from None
+        more = f"which there are, and how to use one of your own: {command('query', '--help')}"
+        raise UsageError(f"{option}: {error}", hint=more) from None
 
 
 # --- text and JSON ----------------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ class OfflineStreams:
             found = handler(reader, request.query)
             if isinstance(found, RowIterator):
                 # What cannot be read at all is a failure of the query, not of its first row.
-                found.prime(f"{task.name}/{store.name}")
+                found.prime(f"{task.name}/{store.name}", task.app)
         except (StoreUnreadable, MalformedBytesError) as error:
             message = f"{task.name}/{store.name} failed to handle query {request.query}:\n{error}"
             return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, message)

@@ -14,6 +14,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.texts import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +74,7 @@ def build_history(job: SliceJob, batches: Batches, writers: Writers, counts: Cou
         # A store that Streams has reopened may file a late record in front of older ones.
         raise Refused(
             f"{job.shown}: the store has a row whose versions are out of order: {error}",
-            hint=f"rebuild it from the whole changelog: --rebuild --store {job.store}",
+            hint=f"rebuild it from the whole changelog: --rebuild --store {quoted(job.store)}",
         ) from None
     accepted, stream_time = accepted_mask(times, job.retention_ms, before)
     replay = VersionedReplay(job.retention_ms, job.interval_ms, stream_time)

@@ -36,7 +36,7 @@ class Verdict:
     unsure: bool = False
     """Nobody knows whether deletes were forgotten between the store and the dump."""
     only_copy: bool = False
-    """What is replaced may have records that no log has any more: it must not go by its age."""
+    """What is there may have records that no log has any more: it must not go unseen, nor by its age."""
 
 
 class Where(Enum):
@@ -158,7 +158,7 @@ def judge(
     following = None if offset is None or offset == OFFSET_UNKNOWN else offset if is_global else offset + 1
     beyond = following is not None and log.where(following) is Where.ABOVE
     if beyond and log.live and not allowed.asked:
-        return Verdict(Action.REFUSE, _lost(log, following))
+        return Verdict(Action.REFUSE, _lost(log, following), only_copy=True)
     verdict = _judge(log, offset, following, has_rows=has_rows, allowed=allowed, as_of_ms=as_of_ms)
     return replace(verdict, only_copy=True) if beyond and verdict.action is Action.REBUILD else verdict
 
@@ -166,8 +166,7 @@ def judge(
 def _lost(log: Log, following: int | None) -> str:
     return (
         f"its next offset {following} lies above the end {log.end} of the broker's log of {log.key}: that log was cut "
-        "or made anew. Do not start the application: it would restore from a log that has lost these records. Export "
-        "the store first (kstate export); --rebuild then replaces it by what the dump has"
+        "or made anew. Do not start the application: it would restore from a log that has lost these records"
     )
 
 

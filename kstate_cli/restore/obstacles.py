@@ -16,7 +16,7 @@ from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.work import Draft
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import GLOBAL, Store, task_parts
-from kstate_cli.texts import command, first_lines
+from kstate_cli.texts import command, first_lines, quoted
 
 _FIFO: Final = "kCompactionStyleFIFO"
 _LATEST_START: Final = 9_999_999_999_999
@@ -136,8 +136,11 @@ def _compare_ends(draft: Draft, one: ManifestPartition, facts: LogFacts) -> None
     else:
         draft.refused.append(
             f"{line}: it was cut or made anew. Do not start the application: it would restore from a log that has lost "
-            "these records; export its stores first (kstate export)"
+            "these records"
         )
+        key = TopicPartition(one.topic, one.partition)
+        for task in draft.tasks.values():
+            draft.only_copies.update({found.store.name: None for found in task.stores if key in found.offsets})
 
 
 def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:
@@ -169,7 +172,8 @@ def forgetful(store: Store) -> str | None:
         families = database.options.column_families if database.options is not None else {}
         for family, options in families.items():
             if options.get("compaction_style") == _FIFO:
-                return f"its column family {family} drops whole files (FIFO compaction): --rebuild --store {store.name}"
+                rebuild = f"--rebuild --store {quoted(store.name)}"
+                return f"its column family {family} drops whole files (FIFO compaction): {rebuild}"
     return None
 
 

@@ -32,7 +32,7 @@ from kstate_cli.restore.taskfiles import task_steps
 from kstate_cli.restore.work import Draft, Part, RestoreOptions, RestorePlan, StoreWork
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import GLOBAL, Application
-from kstate_cli.texts import command, first_lines, some
+from kstate_cli.texts import command, first_lines, quoted, some
 
 _NAMED = 5
 
@@ -61,13 +61,12 @@ def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, o
     refuse_problems(draft)
     warn_of_the_rest(draft, spec)
     if draft.refused:
-        raise Refused("not restored:", details=first_lines(draft.refused), where=str(app))
+        raise _refused(draft)
     steps = tuple(draft.steps)
-    command = f"restore --for {options.release}"
     times = task_times(draft.work, draft.tasks, draft.ages)
     change = Plan(
         app,
-        command,
+        f"restore --for {quoted(options.release.name)}",
         options.release.name,
         options.release.name,
         steps,
@@ -76,6 +75,19 @@ def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, o
         times,
     )
     return RestorePlan(change, tuple(draft.work), tuple(draft.left))
+
+
+def _refused(draft: Draft) -> Refused:
+    names = list(draft.only_copies)
+    exports = [command("export", draft.app, name, "--out", "DIR") for name in names]
+    first = "export first what may be the only copy; --rebuild then replaces it by what the dump has:"
+    return Refused(
+        "not restored:",
+        details=first_lines(draft.refused),
+        where=str(draft.app),
+        hint=first if names else None,
+        hint_details=first_lines(exports),
+    )
 
 
 def _unknown(draft: Draft) -> str:
@@ -89,7 +101,8 @@ def _wanted(draft: Draft, spec: Spec) -> dict[str, list[StoreSpec]]:
     options = draft.options
     unknown = sorted(options.stores - {store.name for store in spec.stores})
     if unknown:
-        raise UsageError(f"no store of this name: {', '.join(unknown)}", hint="kstate ls --spec shows the names")
+        known = some(sorted(store.name for store in spec.stores), _NAMED)
+        raise UsageError(f"no store of this name: {', '.join(unknown)}", hint=f"there are: {known}")
     found: dict[str, list[StoreSpec]] = {}
     for store in spec.stores:
         if options.stores and store.name not in options.stores:
@@ -272,8 +285,9 @@ def _judge_store(
             if other is not None and not allowed.asked:
                 draft.refused.append(
                     f"{shown}: {dump.key} is another log than the one that the store was made from: {other}. Do not "
-                    "start the application; export the store first (kstate export); --rebuild then replaces it"
+                    "start the application"
                 )
+                draft.only_copies[store.name] = None
                 return None
             verdict = replace(verdict, only_copy=verdict.only_copy or other is not None)
         parts.append(Part(dump, log, verdict))
@@ -315,6 +329,8 @@ def _decide(
     for part in parts:
         if part.verdict.action is Action.REFUSE:
             draft.refused.append(f"{shown}: {part.verdict.why}")
+            if part.verdict.only_copy:
+                draft.only_copies[store.name] = None
             return None
         if part.verdict.invalid or part.verdict.doubtful:
             draft.warnings.append(f"{shown}: {part.verdict.why}")
@@ -366,7 +382,7 @@ def _not_to_be_caught_up(draft: Draft, store: StoreSpec, existing: StoreOffsets)
     older = older_layout(existing.store, store.kind)
     if older is not None:
         # Streams deletes a record's row in the older column family too; runs go to one.
-        return f"it still has rows of an older layout in {older}: --rebuild --store {store.name}"
+        return f"it still has rows of an older layout in {older}: --rebuild --store {quoted(store.name)}"
     return forgetful(existing.store) or foreign(draft, existing.store)
 
 

@@ -317,4 +317,4 @@ def _slot_memory(memory: int | None, slots: int, *, jvm: bool) -> int:
     try:
         return slot_memory(memory, slots, jvm=jvm)
     except UsageError as error:
-        raise Refused(error.message, hint=error.hint) from None
+        raise Refused(error.message, hint=error.hint, hint_details=error.hint_details) from None

@@ -125,6 +125,8 @@ class Draft:
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    only_copies: dict[str, None] = field(default_factory=dict)
+    """Stores that may hold records which no log has any more: to be exported before anything else is done."""
 
     @property
     def into_family(self) -> bool:

@@ -25,6 +25,7 @@ from kstate_cli.spec.model import (
     TIME_ORDERED_KINDS,
     Spec,
 )
+from kstate_cli.texts import command
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -52,9 +53,12 @@ def read_draft(path: Path) -> SpecDraft:
     try:
         data = read_given(path, _MAX_BYTES)
     except NotReadableError as error:
-        raise UsageError(f"{path} {error.why}", hint="name a kstate.toml") from None
+        raise UsageError(f"{path} {error.why}", hint="name a file of the form of examples/kstate.toml") from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="kstate ls APP --spec writes one") from None
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}",
+            hint=f"name a specification; to have one written: {command('ls', 'APP', '--spec')}",
+        ) from None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -217,6 +217,11 @@ class Task:
     mtime_ns: int = 0
 
     @property
+    def app(self) -> Path:
+        """The application directory that it lies in."""
+        return self.path.parents[self.name.count("/")]
+
+    @property
     def is_global(self) -> bool:
         """The directory of the global stores: no partition, next-offset meaning."""
         return self.name == GLOBAL

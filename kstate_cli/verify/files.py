@@ -104,7 +104,7 @@ def check_options(path: Path, shown: str) -> tuple[frozenset[str] | None, list[F
     """The column families that the newest OPTIONS file names, findings, and remarks."""
     newest = newest_options(path)
     if newest is None:
-        return None, [], [f"{shown}: no OPTIONS file; RocksDB opens it without, kstate migrate does not"]
+        return None, [], [f"{shown}: no OPTIONS file; RocksDB opens it without, and kstate does not change it"]
     where = f"{shown}/{newest.name}"
     try:
         stored = parse(read_small(newest, MOST_OPTIONS_BYTES))

@@ -29,7 +29,7 @@ from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.statedir.find import PROCESS_FILE
 from kstate_cli.statedir.model import Application, Store, Task
-from kstate_cli.texts import command
+from kstate_cli.texts import command, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class WipeOptions:
     every_task: bool = False
     """All tasks and the global stores."""
     own_files: bool = False
-    """``.lock`` and ``kafka-streams-process-metadata`` too."""
+    """``kafka-streams-process-metadata`` too. ``.lock`` stays: see :func:`plan_wipe`."""
 
 
 @dataclass(slots=True)
@@ -82,8 +82,8 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
 
 def _command(options: WipeOptions) -> str:
     parts = ["wipe"]
-    parts += [f"--task {name}" for name in sorted(options.tasks)]
-    parts += [f"--store {name}" for name in sorted(options.stores)]
+    parts += [f"--task {quoted(name)}" for name in sorted(options.tasks)]
+    parts += [f"--store {quoted(name)}" for name in sorted(options.stores)]
     flags = (
         ("--global", options.global_stores),
         ("--all", options.every_task),
@@ -204,11 +204,14 @@ def _refuse_shared(task: TaskOffsets, stores: list[StoreOffsets]) -> None:
         for tp in one.offsets:
             others = [s.store.name for s in task.stores if tp in s.offsets and s.store.name not in leaving]
             if others and tp in files:
-                where = "--global" if task.task.is_global else f"--task {task.task.name}"
+                app, name = task.task.app, task.task.name
+                whole = (
+                    command("wipe", app, "--global") if task.task.is_global else command("wipe", app, "--task", name)
+                )
                 raise Refused(
                     f"{task.task.name}: .checkpoint does not say whether the offset of {tp} is that of "
                     f"{one.store.name} or of {', '.join(others)}",
-                    hint=f"wipe all of them: {where} without --store",
+                    hint=f"wipe all of them: {whole}",
                 )
 
 

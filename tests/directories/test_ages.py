@@ -32,6 +32,7 @@ from kstate_cli.spec.toml_file import read_draft
 from kstate_cli.statedir.age import written
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.texts import command
 from tests.golden import unpack
 
 from .support import kstate
@@ -265,7 +266,8 @@ def test_an_offset_that_the_broker_never_had(behind: Path, tmp_path: Path) -> No
     for allowed in ({}, {"resurrected": True, "allow_empty": True}):
         with pytest.raises(Refused, match="Do not start the application") as caught:
             plan(behind, changelogs, cut, **allowed)
-        assert "kstate export" in caught.value.message
+        assert "export first" in (caught.value.hint or "")
+        assert caught.value.hint_details == (command("export", behind, STORE.partition("/")[2], "--out", "DIR"),)
     (work,) = plan(behind, changelogs, cut, rebuild="asked for", asked=True).work
     (why,) = work.only_copy
     assert STORE in why

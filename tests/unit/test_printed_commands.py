@@ -1,8 +1,8 @@
 """Every command of kstate that stands in its source is one that its own parser takes: none is old, none is mistyped.
 
-Two forms are allowed: ``command("wipe", app, …)`` and the templates of ``check``, which quote what they are given; and
-mentions in prose (``kstate verify names every damaged file``), which name a command, at most with options. A path or a
-name is never put into the text of a command by hand.
+What a run says goes through ``command("wipe", app, …)`` or through the templates of ``check``, which quote what they
+are given: it can be pasted as it stands, with the application directory in it. A command is written out only in help
+(which knows no directory) and in docstrings. A path or a name is never put into the text of a command by hand.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def parse(words: list[str], *, whole: bool) -> None:
     """Gives the words after ``kstate`` to the command's own parser; ``whole``: nothing that it needs may be missing."""
     name, *rest = words
     assert name in COMMANDS, f"there is no kstate {name}"
+    if rest == ["--help"]:
+        return
     if name == "query" and not whole:
         return  # its options are those of its kinds of queries
     given = [_DUMMIES.get(one, one) for one in rest]
@@ -50,8 +52,72 @@ def parse(words: list[str], *, whole: bool) -> None:
     _CLI.commands[name].make_context(name, given, resilient_parsing=not whole)
 
 
+_BY_HAND = re.compile(rf"\bkstate (?:{'|'.join(COMMANDS)}|\x00)(?![\w-])|^kstate ?$")
+_WRITTEN_OUT = {
+    "texts.py": "the owner of commands",
+    "check/findings.py": "templates, which filled() completes; see test_what_check_says_to_do",
+    "kstate": "the name of the program and of its package",
+    "kstate export": "what Spark's web pages call the job",
+    "kstate restore": "what Spark's web pages call the job",
+    "kstate \x00": "kstate --version",
+}
+"""Modules, and whole texts, that may write a command out."""
+
+
+def _help_texts(tree: ast.AST) -> set[int]:
+    """The literals that a command's own help consists of, and those that stand by themselves: docstrings."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "help":
+            found |= {id(one) for one in ast.walk(node.value)}
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            found.add(id(node.value))
+        elif isinstance(node, ast.Assign) and any(getattr(name, "id", "") == "_SERDE" for name in node.targets):
+            found |= {id(one) for one in ast.walk(node.value)}  # the common beginning of several help texts
+    return found
+
+
+def written_out(path: Path) -> list[str]:
+    """Where a module writes a command of kstate into a text."""
+    if str(path.relative_to(ROOT)) in _WRITTEN_OUT:
+        return []
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    allowed = _help_texts(tree)
+    texts = [(node, text) for node, text in _texts(tree) if id(node) not in allowed and text not in _WRITTEN_OUT]
+    return [f"{path.relative_to(ROOT)}:{node.lineno}: {text!r}" for node, text in texts if _BY_HAND.search(text)]
+
+
+_OPTION = re.compile(r"(?<!\w)--[a-z][a-z-]* \x00(?![!])")
+
+
+def options_by_hand(path: Path) -> list[str]:
+    """Where a value is put after an option by hand, unquoted: ``f"--rebuild --store {name}"``."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        text = "".join(_shape(part) for part in node.values)
+        if _OPTION.search(text):
+            found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text!r}")
+    return found
+
+
+def _shape(part: ast.expr) -> str:
+    """A literal as it is; a value as a hole, unless it is quoted."""
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    assert isinstance(part, ast.FormattedValue)
+    call = part.value
+    quoted = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("quoted", "shown")
+    return "QUOTED" if quoted or part.conversion == ord("r") else _HOLE
+
+
 def _literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """The texts of a module, but for docstrings; in an f-string each value is a hole."""
+    """The texts of a module with their lines, but for docstrings; in an f-string each value is a hole."""
+    yield from ((node.lineno, text) for node, text in _texts(tree))
+
+
+def _texts(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
     docs = {
         id(node.body[0].value)
         for node in ast.walk(tree)
@@ -62,12 +128,9 @@ def _literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             inside |= {id(value) for value in node.values}
-            yield (
-                node.lineno,
-                "".join(str(v.value) if isinstance(v, ast.Constant) else _HOLE for v in node.values),
-            )
+            yield node, "".join(str(v.value) if isinstance(v, ast.Constant) else _HOLE for v in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs | inside:
-            yield node.lineno, node.value
+            yield node, node.value
 
 
 def _sources() -> list[Path]:
@@ -95,14 +158,35 @@ def calls() -> list[tuple[str, list[str]]]:
             continue
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "command":
+                if any(isinstance(one, ast.Starred) for one in node.args):
+                    continue  # whose words are known elsewhere
                 words = [str(one.value) if isinstance(one, ast.Constant) else _HOLE for one in node.args]
                 found.append((f"{path.relative_to(ROOT)}:{node.lineno}", words))
     return found
 
 
+@pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_command_is_written_out(path: Path) -> None:
+    assert not written_out(path), "use texts.command, with the application directory that it is about"
+    assert not options_by_hand(path), "use texts.quoted"
+
+
+def test_command_is_the_function_everywhere() -> None:
+    """A local variable of that name would hide it, and what is said after that line would be something else."""
+    for path in _sources():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if not any(isinstance(n, ast.ImportFrom) and any(a.name == "command" for a in n.names) for n in ast.walk(tree)):
+            continue
+        hidden = [
+            n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "command" and isinstance(n.ctx, ast.Store)
+        ]
+        given = [n for n in ast.walk(tree) if isinstance(n, ast.arg) and n.arg == "command"]
+        assert not [f"{path.relative_to(ROOT)}:{node.lineno}" for node in (*hidden, *given)]
+
+
 def test_commands_in_texts() -> None:
     found = mentions()
-    assert len(found) > 20
+    assert len(found) > 10
     for where, name, rest in found:
         assert _HOLE not in rest, f"{where}: kstate {name}{rest}: a value is put in by hand: use texts.command"
         try:

@@ -1,0 +1,37 @@
+"""Which application directory the command is about: for what is said after it has ended, wherever it failed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from kstate_cli.texts import command
+
+_APP = frozenset({"app", "a"})
+"""The argument APP, and the first of the two of ``diff``."""
+
+_given: list[str] = []
+
+
+def note_subject(found: Any) -> None:
+    """From now on the directory that the command ``found`` is given is known here."""
+    for parameter in found.params:
+        if parameter.param_type_name == "argument" and parameter.name in _APP:
+            _guard(parameter)
+
+
+def _guard(parameter: Any) -> None:
+    process = parameter.process_value
+
+    def noted(ctx: Any, value: Any) -> Any:
+        found = process(ctx, value)
+        if isinstance(found, (str, os.PathLike)):
+            _given[:] = [os.path.abspath(os.fspath(found))]
+        return found
+
+    parameter.process_value = noted
+
+
+def about(name: str, *options: str) -> str | None:
+    """A command about the same directory, to be pasted; None where the command was given none."""
+    return command(name, *_given, *options) if _given else None
