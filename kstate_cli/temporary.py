@@ -1,16 +1,37 @@
-"""Where temporary files go: ``TMPDIR``, else ``/tmp`` or ``/var/tmp``, and never the working directory.
+"""Temporary folders: where they go, what they are called, and those that a killed process has left.
 
-Python's own choice tries each by writing a file, and takes the working directory where all others fail: on a full disk
-that may be the very state directory that is only to be looked at.
+They go to ``TMPDIR``, else ``/tmp`` or ``/var/tmp``, and never to the working directory. Python's own choice tries each
+by writing a file, and takes the working directory where all others fail: on a full disk that may be the very state
+directory that is only to be looked at.
+
+``kstate-<what>-<boot>-<pid namespace>-<pid>-<start>-<random>`` says whose a folder is, so that the next process knows
+when nobody needs it any more: a process number says something on one host, in one pid namespace and until it is given
+to another process; that is what the rest tells. Whoever needs a temporary folder takes its name from here.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
+import shutil
+import stat
 import tempfile
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal, get_args
 
+What = Literal["shadow", "verify", "export", "runs", "spark", "demo"]
+"""What a folder is for; shadows are private copies of databases that are only read."""
+
+PREFIX: Final = "kstate-"
+_NAME: Final = re.compile(rf"{PREFIX}(?:{'|'.join(get_args(What))})-([0-9a-f]{{32}})-(\d+)-(\d+)-(\d+)-[0-9a-f]{{32}}")
 _USUAL: Final = ("/tmp", "/var/tmp")
+_START: Final = 19
+"""Of ``/proc/<pid>/stat`` after the name of the program: ``starttime``, ticks since the host has started."""
+
+_swept: set[tuple[int, Path]] = set()
 
 
 def settle() -> None:
@@ -25,3 +46,105 @@ def folder() -> str:
     return next(
         (path for path in candidates if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)), candidates[0]
     )
+
+
+def new_path(what: What, parent: Path | None = None) -> Path:
+    """The path of a folder of this process that nobody else has; in ``parent``, by default where temporary files go.
+
+    Known before the folder is there, so that a signal while it is made does not leave it behind. What dead processes
+    have left beside it is removed first.
+    """
+    usual = Path(folder())
+    for place in {usual, parent or usual}:
+        sweep(place)
+    return (parent or usual) / _new_name(what)
+
+
+def make(what: What) -> Path:
+    """Makes a folder that only this user can look into; who asked for it removes it. Raises OSError."""
+    path = new_path(what)
+    path.mkdir(0o700)
+    return path
+
+
+@contextmanager
+def private_folder(what: What, parent: Path | None = None) -> Iterator[Path]:
+    """A folder that only this user can look into, gone with all that is in it at the end. Raises OSError."""
+    path = new_path(what, parent)
+    try:
+        path.mkdir(0o700)
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _new_name(what: What) -> str:
+    pid = os.getpid()
+    return f"{PREFIX}{what}-{_boot()}-{_namespace()}-{pid}-{_start(pid) or 0}-{secrets.token_hex(16)}"
+
+
+def sweep(parent: Path) -> None:
+    """Removes the folders of processes that have died, once in the life of a process; what fails is left to the next.
+
+    Only real directories of this user's with a name of ours, of this boot and pid namespace. A name of another host,
+    or of before a restart, proves nothing and stays.
+    """
+    known = (os.getpid(), parent)
+    if known in _swept:
+        return
+    _swept.add(known)
+    try:
+        with os.scandir(parent) as entries:
+            found = [entry.name for entry in entries if entry.name.startswith(PREFIX)]
+    except OSError:
+        return
+    for name in found:
+        if _is_dead(name) and _is_ours(parent / name):
+            shutil.rmtree(parent / name, ignore_errors=True)
+
+
+def _is_dead(name: str) -> bool:
+    match = _NAME.fullmatch(name)
+    if match is None or match[1] != _boot() or int(match[2]) != _namespace() or not int(match[4]):
+        return False
+    pid = int(match[3])
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False  # it lives, and is somebody else's
+    start = _start(pid)
+    # A process that is there and does not tell when it began is taken for the one that we look for.
+    return start is not None and start != int(match[4])
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip().replace("-", "")
+    except OSError:
+        return "0" * 32
+
+
+def _namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def _start(pid: int) -> int | None:
+    """When a process began; None where it is gone, or does not tell."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+        return int(text.rpartition(b")")[2].split()[_START])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -8,10 +8,9 @@ from kstate_cli.cli.output import Format
 def demo() -> int:
     """Show, migrate 4.3 to 4.2, show again and undo, on a bundled state directory that Kafka Streams 4.3.1 wrote."""
     import tarfile
-    import tempfile
     from importlib.resources import files
-    from pathlib import Path
 
+    from kstate_cli import temporary
     from kstate_cli.change.committed import forget_commits
     from kstate_cli.cli.ls_cmd import ls
     from kstate_cli.cli.migrate_cmd import migrate
@@ -20,13 +19,13 @@ def demo() -> int:
     from kstate_cli.statedir.find import find_application
     from kstate_cli.texts import command
 
-    with tempfile.TemporaryDirectory(prefix="kstate-demo-") as folder:
+    with temporary.private_folder("demo") as folder:
         with (
             files("kstate_cli").joinpath("demo/state.tar.xz").open("rb") as archive,
             tarfile.open(fileobj=archive, mode="r:xz") as tar,
         ):
             tar.extractall(folder, filter="data")
-        app = find_application(Path(folder))
+        app = find_application(folder)
         say(f"1. A state directory that Kafka Streams 4.3.1 wrote: {command('ls', app)}")
         ls(app)
         say(f"2. The way back to 4.2, without restoring: {command('migrate', app, '--to', '4.2')}")

@@ -9,14 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
-from pathlib import Path
 from typing import Final
 
 from kstate_cli import temporary
 from kstate_cli.errors import RunFailed
 from kstate_cli.export.part import PartJob, PartResult, write_in_worker, write_part
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.leftovers import new_name
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.verify.progress import Counters
 
@@ -56,7 +54,7 @@ def write_parts(
     jobs: Sequence[PartJob], rows: int, engine: str, workers: int, watcher: Watcher
 ) -> tuple[PartResult, ...]:
     """Writes all parts; ``engine`` is what :func:`chosen` gave. Raises what ``write_part`` raises, and RunFailed."""
-    with _scratch() as scratch:
+    with temporary.private_folder("export") as scratch:
         counters = Counters(scratch / "counters", len(jobs))
         told = [replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)]
         watcher.begin(rows, len(jobs), engine)
@@ -95,16 +93,6 @@ def _on_spark(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
 def _java() -> bool:
     home = os.environ.get("JAVA_HOME")
     return bool(shutil.which("java") or (home and os.access(f"{home}/bin/java", os.X_OK)))
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    folder = Path(temporary.folder()) / new_name("export")
-    try:
-        folder.mkdir(0o700)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

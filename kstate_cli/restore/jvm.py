@@ -15,13 +15,13 @@ import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 
+from kstate_cli import temporary
 from kstate_cli.errors import Interrupted, Refused
 
 _DEAF: Final = """trap '' HUP INT TERM; exec "$@\""""
@@ -109,8 +109,8 @@ class Jvm:
 
         Refused where the JVM ends before it has one.
         """
-        with tempfile.TemporaryDirectory(prefix="kstate-spark-") as folder:
-            told = Path(folder) / "gateway"
+        with temporary.private_folder("spark") as folder:
+            told = folder / "gateway"
             self._launch(told)
             port, secret = self._gateway(told)
         os.environ[_PORT], os.environ[_SECRET] = str(port), secret

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -80,7 +79,7 @@ class Staging:
         if is_local(self.target):
             path = os.path.join(local(self.target), name)
         else:
-            self._private = self._private or tempfile.mkdtemp(prefix="kstate-runs-", dir=temporary.folder())
+            self._private = self._private or str(temporary.make("runs"))
             path = os.path.join(self._private, name)
         self._made.append(path)
         return path

@@ -18,7 +18,6 @@ from kstate_cli import temporary
 from kstate_cli.errors import RunFailed
 from kstate_cli.regular import open_regular, require_regular
 from kstate_cli.rocks.files import check_size, newest_options
-from kstate_cli.rocks.leftovers import new_name, sweep
 
 LINKED_SUFFIXES = (".sst", ".blob")
 """Files that RocksDB never changes once they are written."""
@@ -110,15 +109,11 @@ def remove_copy(folder: Path) -> None:
 
 
 def _folder(size: int) -> Path:
-    """A name that nobody else has; on disk where ``TMPDIR`` says so, or where memory is short.
-
-    Known before the folder is there, so that a signal while it is made does not leave it behind.
-    """
+    """A path that nobody else has; on disk where ``TMPDIR`` says so, or where memory is short."""
     parent = Path(temporary.folder())
-    for place in {parent, _MEMORY}:
-        sweep(place)
+    temporary.sweep(_MEMORY)
     if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK):
         room = os.statvfs(_MEMORY)
         if size + _SPARE_BYTES <= room.f_bavail * room.f_frsize:
             parent = _MEMORY
-    return parent / new_name()
+    return temporary.new_path("shadow", parent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -14,7 +13,6 @@ from pathlib import Path
 from kstate_cli import temporary
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.leftovers import new_name
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
@@ -134,7 +132,7 @@ def _run(
 ) -> Generator[tuple[DatabaseReport, float], None, None]:
     if not jobs:
         return
-    with _scratch(jobs) as scratch:
+    with temporary.private_folder("verify", _in_memory(jobs)) as scratch:
         counters = Counters(scratch / "counters", len(jobs))
         watcher.begin(sum(job.size for job in jobs))
         told = [
@@ -145,21 +143,15 @@ def _run(
             yield from workers.map(verify_in_worker, told)
 
 
-@contextmanager
-def _scratch(jobs: Sequence[DatabaseJob]) -> Iterator[Path]:
-    """A folder for the shadows of all workers, in memory where there is room for their small files."""
+def _in_memory(jobs: Sequence[DatabaseJob]) -> Path | None:
+    """Where the shadows of all workers go: into memory, where there is room for their small files."""
     parent: Path | None = None
     if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK):
         room = os.statvfs(_MEMORY)
         needed = sum(_small_bytes(job.path) for job in jobs) + _SPARE_BYTES
         if needed <= room.f_bavail * room.f_frsize:
             parent = _MEMORY
-    folder = (parent or Path(temporary.folder())) / new_name("verify")
-    try:
-        folder.mkdir(0o700)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return parent
 
 
 def _small_bytes(path: Path) -> int:

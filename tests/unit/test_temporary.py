@@ -1,19 +1,25 @@
-"""Shadows of processes that were killed: the next process removes them, and nothing else."""
+"""Temporary folders of processes that were killed: the next process removes them, and nothing else."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from rocksdict import Options, Rdict
 
-from kstate_cli.rocks import leftovers
+from kstate_cli import temporary as leftovers
 from kstate_cli.rocks.shadow import Shadow
+
+ROOT = Path(leftovers.__file__).parent
+_NAMELESS = frozenset({"TemporaryFile"})
+"""What leaves nothing behind, however the process ends: it has no name."""
 
 HOLD = """
 import sys, time
@@ -113,7 +119,7 @@ def test_only_what_is_proven_to_be_ours_and_dead(database: Path, temporary: Path
 def test_another_users_folder_stays(temporary: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    name = leftovers.new_name().split("-")
+    name = leftovers._new_name("shadow").split("-")
     name[4] = str(dead.pid)
     theirs = temporary / "-".join(name)
     theirs.mkdir()
@@ -124,3 +130,79 @@ def test_another_users_folder_stays(temporary: Path) -> None:
     leftovers._swept.clear()
     leftovers.sweep(temporary)
     assert not theirs.exists()
+
+
+def test_nobody_else_makes_temporary_folders() -> None:
+    """One that Python names has no proof of who made it: after kill -9 it would stay for ever."""
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.ImportFrom):
+                assert node.module != "tempfile", where
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tempfile":
+                assert node.attr in _NAMELESS | {"tempdir"}, where
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "folder":
+                whole = isinstance(node.func.value, ast.Name) and node.func.value.id == "temporary"
+                assert not whole or path.name == "private.py", f"{where}: a name of its own below it"
+
+
+MADE_BY = {
+    "runs": "from kstate_cli.restore.staging import Staging; Staging('s3://bucket/runs').new_file('0.sst')",
+    "spark": "jvm = Jvm({}, None); jvm._launch = lambda told: hold(); context = jvm.started(); context.__enter__()",
+    "demo": "ls_cmd.ls = lambda *_, **__: hold(); demo()",
+    "export": "write_parts([], 0, 'one process', 1, Watcher())",
+}
+BEFORE = """
+import sys, time
+from pathlib import Path
+from kstate_cli import temporary
+from kstate_cli.cli import ls_cmd
+from kstate_cli.cli.demo_cmd import demo
+from kstate_cli.restore.jvm import Jvm
+from kstate_cli.export.engines import write_parts
+def hold():
+    print("made", flush=True)
+    sys.stdin.read()
+class Watcher:
+    def begin(self, *_):
+        hold()
+    def at(self, *_):
+        pass
+"""
+
+
+@pytest.mark.parametrize("what", [one for one in get_args(leftovers.What) if one not in ("shadow", "verify")])
+def test_what_each_of_them_leaves_is_removed(what: str, database: Path, temporary: Path) -> None:
+    command = [sys.executable, "-c", f"{BEFORE}\n{MADE_BY[what]}\nhold()"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "made\n"
+    (made,) = temporary.iterdir()
+    assert made.name.startswith(f"kstate-{what}-")
+    assert made.stat().st_mode & 0o777 == 0o700
+    leftovers.sweep(temporary)
+    assert made.is_dir()  # its process lives
+    process.kill()
+    process.communicate()
+    leftovers._swept.clear()
+    with Shadow(database):
+        assert not made.exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_killed_verification(database: Path, temporary: Path) -> None:
+    """Its folder is that of its workers too; they end with it."""
+    script = (
+        "import sys; from pathlib import Path; from kstate_cli import temporary\n"
+        "with temporary.private_folder('verify') as folder:\n"
+        "    (folder / 'shadow').mkdir(); print('made', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "made\n"
+    (made,) = temporary.iterdir()
+    process.kill()
+    process.communicate()
+    leftovers.sweep(temporary)
+    assert not made.exists()
