@@ -1,4 +1,4 @@
-"""The findings of ``kstate check``: stable codes, their levels, the rules that they follow from, and what mends them.
+"""The findings of ``kstate check``: stable codes, their levels, the rules that they follow from, and what to do.
 
 Rules name the class of Kafka Streams, the KIP or the section of the reference of formats that they come from.
 """
@@ -137,7 +137,7 @@ CODES: dict[str, Code] = {
         Code("no-segments-yet", _W,
              "AbstractSegments.committedOffset: a window or session store without a segment has no offset in 4.3; "
              "under exactly-once its task is wiped at every start (formats §4.1, trap 3)",
-             "nothing mends it but rows: the first segment keeps the offset"),
+             "nothing helps but rows: the first segment keeps the offset"),
         Code("status-open", _W,
              "AbstractColumnFamilyAccessor.open: not closed cleanly, so that uncommitted data may be in it "
              "(formats §4, trap 5)", _RESTORE),
@@ -174,7 +174,7 @@ CODES: dict[str, Code] = {
         Code("lost-with-its-task", _X,
              "StateManagerUtil.closeStateManager wipes the directory of a corrupted task as a whole, and a store "
              "without a changelog is restored from nothing (withLoggingDisabled)",
-             "mend before the start what its task is wiped for: nothing brings its rows back afterwards"),
+             "before the start, fix what its task is wiped for: nothing brings its rows back afterwards"),
         # The log.
         Code("below-log-start", _W,
              "StoreChangelogReader: OffsetOutOfRangeException (KIP-406; formats §8.5, trap 16)", _RESTORE),

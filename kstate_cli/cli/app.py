@@ -65,7 +65,7 @@ def main() -> None:
         signal.signal(number, _on_signal)
     code = EXIT_OK
     try:
-        result: Any = app(standalone_mode=False)
+        result: Any = app(standalone_mode=False, prog_name="kstate")
         code = result if isinstance(result, int) else EXIT_OK
         standard.finish()
     except BaseException as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kstate_cli.change.committed import Commit, committed
 from kstate_cli.cli.subject import about
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, KstateError, OutputLost, RunFailed, RunHalfway
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, KstateError, OutputLost, RunFailed, RunHalfway, UsageError
 from kstate_cli.texts import command
 
 _REPORT = "report it, with what KSTATE_DEBUG=1 shows of it"
@@ -52,10 +52,8 @@ def _shown(error: BaseException) -> KstateError | None:
         return None
     if isinstance(error, KstateError):
         return error
-    show: Any = getattr(error, "show", None)
-    if callable(show) and isinstance(getattr(error, "exit_code", None), int):
-        show()  # Click's usage errors show themselves
-        return None
+    if callable(getattr(error, "show", None)) and isinstance(getattr(error, "exit_code", None), int):
+        return _of_the_command_line(error)
     if isinstance(error, SystemExit) or type(error).__name__ in ("Abort", "Exit"):
         return None
     if isinstance(error, OSError):
@@ -74,6 +72,26 @@ def _runs() -> list[str]:
     """Where to look when nobody knows what was under way."""
     status = about("status")
     return [f"whether a run was under way: {status}"] if status else []
+
+
+def _of_the_command_line(error: Any) -> KstateError | None:
+    """Click's own errors, which it would print as they are, with all that a terminal acts on in their arguments."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # nothing but the help
+        return None
+    first, *more = (
+        str(error.format_message()).split("\n")
+        if type(error).__name__ == "MissingParameter"
+        else (str(error.format_message()),)
+    )
+    context = getattr(error, "ctx", None)
+    names = [] if context is None else [one.info_name for one in _path_of(context)]
+    return UsageError(first, details=more, hint=f"see {command(*names[1:], '--help')}")
+
+
+def _path_of(context: Any) -> list[Any]:
+    """The contexts of the program, its command and its subcommand."""
+    return [*_path_of(context.parent), context] if context.parent is not None else [context]
 
 
 def _of_the_system(error: OSError) -> str:

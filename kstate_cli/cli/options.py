@@ -62,7 +62,7 @@ Reason = Annotated[
 WarningsOk = Annotated[bool, typer.Option("--warnings-ok", help="Exit 0 instead of 1 when there are warnings.")]
 AfterError = Annotated[
     bool,
-    typer.Option("--after-error", help="The last run ended in ERROR, and its cause is mended."),
+    typer.Option("--after-error", help="The last run ended in ERROR, and its cause is fixed."),
 ]
 MetricsFile = Annotated[
     Path | None,

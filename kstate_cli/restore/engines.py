@@ -82,7 +82,7 @@ class InThisProcess:
                 first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
                 raise RunFailed(
                     f"{job.shown} cannot be made: {type(error).__name__}: {first[:500]}",
-                    hint="nothing has changed; mend the cause and run the command again",
+                    hint="nothing has changed; fix the cause and run the command again",
                 ) from error
             on_poll()
         return results

@@ -204,7 +204,8 @@ def _does_not_start(error: Exception, said: IO[bytes]) -> Refused:
     # Of a stack trace the lines that say what, not those that say where.
     tail = [line for line in lines if line and not line.startswith("at ")][-_TAIL_LINES:]
     return Refused(
-        "\n  ".join([f"Spark does not start: {_last_line(error)}", *tail]),
+        f"Spark does not start: {_last_line(error)}",
+        details=tail,
         hint=f"Java {JAVA} or later is needed; look at --master and --conf",
     )
 
@@ -267,7 +268,7 @@ def ask(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -
 def _failure(error: Exception) -> RunFailed:
     return RunFailed(
         f"a Spark task failed for good: {_last_line(error)}",
-        hint="nothing has changed; mend the cause and run the command again",
+        hint="nothing has changed; fix the cause and run the command again",
     )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import kstate_cli
 from kstate_cli.cli.output import error_lines
 from kstate_cli.errors import Refused
 from kstate_cli.texts import command, filled, first_lines, printable, quoted
@@ -72,3 +77,49 @@ def test_lines_of_an_error_are_its_own_only() -> None:
 def test_some_of_many_lines() -> None:
     assert first_lines(["a", "b", "c"], 2) == ["a", "b", "… and 1 more"]
     assert first_lines(["a", "b"], 2) == ["a", "b"]
+
+
+_SOURCE = Path(kstate_cli.__file__).parent
+_REPOSITORY = Path(__file__).parents[2]
+_MEND = re.compile(r"\bmend(?:s|ed|ing)?\b", re.IGNORECASE)
+
+
+@cache
+def _errors() -> set[str]:
+    """The names of all error classes, those of the standard library left out."""
+    names = {"KstateError"}
+    classes = [
+        node
+        for path in _SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    while more := {one.name for one in classes for base in one.bases if getattr(base, "id", "") in names} - names:
+        names |= more
+    return names
+
+
+@pytest.mark.parametrize("path", sorted(_SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(_SOURCE)))
+def test_an_error_is_one_line_and_details(path: Path) -> None:
+    """A line break in a message is escaped with all that a name from outside may hold: further lines are details."""
+    errors = _errors()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors):
+            continue
+        for part in [*node.args, *(word.value for word in node.keywords if word.arg in ("hint", "where"))]:
+            texts = [
+                one.value for one in ast.walk(part) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
+            assert not any("\n" in text for text in texts), f"line {node.lineno}"
+
+
+def test_things_are_fixed() -> None:
+    """Plain words: "fix", or what is to be done. ``mend`` is a member of the JSON of ``check``, and of its classes."""
+    for path in _SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value != "mend":
+                assert not _MEND.search(node.value), f"{path.relative_to(_SOURCE)}:{node.lineno}: {node.value}"
+    texts = [_REPOSITORY / "README.md", *(_REPOSITORY / "docs").rglob("*"), *(_REPOSITORY / "examples").rglob("*")]
+    for path in texts:
+        if path.suffix in (".md", ".yaml", ".toml", ".service", ".timer") or path.name == "crontab":
+            assert not _MEND.search(path.read_text(encoding="utf-8")), path

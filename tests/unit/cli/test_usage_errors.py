@@ -1,0 +1,70 @@
+"""What the command line says of arguments that it does not take: nothing in them reaches the terminal as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from kstate_cli.cli.app import app
+from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.ending import exit_code_of, tell
+from kstate_cli.errors import KstateError
+
+HOSTILE = "x\x1b[2J\r\nkstate: done\u2028\u202e\udcff\x07"
+_CLI: Any = typer.main.get_command(app)
+
+
+def _paths() -> list[tuple[str, ...]]:
+    """The words of every command and subcommand."""
+    found: list[tuple[str, ...]] = [()]
+    for name in COMMANDS:
+        found.append((name,))
+        found += [(name, inner) for inner in getattr(_CLI.commands[name], "commands", {})]
+    return found
+
+
+def _command(path: tuple[str, ...]) -> Any:
+    found = _CLI
+    for name in path:
+        found = found.commands[name]
+    return found
+
+
+def _wrong(path: tuple[str, ...]) -> list[list[str]]:
+    """Command lines that are wrong in every way that the parser knows, and hostile."""
+    words = list(path[:1]) + (["/nowhere/app", "store"] if len(path) > 1 else []) + list(path[1:])
+    parameters = _command(path).params
+    options = [max(one.opts, key=len) for one in parameters if one.param_type_name == "option"]
+    flags = {max(one.opts, key=len) for one in parameters if getattr(one, "is_flag", False)}
+    extra = [HOSTILE] * (len([one for one in parameters if one.param_type_name == "argument"]) + 2)
+    lines = [[*words, f"--{HOSTILE}"], [*words, f"-{HOSTILE}"], [*words, *extra], [*words, HOSTILE, f"--{HOSTILE}=1"]]
+    lines += [[*words, option, HOSTILE, f"--{HOSTILE}"] for option in options if option not in flags]
+    lines += [[*words, f"{option}={HOSTILE}"] for option in options if option in flags]
+    # Numbers, and words to choose from; a text is taken, and there is no such directory.
+    given = ["/nowhere/app"] * (
+        len([one for one in parameters if one.param_type_name == "argument"]) if path[1:] == () else 0
+    )
+    return lines + [[*words, *given, option, HOSTILE] for option in options if option not in flags]
+
+
+@pytest.mark.parametrize("path", _paths(), ids=" ".join)
+def test_hostile_arguments(
+    path: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in _wrong(path):
+        with pytest.raises(BaseException) as caught:
+            app(line, standalone_mode=False, prog_name="kstate")
+        assert exit_code_of(caught.value) in (2, 4), (line, caught.value)
+        tell(caught.value)
+        told = capfd.readouterr()
+        assert told.out == "", line
+        lines = told.err.removesuffix("\n").split("\n")
+        assert all(one.isprintable() for one in lines), (line, told.err)
+        assert lines[0].startswith("kstate: ")
+        assert not [one for one in lines if one.startswith("kstate: done")], line
+        if exit_code_of(caught.value) == 2 and not isinstance(caught.value, KstateError):
+            assert lines[-1].startswith("  what to do: see kstate "), (line, lines)
