@@ -28,7 +28,7 @@ def wipe(
     global_stores: Annotated[bool, typer.Option("--global", help="The global stores.")] = False,
     every_task: Annotated[bool, typer.Option("--all", help="All tasks and the global stores.")] = False,
     everything: Annotated[
-        bool, typer.Option("--everything", help="With --all: kafka-streams-process-metadata too.")
+        bool, typer.Option("--everything", help="With --all: kafka-streams-process-metadata too; only .lock stays.")
     ] = False,
     for_reset: Annotated[
         bool,

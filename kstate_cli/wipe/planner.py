@@ -42,7 +42,11 @@ class WipeOptions:
     every_task: bool = False
     """All tasks and the global stores."""
     own_files: bool = False
-    """``kafka-streams-process-metadata`` too. ``.lock`` stays: see :func:`plan_wipe`."""
+    """``kafka-streams-process-metadata`` too. Only ``.lock`` stays.
+
+    A process that waits for it would hold the lock of a file that is not in APP any more, beside one that makes a new
+    file: both would think that APP is theirs.
+    """
 
 
 @dataclass(slots=True)
@@ -73,7 +77,7 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
             _some_stores(draft, task, [one for one in task.stores if one.store.name in options.stores], gone)
         else:
             _whole_task(draft, task)
-    # Not the lock file: who waits for it would then guard a directory that is APP no more.
+    # Not the lock file: who waits for it, Streams too, would then guard a file that is not in APP any more.
     if options.own_files and (app.path / PROCESS_FILE).exists():
         draft.steps.append(RemoveFile(PROCESS_FILE, "asked for: Streams makes a new one"))
     release = _release(app)

@@ -169,6 +169,9 @@ class Sweep:
                 f"{repair.command}: exit {ended.status}: {ended.output[-800:]}; {differences(now, wanted)[:2]}"
             )
         if repair.command[0] == "undo":
+            if not app.exists() and not (app.parent / OWN_FOLDER / app.name).exists():
+                # The directory was lost, and the run that this undo took back was the last trace of it.
+                return wrong + self._nothing_there(app)
             again = self.kstate(app, ("undo",))
             if again.status or "nothing to undo" not in again.output:
                 wrong.append(f"second undo: exit {again.status}: {again.output[-800:]}")
