@@ -64,6 +64,7 @@ class _Draft:
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
     @property
     def into_family(self) -> bool:
@@ -105,6 +106,14 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             where=str(app.path),
             hint="if the application ran with at-least-once: --guarantee at_least_once; "
             "else --wipe-unclean leaves these tasks out, so that Streams restores them",
+        )
+    if draft.refused:
+        raise Refused(
+            "the next start would lose rows",
+            details=first_lines(draft.refused),
+            where=str(app.path),
+            hint="let the older release make the wiped store anew: start it, stop it, then migrate; an application "
+            "that runs with at-least-once wipes nothing: --guarantee at_least_once",
         )
     steps = tuple(draft.steps)
     if steps and not proven(sources, target):
@@ -267,7 +276,7 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
             )
     for name, offsets in sorted(resolved.absent.items()):
         if not task.is_global and legal_store_name(name) and name not in task.store_files:
-            _of_absent(draft, task, name, offsets)
+            _of_absent(draft, resolved, name, offsets)
     draft.warnings += [
         f"{task.name}: nothing here keeps the offset {o} of {tp}: it is dropped" for tp, o in resolved.unknown.items()
     ]
@@ -278,12 +287,13 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
     draft.notes += [f"{task.name}/{name}.position: no store of that name here; it stays" for name in kept]
 
 
-def _of_absent(draft: _Draft, task: Task, name: str, offsets: dict[TopicPartition, int]) -> None:
+def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: dict[TopicPartition, int]) -> None:
     """A line of ``.checkpoint`` whose store is not here: wiped (``-4``), or a custom one that keeps its rows elsewhere.
 
     4.3 reads ``.checkpoint_<store>`` of custom stores only. Its own keep ``-4`` inside: where, the same store of other
     tasks tells.
     """
+    task = resolved.task
     unknown = set(offsets.values()) == {OFFSET_UNKNOWN}
     same = [s for t in draft.app.tasks for s in t.stores if s.name == name and s.databases and not s.is_grace_buffer]
     if unknown and same:
@@ -296,11 +306,19 @@ def _of_absent(draft: _Draft, task: Task, name: str, offsets: dict[TopicPartitio
         return
     _write_offsets(draft, task, f".checkpoint_{name}", offsets)
     draft.notes.append(f"{task.name}: {name} has no RocksDB here; its offset goes to .checkpoint_{name}")
-    if unknown:
-        draft.warnings.append(
-            f"{task.name}: {name} was wiped, and nothing tells where 4.3 keeps it: if it is a RocksDB store, under "
-            "exactly-once the whole task is restored at the next start. Restore it first, or start the older release"
-        )
+    buffers = any(s.is_grace_buffer for t in draft.app.tasks for s in t.stores if s.name == name)
+    if not unknown or buffers:
+        return
+    wiped = (
+        f"{task.name}: {name} was wiped in every task, so that nothing tells how 4.3 keeps it: if it is a RocksDB "
+        "store, under exactly-once the next start wipes its whole task"
+    )
+    lost = [s.store.name for s in resolved.stores if not s.offsets and s.store.databases and not s.store.empty]
+    if lost and not draft.options.at_least_once:
+        # StateManagerUtil wipes the directory of a corrupted task as a whole, and what has no changelog is gone then.
+        draft.refused.append(f"{wiped}. {', '.join(lost)} in it has no offset: without a changelog its rows are lost")
+    else:
+        draft.warnings.append(f"{wiped} and restores it. Restore {name} first, or start the older release")
 
 
 def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:

@@ -292,9 +292,18 @@ def test_a_store_that_was_wiped_in_one_task_keeps_its_minus_four_on_the_way_to_4
     assert not list((app / "0_0").glob(".checkpoint_kv-timestamped"))
 
 
-def test_a_store_that_was_wiped_everywhere_is_a_warning_on_the_way_to_4_3(tmp_path: Path) -> None:
+def test_a_store_that_was_wiped_everywhere_on_the_way_to_4_3(tmp_path: Path) -> None:
+    """Under exactly-once 4.3 wipes a task in which a store has no offset, and with it what nothing brings back."""
     app = unpack("4.2.1-kinds-eos", tmp_path)
     kstate("wipe", app, "--store", "kv-timestamped", "--quiet", "--warnings-ok")
+    before = tree_hash(app)
+    refused = kstate("migrate", app, "--to", "4.3", "--quiet", status=4).err
+    assert "kv-timestamped was wiped" in refused
+    assert "kv-nolog in it has no offset" in refused
+    assert tree_hash(app) == before
+    told = kstate("migrate", app, "--to", "4.3", "--quiet", "--guarantee", "at_least_once", "--dry-run", status=1).err
+    assert "kv-timestamped was wiped" in told
+    kstate("wipe", app, "--store", "kv-nolog", "--quiet", "--warnings-ok")
     assert "kv-timestamped was wiped" in kstate("migrate", app, "--to", "4.3", "--quiet", status=1).err
 
 

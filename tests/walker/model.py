@@ -108,7 +108,9 @@ def migration(version: Version | None, options: dict[str, str | bool]) -> Expect
     )
     if not moving and not rewritten:
         return nothing(0, takes_over=really)
-    homeless = target.inside and any(_homeless(content, name) for name in moving - left_out)
+    homeless = {name for name in moving - left_out if target.inside and _homeless(content, name)}
+    if any(_without_changelog(content.tasks[name]) for name in homeless) and not options.get("at-least-once"):
+        return nothing(4, takes_over=really, says=["the next start would lose rows"])
     statuses = frozenset({1} if left_out or homeless else {0, 1} if unclean else {0})
     if not really:
         return Expected(statuses)
@@ -132,6 +134,11 @@ def _homeless(content: Content, name: str) -> bool:
     return name != GLOBAL and any(
         f".checkpoint_{store}" not in task.kept.files for store in absent if store not in known
     )
+
+
+def _without_changelog(task: Task) -> bool:
+    """It has a store with rows and no offset anywhere: gone for good when the task is wiped."""
+    return any(not one.offsets and not one.empty for name, one in task.stores.items() if name in task.folders)
 
 
 def _moves(task: Task, target: Release) -> bool:
