@@ -34,6 +34,8 @@ class KstateError(Exception):
     """
 
     exit_code = 6
+    usual_hint: str | None = None
+    """What to do next, where nobody says it of the case."""
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class KstateError(Exception):
         self.message = message + "".join(f"\n  {line}" for line in self.details)
         super().__init__(self.message)
         self.where = where
-        self.hint = hint
+        self.hint = hint or self.usual_hint
         self.hint_details = tuple(hint_details)
 
     @property

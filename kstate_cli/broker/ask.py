@@ -34,10 +34,12 @@ def client_settings(path: Path | None) -> dict[str, str]:
                 continue
             name, equals, value = text.partition("=")
             if not equals:
-                raise UsageError(f"{path}, line {number}: not name=value")
+                raise UsageError(
+                    f"{path}, line {number}: not name=value", hint="one setting a line, as in security.protocol=SSL"
+                )
             found[name.strip()] = value.strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+        raise UsageError(f"{path} cannot be read: {error}", hint="name a file of settings of librdkafka") from None
     return found
 
 
@@ -59,13 +61,15 @@ def ask_broker(
     try:
         admin = AdminClient(conf)
     except (KafkaException, ValueError, TypeError) as error:
-        raise UsageError(f"the Kafka client does not take these settings: {error}") from None
+        raise UsageError(
+            f"the Kafka client does not take these settings: {error}", hint="correct --kafka-settings"
+        ) from None
     try:
         return _ask(admin, group, sorted(set(topics)))
     except KafkaException as error:
         raise RunFailed(
             f"{bootstrap} does not answer: {error.args[0] if error.args else error}",
-            hint="nothing has changed; look at the address and at --kafka-settings",
+            hint="nothing has changed; see whether the address is right, and --kafka-settings",
         ) from None
 
 

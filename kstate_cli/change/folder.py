@@ -36,13 +36,18 @@ def read_runs(app: Path) -> list[Run]:
     folder = runs_folder(app)
     for path in (folder.parent, folder):
         if path.is_symlink():
-            raise Refused(f"{path} is a symbolic link", hint="kstate keeps its runs beside the application only")
+            raise Refused(
+                f"{path} is a symbolic link",
+                hint="kstate keeps its runs there and follows no link: put a directory in its place",
+            )
         try:
             os.lstat(path)
         except FileNotFoundError:
             return []
         except PermissionError as error:
-            raise Refused(f"{path} cannot be looked at: {error.strerror}", hint="run as its owner") from None
+            raise Refused(
+                f"{path} cannot be looked at: {error.strerror}", hint="run as the application's user"
+            ) from None
         if not path.is_dir():
             raise Refused(f"{path} is not a directory", hint="kstate keeps its runs there: move it away")
     try:
@@ -112,7 +117,7 @@ def _refuse_copies(runs: list[Run]) -> None:
                 raise Refused(
                     f"{run.name} is a copy of run {first.name}",
                     where=str(run.path),
-                    hint="nothing is done before one of the two is moved elsewhere",
+                    hint="move one of the two elsewhere, then run the command again",
                 )
 
 

@@ -101,7 +101,10 @@ def _lock_of_the_lost(app: Path, deadline: float) -> Iterator[None]:
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise Refused(f"{app} is not there, and {folder} cannot be opened for locking: {error.strerror}") from None
+        raise Refused(
+            f"{app} is not there, and {folder} cannot be opened for locking: {error.strerror}",
+            hint="run as the application's user",
+        ) from None
     try:
         _flock(descriptor, app, deadline)
         yield
@@ -119,7 +122,10 @@ def _tells_locks_apart(app: Path) -> bool:
 def _opened(app: Path) -> Iterator[int]:
     path = app / LOCK_NAME
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise Refused(f"{path} is not a regular file", hint="Streams locks a regular file of that name")
+        raise Refused(
+            f"{path} is not a regular file",
+            hint="Streams locks a regular file of that name: see what it is, and move it away",
+        )
     is_new = not path.exists()
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
@@ -148,7 +154,7 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise Refused(
                     f"{app / LOCK_NAME} cannot be locked: {error.strerror}",
-                    hint="look at the file system and its mount",
+                    hint="its file system has no POSIX locks: move the state.dir to a local one, or correct its mount",
                 ) from None
             if time.monotonic() >= deadline:
                 raise in_use(app, read_lock_table().holder(app / LOCK_NAME)) from None

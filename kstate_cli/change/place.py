@@ -56,12 +56,15 @@ def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     if needed > free:
         raise Refused(
             f"not enough room: {needed:,} bytes are needed beside {plan.app}, {free:,} are free",
-            hint="free some space; what earlier runs keep for undo is deleted by:",
+            hint="make room there; what earlier runs keep for undo is deleted by:",
             hint_details=[command("clean", plan.app)],
         )
     files = sum(1 for step in plan.steps if isinstance(step, EditDatabase)) * 16
     if stat.f_files and stat.f_favail < files:
-        raise Refused(f"not enough inodes: {files} are needed, {stat.f_favail} are free", hint="free some files")
+        raise Refused(
+            f"not enough inodes: {files} are needed, {stat.f_favail} are free",
+            hint="delete files on that file system, then run the command again",
+        )
 
 
 def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:

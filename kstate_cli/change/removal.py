@@ -123,7 +123,10 @@ def remove_run(run: Run) -> None:
     Raises OSError with the full path of what could not be deleted; the rest is deleted, and another call goes on.
     """
     if run.tree.is_symlink() or (run.path / RUNS).is_symlink():
-        raise Refused(f"{run.path} holds a symbolic link where kstate keeps a directory", hint="look at it first")
+        raise Refused(
+            f"{run.path} holds a symbolic link where kstate keeps a directory",
+            hint="see what it points to, remove the link, and run the command again",
+        )
     foreign = sorted(set(os.listdir(run.path)) - _OWN)
     if foreign:
         raise Refused(

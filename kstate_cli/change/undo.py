@@ -73,7 +73,9 @@ def _prove_kept(app: Path, run: Run) -> None:
     try:
         changed = differences_from(run.path / KEPT_LIST, wanted, every_file(run.tree))
     except OSError as error:
-        raise Refused(f"{error.filename or run.tree} cannot be read: {error.strerror}") from None
+        raise Refused(
+            f"{error.filename or run.tree} cannot be read: {error.strerror}", hint="run as the application's user"
+        ) from None
     if changed:
         raise Refused(
             f"what run {run.name} has kept is not what it was: {some(changed, _NAMED)}",

@@ -28,10 +28,16 @@ def unreadable(path: Path) -> MalformedBytesError | None:
         checkpoint.parse(read_small(path, MOST_OFFSETS_BYTES))
     except MalformedBytesError as error:
         if error.streams_exception is None:
-            raise Refused(f"{path}: {error.reason}: what a start makes of it cannot be foretold") from None
+            raise Refused(
+                f"{path}: {error.reason}: what a start makes of it cannot be foretold",
+                hint="put back what belongs there, or move it out of the application directory",
+            ) from None
         return error
     except NotReadableError as error:
-        raise Refused(f"{path} {error.why}: what a start makes of it cannot be foretold") from None
+        raise Refused(
+            f"{path} {error.why}: what a start makes of it cannot be foretold",
+            hint="put back what belongs there, or move it out of the application directory",
+        ) from None
     return None
 
 

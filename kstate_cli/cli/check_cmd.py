@@ -122,7 +122,10 @@ def _sources(ask: Callable[[Iterable[str]], Facts] | None, app: Application, dum
 
         known = read_dump(dump, complete=False, committed_only=False)
         if known.manifest is None:
-            raise Refused(f"{dump} has no manifest: it does not say where the logs begin and end")
+            raise Refused(
+                f"{dump} has no manifest: it does not say where the logs begin and end",
+                hint="leave it out, and say --offsets FILE or --bootstrap-server HOST:PORT",
+            )
         found.append(DumpLogs(known))
     return tuple(found)
 

@@ -33,7 +33,7 @@ def _guard(parameter: Any, path: str) -> None:
             raise UsageError(
                 f"{name} is empty",
                 where=command(*path.split()),
-                hint='where it was to be a variable of the shell, that is not set: write "${NAME:?}"',
+                hint='is a variable of the shell not set? Written as "${NAME:?}" the shell says so',
             )
         return process(ctx, value)
 

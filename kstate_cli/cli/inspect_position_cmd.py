@@ -77,7 +77,8 @@ def inspect_position(
         )
     if behind:
         raise ConditionNotMet(
-            f"not up to the bound: {', '.join(behind)}", hint="restore or run the application further"
+            f"not up to the bound: {', '.join(behind)}",
+            hint="let the application run on, or restore it from a newer dump, then ask again",
         )
     return EXIT_WARNINGS if doubts else EXIT_OK
 

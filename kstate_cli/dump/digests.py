@@ -35,7 +35,11 @@ def check_digest(filesystem: FileSystem, path: str, known: str, ended: Callable[
             while not ended() and (chunk := stream.read(_CHUNK)):
                 digest.update(chunk)
     except OSError as error:
-        raise DumpError(f"the file cannot be read: {error}", where=printable(path)) from None
+        raise DumpError(
+            f"the file cannot be read: {error}",
+            where=printable(path),
+            hint="see whether the place of the dump can be reached, and read by this user",
+        ) from None
     if not ended() and digest.hexdigest() != known:
         raise DumpError(
             "the file is not the one of the manifest: its SHA-256 differs",

@@ -8,6 +8,8 @@ from kstate_cli.errors import Refused
 class DumpError(Refused):
     """A dump is not what it says, or not what kstate can read. Nothing was touched (exit code 4)."""
 
+    usual_hint = "take the dump again, or name another one"
+
 
 def printable(text: str) -> str:
     """``text`` for a message: names in a dump may hold control characters, which are escaped."""

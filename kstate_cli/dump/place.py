@@ -99,7 +99,11 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[Listed]
             _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
     except OSError as error:
-        raise DumpError(f"the dump cannot be listed: {error}", where=shown_as) from None
+        raise DumpError(
+            f"the dump cannot be listed: {error}",
+            where=shown_as,
+            hint="see whether the place of the dump can be reached, and read by this user",
+        ) from None
     base = root.rstrip("/") + "/"
     return sorted(
         (
@@ -179,4 +183,8 @@ def is_parquet(filesystem: FileSystem, file: Listed) -> bool:
         with filesystem.open_input_file(file.path) as stream:
             return stream.read(4) in _MAGIC
     except OSError as error:
-        raise DumpError(f"the file cannot be read: {error}", where=printable(file.path)) from None
+        raise DumpError(
+            f"the file cannot be read: {error}",
+            where=printable(file.path),
+            hint="see whether the place of the dump can be reached, and read by this user",
+        ) from None

@@ -278,4 +278,8 @@ def _changed(piece: Piece) -> DumpError:
 
 
 def _unreadable(piece: Piece, error: Exception) -> DumpError:
-    return DumpError(f"the file cannot be read: {error}", where=printable(piece.path))
+    return DumpError(
+        f"the file cannot be read: {error}",
+        where=printable(piece.path),
+        hint="see whether the place of the dump can be reached, and read by this user",
+    )

@@ -36,6 +36,8 @@ _CONF: Final = {
 # In integers: a quotient in floating point is rounded up to the next millisecond.
 _FLOORED: Final = "timestamp_millis((timestamp - pmod(timestamp, 1000000)) div 1000000)"
 
+_ODD = "nothing has changed; see whether the disks of --staging and of the executors are sound, and run it again"
+
 
 def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicPartition], target_uri: str) -> Dump:
     """A dump at ``target_uri`` that has the rows of these ``partitions`` in order, each offset once.
@@ -56,7 +58,10 @@ def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicParti
         raise  # a signal that came meanwhile
     except Exception as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise RunFailed(f"Spark could not put the dump in order: {first.strip()[:500]}") from error
+        raise RunFailed(
+            f"Spark could not put the dump in order: {first.strip()[:500]}",
+            hint="nothing has changed; fix the cause and run the command again",
+        ) from error
     found = read_dump(target_uri, complete=True, committed_only=False)
     done = {partition.key: _carried_over(partition, found) for partition in wanted}
     return replace(
@@ -148,10 +153,10 @@ def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
     after = dump.partitions.get(before.key)
     if after is None:
         if before.rows:
-            raise RunFailed(f"Spark lost the rows of {before.key}", where=dump.uri)
+            raise RunFailed(f"Spark lost the rows of {before.key}", where=dump.uri, hint=_ODD)
         return before
     if (after.first, after.last) != (before.first, before.last) or after.rows > before.rows:
-        raise RunFailed(f"Spark has written other rows of {before.key} than it read", where=dump.uri)
+        raise RunFailed(f"Spark has written other rows of {before.key} than it read", where=dump.uri, hint=_ODD)
     for one, other in zip(after.pieces, after.pieces[1:], strict=False):
         if other.first <= one.last:
             raise DumpError(

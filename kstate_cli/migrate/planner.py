@@ -79,7 +79,12 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     fatal = [p for p in app.all_problems() if p.fatal]
     if fatal:
         lines = [f"{p.where}: {p.what} ({p.rule})" for p in fatal]
-        raise Refused("the directory cannot be migrated as it is", details=first_lines(lines), where=str(app.path))
+        raise Refused(
+            "the directory cannot be migrated as it is",
+            details=first_lines(lines),
+            where=str(app.path),
+            hint=f"what to do about each: {command('check', app.path, '--for', target.name)}",
+        )
     sources = _sources(app)
     draft = _Draft(app, target, options)
     draft.warnings += [f"{p.where}: {p.what} ({p.rule})" for p in app.all_problems()]
@@ -173,7 +178,12 @@ def _refuse_unreadable(draft: _Draft) -> None:
             if store.kind.name == "foreign-key-subscription":
                 lines += _unreadable_subscriptions(shown, store, target)
     if lines:
-        raise Refused(f"{target} cannot read these stores", details=first_lines(lines), where=str(draft.app.path))
+        raise Refused(
+            f"{target} cannot read these stores",
+            details=first_lines(lines),
+            where=str(draft.app.path),
+            hint="stay with a release that has such stores, or take them out of the topology and wipe them first",
+        )
     if headers and not draft.options.drop_headers:
         raise Refused(
             f"{target} cannot read these stores",
@@ -394,7 +404,9 @@ def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, i
     if bad:
         named = [f"{task.name}: offset {offset} of {tp}" for tp, offset in bad.items()]
         what = "these offsets are none that Streams writes"
-        raise Refused(what, details=first_lines(named), where=str(draft.app.path))
+        out = command("wipe", draft.app.path, "--task", task.name)
+        hint = f"take the task out, and it is restored from its changelogs: {out}"
+        raise Refused(what, details=first_lines(named), where=str(draft.app.path), hint=hint)
     return lines
 
 
@@ -410,7 +422,11 @@ def _position_file(draft: _Draft, task: Task, found: StoreOffsets) -> None:
 
 
 def _unwritable(draft: _Draft, what: str, error: ValueError) -> Refused:
-    return Refused(f"{what} cannot be written to a file: {error}", where=str(draft.app.path))
+    return Refused(
+        f"{what} cannot be written to a file: {error}",
+        where=str(draft.app.path),
+        hint="no older release could read it back: wipe that store, and it is restored from its changelog",
+    )
 
 
 def _position_text(position: Position) -> str:

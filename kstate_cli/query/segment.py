@@ -99,7 +99,10 @@ class Segment:
         if foreign:
             # Its rows would be missing from every answer.
             names = ", ".join(sorted(foreign))
-            raise StoreUnreadable(f"{self.shown}: column family {names} is not one of a {self._layout.kind} store")
+            raise StoreUnreadable(
+                f"{self.shown}: column family {names} is not one of a {self._layout.kind} store",
+                hint="a newer release wrote it, or its kind in the specification (--spec) is another one",
+            )
         return [one for one in self._layout.families if one[0] in shadow.column_families]
 
     def blame(self, error: Exception) -> StoreUnreadable:

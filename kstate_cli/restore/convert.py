@@ -179,5 +179,7 @@ def _headers(found: list[dict[str, Any]] | None) -> tuple[Header, ...]:
 
 def _buffered(value: bytes, what: str) -> bytes:
     if len(value) < _TIME_BYTES:
-        raise Refused(f"{what}: a value of its changelog is too short for a buffered record")
+        raise Refused(
+            f"{what}: a value of its changelog is too short for a buffered record", hint="correct its kind in the spec"
+        )
     return value[:-_TIME_BYTES]

@@ -125,7 +125,9 @@ class Jvm:
         try:
             command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
         except SystemExit:
-            raise Refused("no Spark is found in SPARK_HOME or beside PySpark") from None
+            raise Refused(
+                "no Spark is found in SPARK_HOME or beside PySpark", hint="unset SPARK_HOME, or name a Spark there"
+            ) from None
         for key, value in self._conf.items():
             command += ["--conf", f"{key}={value}"]
         command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))

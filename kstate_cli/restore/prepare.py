@@ -90,7 +90,7 @@ def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
         least = _fixed(jvm) + slots * (_WORKER_BYTES + _LEAST_BYTES)
         raise UsageError(
             f"--memory is too small for {slots} tasks at once: at least {-(-least // _MIB)} MiB",
-            hint="or fewer tasks at once: --master 'local[1,4]'" if jvm else None,
+            hint="give it more" + (", or run fewer tasks at once: --master 'local[1,4]'" if jvm else ""),
         )
     return each
 
@@ -112,7 +112,7 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
     if far:
         raise Refused(
             f"versioned stores are caught up on this host only: {', '.join(far)}",
-            hint="without --master, or --rebuild them",
+            hint="leave out --master, or replace them whole with --rebuild",
         )
 
 
@@ -316,7 +316,10 @@ def _databases(
         try:
             text = render(position.to_checkpoint_entries())
         except ValueError as error:
-            raise Refused(f"{work.shown}: the Position in its changelog's headers cannot be written: {error}") from None
+            raise Refused(
+                f"{work.shown}: the Position in its changelog's headers cannot be written: {error}",
+                hint="restore for 4.3 or later, which keeps it in the store",
+            ) from None
         steps.append(WriteFile(f"{work.task}/{spec.name}.position", text, "Position, from the changelog's headers"))
     return steps
 

@@ -198,7 +198,9 @@ def _forget_gateway() -> None:
 
 def _does_not_start(error: Exception, said: IO[bytes]) -> Refused:
     if isinstance(error, ImportError):
-        return Refused(f"PySpark cannot be imported: {error}", hint="pip install 'kstate'")
+        return Refused(
+            f"PySpark cannot be imported: {error}", hint="it comes with kstate: pip install --force-reinstall kstate"
+        )
     said.seek(0)
     lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
     # Of a stack trace the lines that say what, not those that say where.
@@ -206,7 +208,7 @@ def _does_not_start(error: Exception, said: IO[bytes]) -> Refused:
     return Refused(
         f"Spark does not start: {_last_line(error)}",
         details=tail,
-        hint=f"Java {JAVA} or later is needed; look at --master and --conf",
+        hint=f"Java {JAVA} or later is needed; see whether --master and --conf are right",
     )
 
 

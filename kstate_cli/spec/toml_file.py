@@ -79,7 +79,9 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         raise UsageError(f"{where} {said}", hint=f"this kstate reads 'format = {FORMAT}'")
     application = document.get("application")
     if application is not None and not (isinstance(application, str) and legal_topic(application)):
-        raise UsageError(f"{where}: application = {_short(application)} is no application.id", hint=_LEGAL)
+        raise UsageError(
+            f"{where}: application = {_short(application)} is no application.id", hint=f"an application.id is {_LEGAL}"
+        )
     stores = document.get("stores", {})
     if not isinstance(stores, dict):
         raise UsageError(f"{where}: stores is not a table", hint='write a table for each store: [stores."NAME"]')

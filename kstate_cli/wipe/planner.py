@@ -107,7 +107,7 @@ def _chosen(task: Task, options: WipeOptions) -> bool:
 
 def _check_names(app: Application, chosen: list[TaskOffsets], options: WipeOptions) -> None:
     if not (options.tasks or options.stores or options.global_stores or options.every_task):
-        raise UsageError("nothing was named", hint="--task, --store, --global or --all")
+        raise UsageError("nothing was named", hint="say what is to go: --task, --store, --global or --all")
     if options.every_task and (options.tasks or options.stores or options.global_stores):
         raise UsageError("--all is everything: no --task, --store or --global beside it")
     if options.own_files and not options.every_task:

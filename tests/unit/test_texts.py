@@ -123,3 +123,24 @@ def test_things_are_fixed() -> None:
     for path in texts:
         if path.suffix in (".md", ".yaml", ".toml", ".service", ".timer") or path.name == "crontab":
             assert not _MEND.search(path.read_text(encoding="utf-8")), path
+
+
+_TOLD = frozenset({"Refused", "InUse", "RunFailed", "RunHalfway"})
+_SAYS_IT = {
+    "change/clean.py": "the message ends with the reason, and with the command where there is one",
+    "restore/jvm.py": "its JVM ended: told by what it wrote, in _does_not_start",
+}
+"""Where the message itself says what to do next."""
+
+
+def test_whoever_refuses_says_what_to_do_next() -> None:
+    missing = []
+    for path in _SOURCE.rglob("*.py"):
+        if str(path.relative_to(_SOURCE)) in _SAYS_IT:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _TOLD:
+                hint = next((word for word in node.keywords if word.arg == "hint"), None)
+                if hint is None or (isinstance(hint.value, ast.Constant) and not hint.value.value):
+                    missing.append(f"{path.relative_to(_SOURCE)}:{node.lineno}")
+    assert not missing
