@@ -36,7 +36,7 @@ _CONF: Final = {
 # In integers: a quotient in floating point is rounded up to the next millisecond.
 _FLOORED: Final = "timestamp_millis((timestamp - pmod(timestamp, 1000000)) div 1000000)"
 
-_ODD = "nothing has changed; see whether the disks of --staging and of the executors are sound, and run it again"
+_ODD = "see whether the disks of --staging and of the executors are sound, and run it again"
 
 
 def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicPartition], target_uri: str) -> Dump:
@@ -60,7 +60,7 @@ def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicParti
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise RunFailed(
             f"Spark could not put the dump in order: {first.strip()[:500]}",
-            hint="nothing has changed; fix the cause and run the command again",
+            hint="fix the cause and run the command again",
         ) from error
     found = read_dump(target_uri, complete=True, committed_only=False)
     done = {partition.key: _carried_over(partition, found) for partition in wanted}
