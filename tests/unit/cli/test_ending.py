@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.change.committed import committed, forget_commits, note_commit
+from kstate_cli.cli.app import app
 from kstate_cli.cli.ending import exit_code_of, tell
 from kstate_cli.errors import (
     ConditionNotMet,
@@ -139,3 +140,17 @@ def test_a_defect_can_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     tell(ValueError("odd"))
     assert "Traceback" not in capsys.readouterr().out
     assert exit_code_of(ValueError("odd")) == 6
+
+
+def test_where_to_look_is_told_with_the_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error of the system or a defect may come from anywhere; what the command was about is known all the same."""
+    for line in (["status", "/nowhere/my app"], ["query", "/nowhere/my app", "count", "key", "a"]):
+        with pytest.raises(UsageError):
+            app(line, standalone_mode=False, prog_name="kstate")
+        for error, told in (
+            (OSError(errno.EIO, "Input/output error", "/dev/sda"), "kstate status '/nowhere/my app'"),
+            (ValueError("odd"), "kstate status '/nowhere/my app'"),
+            (RocksError("Corruption"), "kstate verify '/nowhere/my app'"),
+        ):
+            tell(error)
+            assert capsys.readouterr().err.rstrip().endswith(told)
