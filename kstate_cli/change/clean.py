@@ -12,7 +12,7 @@ from typing import Final
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
-from kstate_cli.change.removal import remove_run, sweep
+from kstate_cli.change.removal import remove_run, remove_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError
 from kstate_cli.texts import command
 
@@ -143,5 +143,5 @@ def _delete(app: Path, run: Run) -> None:
         forget(app, run)
         return
     if run.state is RunState.STAGING:
-        sweep(app, run, "given up by kstate clean")
+        remove_staged(app, run)
     remove_run(run)

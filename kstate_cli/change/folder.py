@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kstate_cli.change.access import drop_acl
 from kstate_cli.change.fingerprint import LISTS
-from kstate_cli.change.journal import JOURNAL, Run, read_run
+from kstate_cli.change.journal import JOURNAL, JOURNALS, Run, read_run
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.system import sync_directory
 from kstate_cli.change.who import who
@@ -61,7 +61,7 @@ def _folders(folder: Path) -> list[tuple[int, Path]]:
             if name is None or not entry.is_dir(follow_symlinks=False):
                 continue
             # A newer kstate may have other commands: their journal tells that they are kstate's.
-            if name[2] in COMMANDS or os.path.lexists(os.path.join(entry.path, JOURNAL)):
+            if name[2] in COMMANDS or any(os.path.lexists(os.path.join(entry.path, one)) for one in JOURNALS):
                 found.append((int(name[1]), Path(entry.path)))
     return found
 
@@ -154,7 +154,7 @@ def forget(app: Path, run: Run) -> None:
     """Removes the folder of a run that has nothing but its journal and its lists. Suppresses OSError."""
     with contextlib.suppress(OSError):
         # The journal goes last: without it nothing would say whose the rest is.
-        for name in sorted(set(os.listdir(run.path)) & {JOURNAL, *LISTS}, key=lambda name: name == JOURNAL):
+        for name in sorted(set(os.listdir(run.path)) & (JOURNALS | LISTS), key=lambda name: name in JOURNALS):
             os.unlink(run.path / name)
         run.path.rmdir()
         sync_directory(run.path.parent)
