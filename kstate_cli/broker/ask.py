@@ -65,7 +65,7 @@ def ask_broker(
     except KafkaException as error:
         raise RunFailed(
             f"{bootstrap} does not answer: {error.args[0] if error.args else error}",
-            hint="nothing has changed; look at the address and at --kafka-settings",
+            hint="look at the address and at --kafka-settings",
         ) from None
 
 

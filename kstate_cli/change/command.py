@@ -45,28 +45,34 @@ class Outcome:
 
     plan: Plan
     result: Result | None
-    recovered: tuple[str, ...] = ()
 
 
-def change(request: Request, *, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
+Tell = Callable[[str], None]
+"""Says one line to the user, at once."""
+
+
+def change(request: Request, *, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell) -> Outcome:
     """Carries the plan out, or only plans. ``on_plan`` sees the plan before anything is staged.
+
+    ``tell`` hears what has become of runs that others had left unfinished: before what comes next can fail.
 
     Raises InUse, Refused, RunFailed and RunHalfway.
     """
     with Workers(request.run.workers) as workers:
-        return _change(request, workers, on_plan, progress)
+        return _change(request, workers, on_plan, progress, tell)
 
 
-def _change(request: Request, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
+def _change(
+    request: Request, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell
+) -> Outcome:
     refuse_special(request.app)
     if request.dry_run:
+        # A real run takes them over, or refuses to, before it plans.
+        for run in unfinished_runs(request.app):
+            tell(f"run {run.name} is unfinished: the next command that changes something takes it over")
         plan = _plan(request, workers, progress)
         on_plan(plan)
-        unfinished = [run.name for run in unfinished_runs(request.app)]
-        notes = tuple(
-            f"run {name} is unfinished: the next command that changes something takes it over" for name in unfinished
-        )
-        return Outcome(plan, None, notes)
+        return Outcome(plan, None)
     check_place(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK_NAME).exists():
         # Taking the lock would create the file: what is refused, or done already, must not leave even that.
@@ -75,17 +81,17 @@ def _change(request: Request, workers: Workers, on_plan: Callable[[Plan], None],
             on_plan(plan)
             return Outcome(plan, None)
     with application_lock(request.app, request.wait):
-        recovered = tuple(one.text for one in recover(request.app))
+        recover(request.app, tell)
         plan = _plan(request, workers, progress)
         on_plan(plan)
         if plan.empty:
-            return Outcome(plan, None, recovered)
+            return Outcome(plan, None)
         if request.last_word is not None:
             request.last_word()
         result = execute(plan, request.run, progress, workers=workers)
         if request.purge:
             _purge(plan, result)
-        return Outcome(plan, result, recovered)
+        return Outcome(plan, result)
 
 
 def _purge(plan: Plan, result: Result) -> None:

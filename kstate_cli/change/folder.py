@@ -16,6 +16,7 @@ from kstate_cli.change.access import drop_acl
 from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.change.journal import JOURNAL, JOURNALS, Run, read_run
 from kstate_cli.change.owner import own_like
+from kstate_cli.change.reading import reading
 from kstate_cli.change.system import sync_directory
 from kstate_cli.change.who import who
 from kstate_cli.errors import Refused
@@ -23,6 +24,11 @@ from kstate_cli.statedir.find import OWN_FOLDER
 
 COMMANDS: Final = frozenset({"migrate", "wipe", "restore"})
 """The commands that make runs."""
+_OF_ANOTHER = (
+    "what it keeps is neither put in the place of this application nor deleted here: move the folder to the runs of its "
+    "own. Was the application directory renamed, and its runs with it? Kafka Streams knows it by its application.id "
+    "alone: rename both back"
+)
 _NAME = re.compile(r"(\d{4,})-([a-z][a-z-]*)")
 
 
@@ -32,25 +38,25 @@ def runs_folder(app: Path) -> Path:
 
 
 def read_runs(app: Path) -> list[Run]:
-    """The runs of an application, oldest first, those that are damaged among them. Raises Refused for links."""
+    """The runs of an application, oldest first, those that are damaged among them.
+
+    Raises Refused for links, and for what this user may not read.
+    """
     folder = runs_folder(app)
-    for path in (folder.parent, folder):
-        if path.is_symlink():
-            raise Refused(f"{path} is a symbolic link", hint="kstate keeps its runs beside the application only")
-        try:
-            os.lstat(path)
-        except FileNotFoundError:
-            return []
-        except PermissionError as error:
-            raise Refused(f"{path} cannot be looked at: {error.strerror}", hint="run as its owner") from None
-        if not path.is_dir():
-            raise Refused(f"{path} is not a directory", hint="kstate keeps its runs there: move it away")
-    try:
-        return [read_run(path) for _, path in sorted(_folders(folder))]
-    except PermissionError as error:
-        raise Refused(
-            f"{error.filename or folder} cannot be read: {error.strerror}", hint="run as the application's user"
-        ) from None
+    with reading():
+        for path in (folder.parent, folder):
+            if path.is_symlink():
+                raise Refused(f"{path} is a symbolic link", hint="kstate keeps its runs beside the application only")
+            if not os.path.lexists(path):
+                return []
+            if not path.is_dir():
+                raise Refused(f"{path} is not a directory", hint="kstate keeps its runs there: move it away")
+        runs = [read_run(path) for _, path in sorted(_folders(folder))]
+    for run in runs:
+        other = _of_another(run)
+        if other is not None and run.damage is None:
+            run.damage = f"its journal is of application {other}, not of {app.name}"
+    return runs
 
 
 def _folders(folder: Path) -> list[tuple[int, Path]]:
@@ -66,6 +72,13 @@ def _folders(folder: Path) -> list[tuple[int, Path]]:
     return found
 
 
+def _of_another(run: Run) -> str | None:
+    """The application.id that the journal of a run names, where it is not that of the folder which the run lies in."""
+    told = run.events[0].get("app") if run.events else None
+    name = os.path.basename(told) if isinstance(told, str) else run.path.parent.name
+    return name if name != run.path.parent.name else None
+
+
 def understood(runs: list[Run]) -> list[Run]:
     """The runs, all of them understood whole. Raises Refused, naming the first that is not."""
     _refuse_copies(runs)
@@ -75,7 +88,9 @@ def understood(runs: list[Run]) -> list[Run]:
                 f"run {run.name} is not understood: {run.damage}",
                 where=str(run.path),
                 hint=(
-                    "it may keep the only copy of an application directory, so nothing is done until it is out of "
+                    _OF_ANOTHER
+                    if _of_another(run)
+                    else "it may keep the only copy of an application directory, so nothing is done until it is out of "
                     f"the way: look at {run.path}; if {run.tree} is nothing that you need, move the folder elsewhere"
                 ),
             )

@@ -197,6 +197,8 @@ def _journal(path: Path) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
+    except PermissionError:
+        raise
     except OSError as error:
         raise JournalError(f"cannot be opened: {error.strerror}") from None
     with open(descriptor, "rb") as file:
