@@ -25,9 +25,9 @@ from kstate_cli.statedir.find import OWN_FOLDER
 COMMANDS: Final = frozenset({"migrate", "wipe", "restore"})
 """The commands that make runs."""
 _OF_ANOTHER = (
-    "what it keeps is neither put in the place of this application nor deleted here: move the folder to the runs of its "
-    "own. Was the application directory renamed, and its runs with it? Kafka Streams knows it by its application.id "
-    "alone: rename both back"
+    "what it keeps is neither put in the place of this application nor deleted here: move the folder to the runs of "
+    "its own. Was the application directory renamed, and its runs with it? Kafka Streams knows it by its "
+    "application.id alone: rename both back"
 )
 _NAME = re.compile(r"(\d{4,})-([a-z][a-z-]*)")
 

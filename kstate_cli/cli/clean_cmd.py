@@ -46,9 +46,10 @@ def clean(
     request = Request(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.
     locked = not os.path.lexists(path / LOCK_NAME)
-    if dry_run or not read_runs(path) or (locked and not choose(request).runs):
+    runs = read_runs(path)
+    if dry_run or not runs or (locked and not choose(request).runs):
         _tell(choose(request, locked=locked), quiet=quiet)
-        if not dry_run and runs_folder(path).parent.is_dir():
+        if not dry_run and not runs and runs_folder(path).parent.is_dir():
             with kstate_lock(path, wait):
                 remove_empty_folders(path)
         return 0
