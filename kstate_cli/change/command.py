@@ -14,7 +14,7 @@ from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import recover, unfinished_runs
 from kstate_cli.change.removal import remove_run
-from kstate_cli.errors import RunHalfway
+from kstate_cli.errors import Refused, RunHalfway
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
@@ -67,11 +67,10 @@ def _change(
 ) -> Outcome:
     refuse_special(request.app)
     if request.dry_run:
-        # A real run takes them over, or refuses to, before it plans.
-        for run in unfinished_runs(request.app):
-            tell(f"run {run.name} is unfinished: the next command that changes something takes it over")
         plan = _plan(request, workers, progress)
         on_plan(plan)
+        for run in unfinished_runs(request.app):
+            tell(f"run {run.name} is unfinished: the next command that changes something takes it over")
         return Outcome(plan, None)
     check_place(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK_NAME).exists():
@@ -99,10 +98,11 @@ def _purge(plan: Plan, result: Result) -> None:
     note_commit(result.run, plan.app, kept=False)
     try:
         remove_run(next(run for run in read_runs(plan.app) if run.name == result.run))
-    except OSError as error:
+    except (OSError, Refused) as error:
+        why, where = (error.headline, error.where) if isinstance(error, Refused) else (error.strerror, error.filename)
         raise RunHalfway(
-            f"{plan.command} is done (run {result.run}), but what it took out could not be deleted: {error.strerror}",
-            where=str(error.filename),
+            f"{plan.command} is done (run {result.run}), but what it took out could not be deleted: {why}",
+            where=str(where),
             hint=f"fix the cause, then go on with it: {command('clean', plan.app, '--run', result.run)}",
         ) from error
     remove_empty_folders(plan.app)

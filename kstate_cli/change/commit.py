@@ -69,8 +69,8 @@ def commit(
         if error.errno in _CANNOT_EXCHANGE:
             raise Refused(
                 f"the file system of {app} cannot exchange two directories: {error.strerror}",
-                hint="move the state.dir to a local file system (ext4, xfs, btrfs), with its times (cp -a); an overlay "
-                "file system does it for directories that are not in a lower layer, as a copy is not",
+                hint="copy the state.dir with its times (cp -a) to a local file system (ext4, xfs, btrfs), or within "
+                "an overlay file system, which exchanges no directory of a lower layer, but does exchange its copy",
             ) from error
         raise
     try:

@@ -1,6 +1,7 @@
 """One run and its journal: JSON lines, each made durable before the step that it announces.
 
-Where things lie: ``STATE_DIR/.kstate/<application.id>/<run>/journal.jsonl`` and, beside it, ``tree``: before the switch
+Where things lie: ``STATE_DIR/.kstate/<application.id>/<run>/journal.jsonl`` (``cleaning.jsonl`` once what the run keeps
+is being deleted) and, beside it, ``tree``: before the switch
 the staged new application directory, after it the old one. Which of the two it is, the marks in the trees say
 (:mod:`kstate_cli.change.marks`): the journal cannot be written in the same instant as the switch, and it can be lost.
 """

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.plan import EditDatabase, Plan
+from kstate_cli.change.reading import reading
 from kstate_cli.errors import Refused
 from kstate_cli.rocks.private import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
@@ -57,7 +58,9 @@ def _check_one_file_system(app: Path) -> None:
     """A btrfs subvolume is in no table of mounts, and yet nothing is linked or exchanged across its border."""
     device = os.stat(app.parent).st_dev
     for path in (app, runs_folder(app).parent, runs_folder(app)):
-        if os.path.lexists(path) and os.stat(path).st_dev != device:
+        with reading():
+            found = os.lstat(path).st_dev if os.path.lexists(path) else device
+        if found != device:
             raise Refused(
                 f"{path} is a file system of its own, a btrfs subvolume for one: nothing can be exchanged across its "
                 "border in one step",

@@ -62,10 +62,10 @@ def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: 
         facts = request.ask({key.topic for key in dump.partitions})
         request = replace(request, options=replace(request.options, facts=facts))
     if request.dry_run:
-        for run in unfinished_runs(request.app):
-            watcher.recovered(f"run {run.name} is unfinished: the next command that changes something takes it over")
         plan = _plan(request, dump, watcher)
         on_plan(plan)
+        for run in unfinished_runs(request.app):
+            watcher.recovered(f"run {run.name} is unfinished: the next command that changes something takes it over")
         return Outcome(plan)
     check_place(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK_NAME).exists():
