@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.change.committed import note_commit
+from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.journal import Run
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark
-from kstate_cli.change.system import exchange, sync_directory
+from kstate_cli.change.system import FULL, exchange, free, sync_directory
 from kstate_cli.errors import Refused, RunHalfway
 
 _CANNOT_EXCHANGE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY})
@@ -83,9 +84,21 @@ def commit(
 
 
 def record(app: Path, run: Run, way: Way, **details: Any) -> None:
-    """Makes an exchange that has happened durable, then says so in the journal. Raises OSError."""
+    """Makes an exchange that has happened durable, then says so in the journal. Raises OSError.
+
+    Where a full disk has no room for that, what only an exchange that has not happened would need makes some: a run
+    that cannot be settled could not be cleaned either.
+    """
     settle(app, run)
-    run.write(way.recorded, **details)
+    try:
+        run.write(way.recorded, **details)
+    except OSError as error:
+        spare = run.path / STAGED_LIST
+        if error.errno not in FULL or not spare.exists():
+            raise
+        os.unlink(spare)
+        free(run.path)
+        run.write(way.recorded, **details)
 
 
 def settle(app: Path, run: Run) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -13,12 +12,11 @@ from typing import Final
 from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.change.journal import JOURNALS, RUNS, TREE, Run, RunState
 from kstate_cli.change.marks import STAGED, token_of
-from kstate_cli.change.system import sync_directory, sync_file_system
+from kstate_cli.change.system import FULL, free, sync_directory
 from kstate_cli.errors import Refused
 
 _OWN: Final = frozenset({TREE, RUNS, *JOURNALS, *LISTS})
 """All that belongs in the folder of a run."""
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BATCH: Final = 16
 """So many files go at first before another try; then twice as many."""
 _NAMED = 3
@@ -164,7 +162,7 @@ def _announce(run: Run) -> None:
     try:
         run.give_up()
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in FULL:
             raise
         for _ in _make_room(run, error):
             with contextlib.suppress(OSError):
@@ -177,7 +175,7 @@ def _make_room(run: Run, error: OSError) -> Iterator[None]:
     for name in sorted(LISTS & set(os.listdir(run.path))):
         os.unlink(run.path / name)
     remove_sorted_runs(run)
-    _free(run)
+    free(run.path)
     yield
     # Half a tree is never put back if undo compares it with a digest of all of it, or never looks at it.
     if run.state is RunState.KEPT and not isinstance(run.last("switching").get("kept"), str):
@@ -188,12 +186,6 @@ def _make_room(run: Run, error: OSError) -> Iterator[None]:
     while some := list(islice(files, batch)):
         for path in some:
             os.unlink(path)
-        _free(run)
+        free(run.path)
         yield
         batch *= 2
-
-
-def _free(run: Run) -> None:
-    """What was deleted is free once the file system has written that down."""
-    with contextlib.suppress(OSError):
-        sync_file_system(run.path)

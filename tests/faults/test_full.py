@@ -11,7 +11,7 @@ import pytest
 
 from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.change.folder import read_runs
-from tests.journals.states import DOWN
+from tests.journals.states import DOWN, STATES, make
 
 from .cases import migrated
 from .forked import Kstate, Moment
@@ -76,4 +76,19 @@ def test_what_undo_cannot_prove_is_announced_or_not_deleted(kstate: Kstate, tmp_
     with full(app, "write") as on_a_full_disk:
         done = on_a_full_disk(app, ("clean",))
     assert done.status == 0, done.output
+    assert not (app.parent / ".kstate").exists()
+
+
+@pytest.mark.parametrize("fails", [1, 2], ids=["room for one block", "no room at all"])
+def test_an_interrupted_switch_is_settled_on_a_full_file_system(kstate: Kstate, tmp_path: Path, fails: int) -> None:
+    """What only an exchange that has not happened would need makes room for the record of one that has."""
+    app = make(next(one for one in STATES if one.state == "after-switch"), tmp_path)
+    (run,) = read_runs(app)
+    options = ("-P", str(run.path / "journal.jsonl"), "-e", "trace=write", "-e", f"inject=write:{FULL}:when=1..{fails}")
+    with Kstate(options) as on_a_full_disk:
+        ended = on_a_full_disk(app, ("undo",))
+    assert ended.traced.count("(INJECTED)") == fails
+    assert ended.status == (0 if fails == 1 else 6), ended.output
+    assert "is undone" in (ended if fails == 1 else kstate(app, ("undo",))).output
+    assert kstate(app, ("clean",)).status == 0
     assert not (app.parent / ".kstate").exists()
