@@ -135,8 +135,15 @@ class Run:
         Raises OSError: unless the state is CLEANING then, nothing is announced.
         """
         os.rename(self.path / JOURNAL, self.path / LEAVING)
+        try:
+            sync_directory(self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.rename(self.path / LEAVING, self.path / JOURNAL)
+            if not (self.path / JOURNAL).exists():
+                self._file, self.state = LEAVING, RunState.CLEANING
+            raise
         self._file, self.state = LEAVING, RunState.CLEANING
-        sync_directory(self.path)
 
     def _append(self, descriptor: int, line: bytes) -> None:
         """All of it, durable, or nothing: what the caller takes for not announced must not be there to be read."""
