@@ -52,7 +52,12 @@ def command(*words: str | os.PathLike[str]) -> str:
 
     In a message it stands last on its line: whoever pastes it takes all from ``kstate`` to the end.
     """
-    return " ".join(["kstate", *map(quoted, words)])
+    return shell("kstate", *words)
+
+
+def shell(*words: str | os.PathLike[str]) -> str:
+    """A command line of any program; as ``command``."""
+    return " ".join(map(quoted, words))
 
 
 def filled(template: str, values: Mapping[str, str | os.PathLike[str] | None]) -> str:

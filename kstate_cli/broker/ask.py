@@ -69,7 +69,7 @@ def ask_broker(
     except KafkaException as error:
         raise RunFailed(
             f"{bootstrap} does not answer: {error.args[0] if error.args else error}",
-            hint="nothing has changed; see whether the address is right, and --kafka-settings",
+            hint="see whether the address is right, and --kafka-settings",
         ) from None
 
 

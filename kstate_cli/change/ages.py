@@ -22,6 +22,7 @@ from typing import Any
 
 from kstate_cli.change.folder import make_runs_folder, runs_folder
 from kstate_cli.change.owner import own_like
+from kstate_cli.change.reading import reading
 from kstate_cli.change.system import sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json
@@ -84,7 +85,8 @@ def read_ages(app: Path) -> tuple[Age, ...]:
     """
     path = ages_path(app)
     try:
-        content = parse_json(read_small(path, _MAX_BYTES))
+        with reading():
+            content = parse_json(read_small(path, _MAX_BYTES))
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:

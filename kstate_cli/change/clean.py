@@ -12,7 +12,7 @@ from typing import Final
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
-from kstate_cli.change.removal import remove_run, sweep
+from kstate_cli.change.removal import remove_run, remove_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError
 from kstate_cli.texts import command
 
@@ -38,8 +38,11 @@ class Choice:
     left: list[str] = field(default_factory=list)
 
 
-def choose(request: Request) -> Choice:
-    """Raises Refused for runs that are not understood whole and the only copy of a lost APP, UsageError for no run."""
+def choose(request: Request, *, locked: bool = True) -> Choice:
+    """What may be deleted. Without the lock a run that has not ended may be going on.
+
+    Raises Refused for runs that are not understood whole and the only copy of a lost APP, UsageError for no run.
+    """
     runs = understood(read_runs(request.app))
     unknown = request.names - {run.name for run in runs}
     if unknown:
@@ -55,7 +58,7 @@ def choose(request: Request) -> Choice:
         # What is half deleted already is of no use to anybody.
         if run.events and run.state is not RunState.CLEANING and datetime.fromisoformat(run.settled_at) > limit:
             continue
-        why = _why_left(request.app, run, named=named)
+        why = _why_left(request.app, run, named=named, locked=locked)
         if why is None:
             choice.runs.append(run)
         elif named:
@@ -66,11 +69,12 @@ def choose(request: Request) -> Choice:
     return choice
 
 
-def _why_left(app: Path, run: Run, *, named: bool) -> str | None:
+def _why_left(app: Path, run: Run, *, named: bool, locked: bool) -> str | None:
+    interrupted = "was interrupted" if locked else "is under way, or was interrupted"
     if run.state in (RunState.SWITCHING, RunState.UNDOING):
-        return f"it was interrupted at its switch, which is settled first by: {command('undo', app)}"
+        return f"it {interrupted} at its switch, which is settled first by: {command('undo', app)}"
     if run.state is RunState.STAGING and not named:
-        return f"it was interrupted; the command that is run next takes it over. To delete it: {_by_name(app, run)}"
+        return f"it {interrupted}; the command that is run next takes it over. To delete it: {_by_name(app, run)}"
     if run.last(PRECIOUS_EVENT) and not named:
         return f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')}. To delete it: {_by_name(app, run)}"
     return None
@@ -143,5 +147,5 @@ def _delete(app: Path, run: Run) -> None:
         forget(app, run)
         return
     if run.state is RunState.STAGING:
-        sweep(app, run, "given up by clean")
+        remove_staged(app, run)
     remove_run(run)

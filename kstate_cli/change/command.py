@@ -14,7 +14,7 @@ from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import recover, unfinished_runs
 from kstate_cli.change.removal import remove_run
-from kstate_cli.errors import RunHalfway
+from kstate_cli.errors import Refused, RunHalfway
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
@@ -45,28 +45,33 @@ class Outcome:
 
     plan: Plan
     result: Result | None
-    recovered: tuple[str, ...] = ()
 
 
-def change(request: Request, *, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
+Tell = Callable[[str], None]
+"""Says one line to the user, at once."""
+
+
+def change(request: Request, *, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell) -> Outcome:
     """Carries the plan out, or only plans. ``on_plan`` sees the plan before anything is staged.
+
+    ``tell`` hears what has become of runs that others had left unfinished: before what comes next can fail.
 
     Raises InUse, Refused, RunFailed and RunHalfway.
     """
     with Workers(request.run.workers) as workers:
-        return _change(request, workers, on_plan, progress)
+        return _change(request, workers, on_plan, progress, tell)
 
 
-def _change(request: Request, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress) -> Outcome:
+def _change(
+    request: Request, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell
+) -> Outcome:
     refuse_special(request.app)
     if request.dry_run:
         plan = _plan(request, workers, progress)
         on_plan(plan)
-        unfinished = [run.name for run in unfinished_runs(request.app)]
-        notes = tuple(
-            f"run {name} is unfinished: the next command that changes something takes it over" for name in unfinished
-        )
-        return Outcome(plan, None, notes)
+        for run in unfinished_runs(request.app):
+            tell(f"run {run.name} is unfinished: the next command that changes something takes it over")
+        return Outcome(plan, None)
     check_place(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK_NAME).exists():
         # Taking the lock would create the file: what is refused, or done already, must not leave even that.
@@ -75,17 +80,17 @@ def _change(request: Request, workers: Workers, on_plan: Callable[[Plan], None],
             on_plan(plan)
             return Outcome(plan, None)
     with application_lock(request.app, request.wait):
-        recovered = tuple(one.text for one in recover(request.app))
+        recover(request.app, tell)
         plan = _plan(request, workers, progress)
         on_plan(plan)
         if plan.empty:
-            return Outcome(plan, None, recovered)
+            return Outcome(plan, None)
         if request.last_word is not None:
             request.last_word()
         result = execute(plan, request.run, progress, workers=workers)
         if request.purge:
             _purge(plan, result)
-        return Outcome(plan, result, recovered)
+        return Outcome(plan, result)
 
 
 def _purge(plan: Plan, result: Result) -> None:
@@ -93,10 +98,11 @@ def _purge(plan: Plan, result: Result) -> None:
     note_commit(result.run, plan.app, kept=False)
     try:
         remove_run(next(run for run in read_runs(plan.app) if run.name == result.run))
-    except OSError as error:
+    except (OSError, Refused) as error:
+        why, where = (error.headline, error.where) if isinstance(error, Refused) else (error.strerror, error.filename)
         raise RunHalfway(
-            f"{plan.command} is done (run {result.run}), but what it took out could not be deleted: {error.strerror}",
-            where=str(error.filename),
+            f"{plan.command} is done (run {result.run}), but what it took out could not be deleted: {why}",
+            where=str(where),
             hint=f"fix the cause, then go on with it: {command('clean', plan.app, '--run', result.run)}",
         ) from error
     remove_empty_folders(plan.app)

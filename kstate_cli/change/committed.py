@@ -44,6 +44,14 @@ def committed() -> Commit | None:
     return _commits[-1] if _commits else None
 
 
+def unchanged(*advice: str) -> str | None:
+    """A hint: that nothing has changed, and what to do. None once something has: the end of the command says what.
+
+    Nobody else says it: what fails after the exchange, or is interrupted, does not know of it.
+    """
+    return None if committed() is not None else "; ".join(filter(None, ("nothing has changed", *advice)))
+
+
 def forget_commits() -> None:
     """What was changed is gone, or nobody's: a temporary folder."""
     _commits.clear()

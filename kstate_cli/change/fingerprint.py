@@ -14,6 +14,7 @@ from typing import Final
 
 from kstate_cli.change.marks import MARKS
 from kstate_cli.change.owner import own_like
+from kstate_cli.change.reading import reading
 from kstate_cli.change.system import naming
 from kstate_cli.formats.json_text import parse_json
 
@@ -44,13 +45,14 @@ def started_of(listing: Listing) -> Listing:
 def every_file(app: Path) -> Listing:
     """Of each file [size in bytes, mtime in ns], of each link its target, of each folder nothing.
 
-    Without the lock file, which both directories share, and without marks. Raises OSError.
+    Without the lock file, which both directories share, and without marks. Raises Refused for what this user may not
+    read, OSError otherwise.
     """
     found: Listing = {}
     folders = [""]
     while folders:
         folder = folders.pop()
-        with os.scandir(os.path.join(app, folder)) as entries:
+        with reading(), os.scandir(os.path.join(app, folder)) as entries:
             for entry in entries:
                 path = os.path.join(folder, entry.name)
                 if path == _LOCK or path in MARKS:
@@ -95,6 +97,29 @@ def differences_from(path: Path, wanted: str, now: Listing) -> list[str]:
     return differences(before, now) if before is not None else [_UNNAMED]
 
 
+def other_times(path: Path, wanted: str, now: Listing) -> Listing | None:
+    """The list in ``path`` where nothing but times of files differs from it; None otherwise, or where it is lost."""
+    before = _read_listing(path, wanted)
+    return before if before is not None and only_times(before, now) else None
+
+
+def only_times(before: Listing, now: Listing) -> bool:
+    """Whether the same files have the same sizes: a copy without times, or with whole seconds, leaves that."""
+    return before.keys() == now.keys() and all(_timeless(before[path]) == _timeless(now[path]) for path in now)
+
+
+def _timeless(facts: list[int | str]) -> list[int | str]:
+    """Without the time, which a file has and a link has not."""
+    return facts[:1] if facts and isinstance(facts[0], int) else facts
+
+
+def set_times(folder: Path, listing: Listing) -> None:
+    """Gives files the times of a list. Raises OSError."""
+    for path, facts in listing.items():
+        if facts and isinstance(facts[0], int):
+            os.utime(folder / path, ns=(int(facts[1]), int(facts[1])), follow_symlinks=False)
+
+
 def more_than_listed(path: Path, wanted: str, now: Listing) -> list[str]:
     """As ``differences_from``, but what is missing now is no difference: somebody has begun to delete it."""
     if not now or digest(now) == wanted:
@@ -105,7 +130,7 @@ def more_than_listed(path: Path, wanted: str, now: Listing) -> list[str]:
 
 def _read_listing(path: Path, wanted: str) -> Listing | None:
     try:
-        with open(path, "rb") as file:
+        with reading(), open(path, "rb") as file:
             data = file.read(_MOST_BYTES)
         if hashlib.sha256(data).hexdigest() != wanted:
             return None

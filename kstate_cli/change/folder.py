@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from kstate_cli.change.access import drop_acl
 from kstate_cli.change.fingerprint import LISTS
-from kstate_cli.change.journal import JOURNAL, Run, read_run
+from kstate_cli.change.journal import JOURNAL, JOURNALS, Run, read_run
 from kstate_cli.change.owner import own_like
+from kstate_cli.change.reading import reading
 from kstate_cli.change.system import sync_directory
 from kstate_cli.change.who import who
 from kstate_cli.errors import Refused
@@ -23,6 +24,11 @@ from kstate_cli.statedir.find import OWN_FOLDER
 
 COMMANDS: Final = frozenset({"migrate", "wipe", "restore"})
 """The commands that make runs."""
+_OF_ANOTHER = (
+    "what it keeps is neither put in the place of this application nor deleted here: move the folder to the runs of "
+    "its own. Was the application directory renamed, and its runs with it? Kafka Streams knows it by its "
+    "application.id alone: rename both back"
+)
 _NAME = re.compile(r"(\d{4,})-([a-z][a-z-]*)")
 
 
@@ -32,30 +38,28 @@ def runs_folder(app: Path) -> Path:
 
 
 def read_runs(app: Path) -> list[Run]:
-    """The runs of an application, oldest first, those that are damaged among them. Raises Refused for links."""
+    """The runs of an application, oldest first, those that are damaged among them.
+
+    Raises Refused for links, and for what this user may not read.
+    """
     folder = runs_folder(app)
-    for path in (folder.parent, folder):
-        if path.is_symlink():
-            raise Refused(
-                f"{path} is a symbolic link",
-                hint="kstate keeps its runs there and follows no link: put a directory in its place",
-            )
-        try:
-            os.lstat(path)
-        except FileNotFoundError:
-            return []
-        except PermissionError as error:
-            raise Refused(
-                f"{path} cannot be looked at: {error.strerror}", hint="run as the application's user"
-            ) from None
-        if not path.is_dir():
-            raise Refused(f"{path} is not a directory", hint="kstate keeps its runs there: move it away")
-    try:
-        return [read_run(path) for _, path in sorted(_folders(folder))]
-    except PermissionError as error:
-        raise Refused(
-            f"{error.filename or folder} cannot be read: {error.strerror}", hint="run as the application's user"
-        ) from None
+    with reading():
+        for path in (folder.parent, folder):
+            if path.is_symlink():
+                raise Refused(
+                    f"{path} is a symbolic link",
+                    hint="kstate keeps its runs there and follows no link: put a directory in its place",
+                )
+            if not os.path.lexists(path):
+                return []
+            if not path.is_dir():
+                raise Refused(f"{path} is not a directory", hint="kstate keeps its runs there: move it away")
+        runs = [read_run(path) for _, path in sorted(_folders(folder))]
+    for run in runs:
+        other = _of_another(run)
+        if other is not None and run.damage is None:
+            run.damage = f"its journal is of application {other}, not of {app.name}"
+    return runs
 
 
 def _folders(folder: Path) -> list[tuple[int, Path]]:
@@ -66,9 +70,16 @@ def _folders(folder: Path) -> list[tuple[int, Path]]:
             if name is None or not entry.is_dir(follow_symlinks=False):
                 continue
             # A newer kstate may have other commands: their journal tells that they are kstate's.
-            if name[2] in COMMANDS or os.path.lexists(os.path.join(entry.path, JOURNAL)):
+            if name[2] in COMMANDS or any(os.path.lexists(os.path.join(entry.path, one)) for one in JOURNALS):
                 found.append((int(name[1]), Path(entry.path)))
     return found
+
+
+def _of_another(run: Run) -> str | None:
+    """The application.id that the journal of a run names, where it is not that of the folder which the run lies in."""
+    told = run.events[0].get("app") if run.events else None
+    name = os.path.basename(told) if isinstance(told, str) else run.path.parent.name
+    return name if name != run.path.parent.name else None
 
 
 def understood(runs: list[Run]) -> list[Run]:
@@ -80,7 +91,9 @@ def understood(runs: list[Run]) -> list[Run]:
                 f"run {run.name} is not understood: {run.damage}",
                 where=str(run.path),
                 hint=(
-                    "it may keep the only copy of an application directory, so nothing is done until it is out of "
+                    _OF_ANOTHER
+                    if _of_another(run)
+                    else "it may keep the only copy of an application directory, so nothing is done until it is out of "
                     f"the way: look at {run.path}; if {run.tree} is nothing that you need, move the folder elsewhere"
                 ),
             )
@@ -159,7 +172,7 @@ def forget(app: Path, run: Run) -> None:
     """Removes the folder of a run that has nothing but its journal and its lists. Suppresses OSError."""
     with contextlib.suppress(OSError):
         # The journal goes last: without it nothing would say whose the rest is.
-        for name in sorted(set(os.listdir(run.path)) & {JOURNAL, *LISTS}, key=lambda name: name == JOURNAL):
+        for name in sorted(set(os.listdir(run.path)) & (JOURNALS | LISTS), key=lambda name: name in JOURNALS):
             os.unlink(run.path / name)
         run.path.rmdir()
         sync_directory(run.path.parent)

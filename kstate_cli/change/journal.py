@@ -1,6 +1,7 @@
 """One run and its journal: JSON lines, each made durable before the step that it announces.
 
-Where things lie: ``STATE_DIR/.kstate/<application.id>/<run>/journal.jsonl`` and, beside it, ``tree``: before the switch
+Where things lie: ``STATE_DIR/.kstate/<application.id>/<run>/journal.jsonl`` (``cleaning.jsonl`` once what the run keeps
+is being deleted) and, beside it, ``tree``: before the switch
 the staged new application directory, after it the old one. Which of the two it is, the marks in the trees say
 (:mod:`kstate_cli.change.marks`): the journal cannot be written in the same instant as the switch, and it can be lost.
 """
@@ -20,6 +21,10 @@ from kstate_cli.change.lines import JournalError, decode_line, encode_line
 from kstate_cli.change.system import naming, sync_directory
 
 JOURNAL: Final = "journal.jsonl"
+LEAVING: Final = "cleaning.jsonl"
+"""The journal of a run that is being deleted: a file system without a free block can still rename it, and the name says
+what a line of it could not."""
+JOURNALS: Final = frozenset({JOURNAL, LEAVING})
 TREE: Final = "tree"
 RUNS: Final = "runs"
 """Sorted runs of a restoration, until they are ingested."""
@@ -42,7 +47,7 @@ class RunState(Enum):
     FAILED = "failed"
     """Ended before the switch; what was staged is gone."""
     CLEANING = "cleaning"
-    """What was kept is being deleted."""
+    """What was kept is being deleted: its journal has another name. An older kstate wrote a line."""
 
 
 _STEPS: Final[dict[str, tuple[frozenset[RunState | None], RunState]]] = {
@@ -80,6 +85,7 @@ class Run:
     """Why nothing that this run keeps may be touched: its journal cannot be believed."""
     _length: int = field(default=0, repr=False)
     """Bytes of whole lines; what lies behind them was cut off by a crash, and never announced anything."""
+    _file: str = field(default=JOURNAL, repr=False)
 
     @property
     def name(self) -> str:
@@ -110,10 +116,10 @@ class Run:
         state = _step(self.state, event)
         row = {"event": event, "at": _now(), **details}
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if self.events else os.O_CREAT)
-        descriptor = os.open(self.path / JOURNAL, flags, 0o644)
+        descriptor = os.open(self.path / self._file, flags, 0o644)
         try:
             line = encode_line(row, len(self.events))
-            with naming(self.path / JOURNAL):
+            with naming(self.path / self._file):
                 self._append(descriptor, line)
         finally:
             os.close(descriptor)
@@ -122,6 +128,22 @@ class Run:
         self._length += len(line)
         self.events.append(row)
         self.state = state
+
+    def give_up(self) -> None:
+        """Announces, durably, that what is kept is being deleted; no room is needed for it but that of a name.
+
+        Raises OSError: unless the state is CLEANING then, nothing is announced.
+        """
+        os.rename(self.path / JOURNAL, self.path / LEAVING)
+        try:
+            sync_directory(self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.rename(self.path / LEAVING, self.path / JOURNAL)
+            if not (self.path / JOURNAL).exists():
+                self._file, self.state = LEAVING, RunState.CLEANING
+            raise
+        self._file, self.state = LEAVING, RunState.CLEANING
 
     def _append(self, descriptor: int, line: bytes) -> None:
         """All of it, durable, or nothing: what the caller takes for not announced must not be there to be read."""
@@ -143,15 +165,22 @@ class Run:
 def read_run(path: Path) -> Run:
     """The run in a folder. Whatever is wrong with its journal is its ``damage``: nothing is raised but for OSError."""
     run = Run(path, [])
+    found = JOURNALS & set(os.listdir(path))
+    if len(found) > 1:
+        run.damage = f"it has two journals, {JOURNAL} and {LEAVING}"
+        return run
+    run._file = next(iter(found), JOURNAL)
     try:
-        data = _journal(path)
+        data = _journal(path / run._file)
     except JournalError as error:
         run.damage = f"its journal {error}"
         return run
     if data is not None:
         _take_in(run, data)
-    if run.damage is None and not run.events and set(os.listdir(path)) - {JOURNAL}:
+    if run.damage is None and not run.events and set(os.listdir(path)) - JOURNALS:
         run.damage = f"its journal is {'missing' if data is None else 'empty'}"
+    if run.damage is None and run.events and run._file == LEAVING:
+        run.state = RunState.CLEANING
     return run
 
 
@@ -171,11 +200,13 @@ def _take_in(run: Run, data: bytes) -> None:
 
 
 def _journal(path: Path) -> bytes | None:
-    """The bytes of the journal; None where there is none. Raises JournalError."""
+    """The bytes of a journal; None where there is none. Raises JournalError."""
     try:
-        descriptor = os.open(path / JOURNAL, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
+    except PermissionError:
+        raise
     except OSError as error:
         raise JournalError(f"cannot be opened: {error.strerror}") from None
     with open(descriptor, "rb") as file:

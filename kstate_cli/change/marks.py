@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.change.owner import own_like
+from kstate_cli.change.reading import reading
 from kstate_cli.change.system import naming, sync_directory
 from kstate_cli.formats.json_text import parse_json
 
@@ -50,14 +51,13 @@ def put_mark(folder: Path, mark: str, token: str) -> None:
 def token_of(folder: Path, mark: str) -> str | None:
     """The token of the run whose mark is there; empty when it cannot be told, None when there is no mark.
 
-    Raises OSError other than for a file that is not there.
+    Raises Refused where this user may not read it, OSError other than for a file that is not there.
     """
     try:
-        descriptor = os.open(folder / mark, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with reading():
+            descriptor = os.open(folder / mark, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
-    except PermissionError:
-        raise
     except OSError:
         if os.path.lexists(folder / mark):
             return ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.plan import EditDatabase, Plan
+from kstate_cli.change.reading import reading
 from kstate_cli.errors import Refused
 from kstate_cli.rocks.private import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
@@ -43,8 +45,28 @@ def check_place(app: Path, *, lock_is_shared: bool) -> None:
             f"{app} lies on {mount.kind} ({mount.point}): its locks may not be seen by the host of the application",
             hint="make sure that the application is stopped everywhere, then say --lock-is-shared",
         )
+    _check_one_file_system(app)
+    if os.statvfs(app.parent).f_flag & os.ST_RDONLY:
+        raise Refused(
+            f"{app.parent} is on a file system that is mounted read-only",
+            hint="look at why (after an error of the disk the kernel does that), then mount it for writing",
+        )
     if not os.access(app.parent, os.W_OK | os.X_OK):
         raise Refused(f"{app.parent} is not writable for this user", hint="run as the application's user")
+
+
+def _check_one_file_system(app: Path) -> None:
+    """A btrfs subvolume is in no table of mounts, and yet nothing is linked or exchanged across its border."""
+    device = os.stat(app.parent).st_dev
+    for path in (app, runs_folder(app).parent, runs_folder(app)):
+        with reading():
+            found = os.lstat(path).st_dev if os.path.lexists(path) else device
+        if found != device:
+            raise Refused(
+                f"{path} is a file system of its own, a btrfs subvolume for one: nothing can be exchanged across its "
+                "border in one step",
+                hint=f"make it a plain directory of {app.parent}, which may be a subvolume",
+            )
 
 
 def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
@@ -68,10 +90,18 @@ def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
 
 
 def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
+    """Bytes that are copied. Raises Refused for a directory on another file system, which no mount tells."""
     total = 0
+    device = os.stat(path).st_dev
     database = (path / "CURRENT").exists() and is_database(path)
     for entry in os.scandir(path):
         if entry.is_dir(follow_symlinks=False):
+            if entry.stat(follow_symlinks=False).st_dev != device:
+                raise Refused(
+                    f"{entry.path} is a file system of its own inside the application directory, a btrfs subvolume for "
+                    "one: its files cannot be linked",
+                    hint="make it a plain directory",
+                )
             total += _copied_bytes(Path(entry.path), copy_ssts=copy_ssts)
         elif not database or copy_ssts or not entry.name.endswith(LINKED_SUFFIXES):
             total += entry.stat(follow_symlinks=False).st_size

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.change.fingerprint import STAGED_LIST, every_file, more_than_listed
+from kstate_cli.change.commit import BACK, THERE, record, settle
+from kstate_cli.change.fingerprint import STAGED_LIST, digest, every_file, more_than_listed, started_files
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, token_of
 from kstate_cli.change.removal import refuse_unproved, sweep
-from kstate_cli.change.system import sync_directory
 from kstate_cli.errors import Refused
-from kstate_cli.texts import some
+from kstate_cli.texts import shell, some
 
 UNFINISHED: Final = (None, RunState.STAGING, RunState.SWITCHING, RunState.UNDOING)
 """Runs that the next command which needs the directory takes over. With CLEANING ``clean`` alone goes on."""
@@ -64,8 +65,8 @@ def unfinished_runs(app: Path) -> list[Run]:
     return [run for run in understood(read_runs(app)) if run.state in UNFINISHED]
 
 
-def recover(app: Path) -> list[Recovered]:
-    """Brings every unfinished run to an end; the lock is held.
+def recover(app: Path, tell: Callable[[str], None]) -> list[Recovered]:
+    """Brings every unfinished run to an end; the lock is held. Each is told of at once, whatever becomes of the next.
 
     Raises OSError where the disk still fails; Refused, naming the run, for one that is not understood whole and for
     trees that nothing proves to have been staged only: nothing is touched then.
@@ -74,7 +75,13 @@ def recover(app: Path) -> list[Recovered]:
     for run in runs:
         if run.state is RunState.STAGING:
             refuse_unproved(app, run)
-    return [Recovered(run.name, found, app) for run in runs if (found := _recovered(app, run)) is not None]
+    settled = []
+    for run in runs:
+        outcome = _recovered(app, run)
+        if outcome is not None:
+            settled.append(Recovered(run.name, outcome, app))
+            tell(settled[-1].text)
+    return settled
 
 
 def _recovered(app: Path, run: Run) -> Outcome | None:
@@ -98,6 +105,9 @@ def _recovered(app: Path, run: Run) -> Outcome | None:
 def _settle_switch(app: Path, run: Run) -> Outcome:
     """An announced exchange: where the mark of staging is, the staged tree is."""
     here, there = _has(app, STAGED, run), _has(run.tree, STAGED, run)
+    if not os.path.lexists(app) and _settles_lost(app, run, staged=there):
+        record(app, run, THERE, recovered=True)
+        return Outcome.FINISHED
     # An exchange leaves a whole directory in the run: where there is none, a sweep of it was cut off.
     swept = not here and os.path.isdir(app) and run.token is not None and _is_empty(run.tree)
     if here == there and not swept:
@@ -112,13 +122,33 @@ def _settle_switch(app: Path, run: Run) -> Outcome:
                 where=str(run.path),
                 hint=f"it may hold what the application did: keep what you need as {app}, move {run.path} elsewhere",
             )
-    _sync(app, run)
     if there or swept:
+        settle(app, run)
         sweep(app, run, "interrupted before the switch")
         return Outcome.SWEPT
-    run.write("switched", recovered=True)
+    record(app, run, THERE, recovered=True)
     remove_mark(app, STAGED)
     return Outcome.FINISHED
+
+
+def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
+    """APP is gone, and its mark with it. Whether the tree of the run proves to be what was there before the switch.
+
+    Raises Refused where it is, whole, what the run had made: that there has been no exchange makes it nobody's copy.
+    """
+    told = run.last("switching")
+    if run.tree.is_symlink() or not run.tree.is_dir():
+        return False
+    found = digest(every_file(run.tree))
+    if staged and found == told.get("staged"):
+        raise Refused(
+            f"run {run.name} was interrupted before its switch, and {app} is lost since: {run.tree} is what the run "
+            "has made of it, whole",
+            where=str(run.path),
+            hint="to take that:",
+            hint_details=[shell("mv", run.tree, app)],
+        )
+    return not staged and found == told.get("kept")
 
 
 def _settle_undo(app: Path, run: Run) -> Outcome:
@@ -126,29 +156,46 @@ def _settle_undo(app: Path, run: Run) -> Outcome:
     here, there = _has(app, UNDOING, run), _has(run.tree, UNDOING, run)
     if here == there:
         raise _neither(app, run)
-    _sync(app, run)
     if there:
+        settle(app, run)
         run.write("undo-cancelled")
         remove_mark(run.tree, UNDOING)
         return Outcome.UNDO_CANCELLED
-    run.write("undone", recovered=True)
+    record(app, run, BACK, recovered=True)
     remove_mark(app, UNDOING)
     return Outcome.UNDO_FINISHED
 
 
 def _settle_kept(app: Path, run: Run) -> Outcome | None:
     """Interrupted between what the journal says and the removal of a mark, or between a mark and what announces it."""
+    back = _has(app, UNDOING, run)
+    if back and not _is_back(app, run):
+        raise Refused(
+            f"{app} has the mark of an undo that the journal of run {run.name} knows nothing of, and nothing proves it",
+            where=str(app / UNDOING),
+            hint=f"look at {app} and at {run.tree}; if {app} is what the run has made, remove that mark; if it is what "
+            f"was there before, move {run.path} elsewhere",
+        )
     if _has(app, STAGED, run):
         remove_mark(app, STAGED)
     if _has(run.tree, UNDOING, run):
         remove_mark(run.tree, UNDOING)
-    if _has(app, UNDOING, run):
+    if back:
         # The journal has lost its last lines: the exchange back did happen.
-        _sync(app, run)
-        run.write("undone", recovered=True)
+        record(app, run, BACK, recovered=True)
         remove_mark(app, UNDOING)
         return Outcome.UNDO_FINISHED
     return None
+
+
+def _is_back(app: Path, run: Run) -> bool:
+    """Whether the trees themselves prove that an undo has exchanged them; a mark can be copied, or put there."""
+    if _has(run.tree, UNDOING, run):
+        return False
+    told = run.last("switching")
+    return digest(every_file(app)) == told.get("kept") or (
+        run.tree.is_dir() and not run.tree.is_symlink() and digest(started_files(run.tree)) == told.get("made")
+    )
 
 
 def _has(folder: Path, mark: str, run: Run) -> bool:
@@ -159,11 +206,6 @@ def _has(folder: Path, mark: str, run: Run) -> bool:
 
 def _is_empty(tree: Path) -> bool:
     return not os.path.lexists(tree) or (not tree.is_symlink() and tree.is_dir() and not os.listdir(tree))
-
-
-def _sync(app: Path, run: Run) -> None:
-    sync_directory(app.parent)
-    sync_directory(run.path)
 
 
 def _neither(app: Path, run: Run) -> Refused:

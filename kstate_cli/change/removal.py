@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from kstate_cli.change.fingerprint import LISTS
-from kstate_cli.change.journal import JOURNAL, RUNS, TREE, Run, RunState
+from kstate_cli.change.journal import JOURNALS, RUNS, TREE, Run, RunState
 from kstate_cli.change.marks import STAGED, token_of
-from kstate_cli.change.system import sync_directory
+from kstate_cli.change.system import FULL, free, sync_directory
 from kstate_cli.errors import Refused
 
-_OWN: Final = frozenset({JOURNAL, TREE, RUNS, *LISTS})
+_OWN: Final = frozenset({TREE, RUNS, *JOURNALS, *LISTS})
 """All that belongs in the folder of a run."""
+_BATCH: Final = 16
+"""So many files go at first before another try; then twice as many."""
 _NAMED = 3
 
 
@@ -70,13 +75,18 @@ def sweep(app: Path, run: Run, why: str, *, keep_runs: bool = False) -> None:
     With ``keep_runs`` the sorted runs stay for the one that resumes it. Raises OSError, and Refused for a tree that is
     not proved to have been staged only, or where APP is lost: nothing has been removed then.
     """
-    refuse_unproved(app, run)
-    if run.tree.is_dir():
-        remove_tree(run.tree)
+    remove_staged(app, run)
     if not keep_runs:
         remove_sorted_runs(run)
     sync_directory(run.path)
     run.write("failed", why=why)
+
+
+def remove_staged(app: Path, run: Run) -> None:
+    """Removes the staged tree of a run, and writes nothing. Raises as ``sweep`` does."""
+    refuse_unproved(app, run)
+    if run.tree.is_dir():
+        remove_tree(run.tree)
 
 
 def remove_sorted_runs(run: Run) -> None:
@@ -135,12 +145,50 @@ def remove_run(run: Run) -> None:
             hint="move it elsewhere; nothing of the run is deleted before",
         )
     if run.state is not RunState.CLEANING:
-        run.write("cleaning")
+        _announce(run)
     for kept in (run.tree, run.path / RUNS):
         if kept.is_dir():
             remove_tree(kept)
     # The journal goes last: without it nothing would say that the rest may go.
-    for name in sorted(os.listdir(run.path), key=lambda name: name == JOURNAL):
+    for name in sorted(os.listdir(run.path), key=lambda name: name in JOURNALS):
         os.unlink(run.path / name)
     run.path.rmdir()
     sync_directory(run.path.parent)
+
+
+def _announce(run: Run) -> None:
+    """Makes durable that what is kept is being deleted. Raises OSError.
+
+    A disk is often cleaned because it is full. The announcement takes no block, but a btrfs whose metadata has no room
+    refuses even a rename, though never to delete: then what nobody needs goes before it, and what undo would miss.
+    """
+    try:
+        run.give_up()
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        for _ in _make_room(run, error):
+            with contextlib.suppress(OSError):
+                run.give_up()
+                return
+
+
+def _make_room(run: Run, error: OSError) -> Iterator[None]:
+    """Deletes a part of the run at a time, until nothing is left but its journal. Raises OSError."""
+    for name in sorted(LISTS & set(os.listdir(run.path))):
+        os.unlink(run.path / name)
+    remove_sorted_runs(run)
+    free(run.path)
+    yield
+    # Half a tree is never put back if undo compares it with a digest of all of it, or never looks at it.
+    if run.state is RunState.KEPT and not isinstance(run.last("switching").get("kept"), str):
+        raise error
+    run.state = RunState.CLEANING
+    files = (os.path.join(folder, name) for folder, _, names in os.walk(run.tree, topdown=False) for name in names)
+    batch = _BATCH
+    while some := list(islice(files, batch)):
+        for path in some:
+            os.unlink(path)
+        free(run.path)
+        yield
+        batch *= 2

@@ -6,9 +6,12 @@ import ctypes
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a file system that has no room."""
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -59,6 +62,12 @@ def sync_file_system(path: Path) -> None:
             os.sync()
     finally:
         os.close(descriptor)
+
+
+def free(path: Path) -> None:
+    """What was deleted is free once the file system has written that down. Raises nothing where that fails."""
+    with suppress(OSError):
+        sync_file_system(path)
 
 
 def sync_directory(path: Path) -> None:

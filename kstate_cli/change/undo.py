@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.change.committed import note_commit
+from kstate_cli.change.commit import BACK, commit
 from kstate_cli.change.fingerprint import (
     KEPT_LIST,
     MADE_LIST,
@@ -15,15 +15,18 @@ from kstate_cli.change.fingerprint import (
     differences,
     differences_from,
     every_file,
+    only_times,
+    other_times,
+    set_times,
     started_files,
 )
 from kstate_cli.change.folder import read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remove_marks, token_of
-from kstate_cli.change.system import exchange, sync_directory
 from kstate_cli.change.who import who
-from kstate_cli.errors import Refused, RunFailed, RunHalfway
+from kstate_cli.change.whole import what_is_unreadable
+from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.signals import signals_held
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command, some
@@ -31,31 +34,47 @@ from kstate_cli.texts import command, some
 _NAMED = 3
 
 
-def undo(app: Path, *, discard_newer: bool, reason: str | None = None) -> tuple[Run | None, str]:
+def undo(
+    app: Path, *, discard_newer: bool, times_lost: bool = False, reason: str | None = None
+) -> tuple[Run | None, str]:
     """Takes back the newest run that is kept. Returns the run and a message.
 
     Raises Refused where the kept directory is not what it was at the switch; and, unless ``discard_newer``, once
-    Streams (or anybody) has changed APP since.
+    Streams (or anybody) has changed APP since. With ``times_lost`` files may have other times than they had, if all
+    that was kept can be read whole; they get their times back.
     """
     kept = [run for run in understood(read_runs(app)) if run.state is RunState.KEPT]
     if not kept:
         return None, "nothing to undo"
     run = kept[-1]
-    _prove_kept(app, run)
+    times = _prove_kept(app, run, times_lost=times_lost)
     name = run.events[0]["command"]
     lost = not os.path.lexists(app)
     if not lost and not discard_newer:
-        _refuse_newer(app, run)
+        _refuse_newer(app, run, times_lost=times_lost)
     details: dict[str, Any] = {**who(), "reason": reason}
     with signals_held():
-        (_put_back if lost else _switch_back)(app, run, details)
+        try:
+            set_times(run.tree, times)
+            _mark(app, run, lost=lost)
+            # Where the application directory is lost, what was kept only has to be renamed.
+            commit(app, run, BACK, announced=details, recorded={}, lost=lost)
+        except Refused:
+            _cancel(run)
+            raise
+        except OSError as error:
+            _cancel(run)
+            raise _failed(app, error) from error
     if lost:
         return run, f"run {run.name} ({name}) is undone: {app} was lost, and is there again"
     return run, f"run {run.name} ({name}) is undone"
 
 
-def _prove_kept(app: Path, run: Run) -> None:
-    """Raises Refused unless the kept tree is, file by file, the directory that the run found."""
+def _prove_kept(app: Path, run: Run, *, times_lost: bool) -> Listing:
+    """Raises Refused unless the kept tree is, file by file, the directory that the run found.
+
+    Returns the files whose times are to be set.
+    """
     if run.tree.is_symlink() or not run.tree.is_dir():
         raise Refused(
             f"run {run.name} has not kept the directory that it found: {run.tree} is no directory",
@@ -69,9 +88,18 @@ def _prove_kept(app: Path, run: Run) -> None:
     wanted = run.last("switching").get("kept")
     if not isinstance(wanted, str):
         _prove_readable(app, run)
-        return
+        return {}
     try:
-        changed = differences_from(run.path / KEPT_LIST, wanted, every_file(run.tree))
+        now = every_file(run.tree)
+        changed = differences_from(run.path / KEPT_LIST, wanted, now)
+        times = other_times(run.path / KEPT_LIST, wanted, now) if changed else {}
+        if changed and times is not None:
+            if not times_lost:
+                raise _only_times(app, run, changed)
+            unreadable = what_is_unreadable(run.tree)
+            if unreadable is not None:
+                raise _cannot_be_put_back(app, run, unreadable)
+            return times
     except OSError as error:
         raise Refused(
             f"{error.filename or run.tree} cannot be read: {error.strerror}", hint="run as the application's user"
@@ -86,33 +114,57 @@ def _prove_kept(app: Path, run: Run) -> None:
                 f"or give it up: {command('clean', app, '--run', run.name)}",
             ],
         )
+    return {}
+
+
+def _only_times(app: Path, run: Run, changed: list[str]) -> Refused:
+    return Refused(
+        f"what run {run.name} has kept is not what it was: only times differ, of {len(changed)} files that have the "
+        f"names and sizes they had: {some(changed, _NAMED)}",
+        where=str(run.tree),
+        hint="a copy without times does that (cp -r, GNU tar without --format=posix, rsync without -t); choose:",
+        hint_details=[
+            "copy it once more with its times (cp -a, rsync -a), if the original is still there",
+            "to have every block of it read against its checksum, then put it back with the times that it had: "
+            + command("undo", app, "--times-lost"),
+        ],
+    )
+
+
+def _cannot_be_put_back(app: Path, run: Run, why: str) -> Refused:
+    return Refused(
+        f"what run {run.name} has kept cannot be put back: {why}",
+        where=str(run.tree),
+        hint=f"{app} stays as it is; look at {run.tree}",
+        hint_details=[f"or give it up: {command('clean', app, '--run', run.name)}"],
+    )
 
 
 def _prove_readable(app: Path, run: Run) -> None:
     """An older kstate kept no list of files: at least everything in the tree must be understood. Raises Refused."""
     wrong = [one for one in read_application(run.tree).all_problems() if one.fatal]
     if wrong:
-        raise Refused(
-            f"what run {run.name} has kept cannot be put back: {wrong[0].where}: {wrong[0].what}",
-            where=str(run.tree),
-            hint=f"{app} stays as it is; look at {run.tree}",
-            hint_details=[f"or give it up: {command('clean', app, '--run', run.name)}"],
-        )
+        raise _cannot_be_put_back(app, run, f"{wrong[0].where}: {wrong[0].what}")
 
 
-def _refuse_newer(app: Path, run: Run) -> None:
+def _refuse_newer(app: Path, run: Run, *, times_lost: bool) -> None:
     details = run.last("switching")
     now = started_files(app)
     if isinstance(details.get("made"), str):
         changed = differences_from(run.path / MADE_LIST, details["made"], now)
+        times = bool(changed) and other_times(run.path / MADE_LIST, details["made"], now) is not None
     else:
         before: Listing = {path: facts[1:] for path, facts in details["fingerprint"].items()}
         changed = differences(before, now)
-    if changed:
+        times = only_times(before, now)
+    # RocksDB begins another MANIFEST whenever it opens a database for writing: the same names say that nobody has.
+    if changed and not (times and times_lost):
+        ways = _ways_on(app, run)
+        if times:
+            ways.insert(0, f"if it was copied without its times: {command('undo', app, '--times-lost')}")
+        only = "only the times of files, not their sizes: " if times else ""
         raise Refused(
-            f"{app} has changed since run {run.name}: {some(changed, _NAMED)}",
-            hint="choose:",
-            hint_details=_ways_on(app, run),
+            f"{app} has changed since run {run.name}: {only}{some(changed, _NAMED)}", hint="choose:", hint_details=ways
         )
 
 
@@ -125,9 +177,9 @@ def _ways_on(app: Path, run: Run) -> list[str]:
     return [f"to keep what was done since: {back}", aside]
 
 
-def _announce(app: Path, run: Run, details: dict[str, Any]) -> None:
-    """Marks what goes back, then says so. What is put aside must not look as if it had only been staged."""
-    if os.path.lexists(app):
+def _mark(app: Path, run: Run, *, lost: bool) -> None:
+    """Marks what goes back. What is put aside must not look as if it had only been staged. Raises OSError."""
+    if not lost:
         remove_marks(app)
         share_lock(app, run.tree)
     # One that an interrupted undo has left, or somebody: it says nothing of this one.
@@ -136,53 +188,20 @@ def _announce(app: Path, run: Run, details: dict[str, Any]) -> None:
     token = run.token
     if token is not None:
         put_mark(run.tree, UNDOING, token)
-    run.write("undoing", **details)
 
 
-def _switch_back(app: Path, run: Run, details: dict[str, Any]) -> None:
-    try:
-        _announce(app, run, details)
-        exchange(app, run.tree)
-        note_commit(run.name, app, undone=True)
-    except OSError as error:
-        raise _cancelled(app, run, error) from error
-    _record(app, run)
-
-
-def _put_back(app: Path, run: Run, details: dict[str, Any]) -> None:
-    """Where the application directory is lost, what was kept only has to be renamed."""
-    try:
-        _announce(app, run, details)
-        os.rename(run.tree, app)
-        note_commit(run.name, app, undone=True)
-    except OSError as error:
-        raise _cancelled(app, run, error) from error
-    _record(app, run)
-
-
-def _cancelled(app: Path, run: Run, error: OSError) -> RunFailed:
+def _cancel(run: Run) -> None:
     """Takes the announcement back; where that fails too, the next command does it."""
     with contextlib.suppress(OSError):
         if run.state is RunState.UNDOING:
             run.write("undo-cancelled")
         remove_mark(run.tree, UNDOING)
+
+
+def _failed(app: Path, error: OSError) -> RunFailed:
     where = f" ({error.filename})" if error.filename else ""
     return RunFailed(
         f"undo failed: {error.strerror}{where}",
         where=str(app),
         hint=f"{app} is as it was; fix the cause, then: {command('undo', app)}",
     )
-
-
-def _record(app: Path, run: Run) -> None:
-    try:
-        sync_directory(app.parent)
-        sync_directory(run.path)
-        run.write("undone")
-    except OSError as error:
-        raise RunHalfway(
-            f"{app} is the old directory again, but that could not be recorded: {error}",
-            hint=f"fix the disk; to finish the undo: {command('undo', app)}",
-        ) from error
-    with contextlib.suppress(OSError):
-        remove_mark(app, UNDOING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,8 +35,8 @@ def clean(
     command that needs the directory next, unless it is named with --run.
     """
     from kstate_cli.change.clean import Request, choose, clean_runs
-    from kstate_cli.change.folder import remove_empty_folders, runs_folder
-    from kstate_cli.change.lockfile import kstate_lock
+    from kstate_cli.change.folder import read_runs, remove_empty_folders, runs_folder
+    from kstate_cli.change.lockfile import LOCK_NAME, kstate_lock
     from kstate_cli.change.place import check_place
     from kstate_cli.cli.output import say
     from kstate_cli.restore.area import remove_from_area
@@ -43,18 +44,23 @@ def clean(
 
     path = find_runs_of(app)
     request = Request(path, age("--older-than", older_than), frozenset(run or ()))
-    choice = choose(request)
-    if dry_run or not choice.runs:
-        _tell(choice, quiet=quiet)
-        if not dry_run and not choice.left and runs_folder(path).parent.is_dir():
+    # Where there is no lock nobody holds it, and it is not made for nothing.
+    locked = not os.path.lexists(path / LOCK_NAME)
+    runs = read_runs(path)
+    if dry_run or not runs or (locked and not choose(request).runs):
+        _tell(choose(request, locked=locked), quiet=quiet)
+        if not dry_run and not runs and runs_folder(path).parent.is_dir():
             with kstate_lock(path, wait):
                 remove_empty_folders(path)
         return 0
     check_place(path, lock_is_shared=lock_is_shared)
     with kstate_lock(path, wait):
+        # Only under the lock a run that has not ended is one that was interrupted.
         choice = choose(request)
         for line in choice.left:
             say(line, quiet=quiet)
+        if not choice.runs:
+            say("nothing to clean", quiet=quiet)
         for name, freed in clean_runs(request, choice, remove_from_area):
             say(f"run {name}: deleted, {freed:,} bytes freed", quiet=quiet)
         remove_empty_folders(path)

@@ -78,7 +78,7 @@ def migrate(
     from kstate_cli.change.command import Request, change
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import RunProgress
+    from kstate_cli.cli.output import RunProgress, say
     from kstate_cli.cli.plan_view import show_plan
     from kstate_cli.migrate.ages import ages_of_converted
     from kstate_cli.migrate.planner import MigrateOptions, plan_migration
@@ -118,18 +118,15 @@ def migrate(
                 progress.expect(plan.rewritten_bytes)
                 show_plan(plan, output)
 
-            outcome = change(request, on_plan=on_plan, progress=progress)
+            outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
         return metrics.done(_finish(outcome, output, quiet=quiet, warnings_ok=warnings_ok))
 
 
 def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
-    from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import exit_code, show_end
     from kstate_cli.texts import command
 
     plan, result = outcome.plan, outcome.result
-    for line in outcome.recovered:
-        say(line, quiet=quiet)
 
     def done(result: Result) -> Iterator[str]:
         yield f"migrated to {plan.target} (run {result.run})"

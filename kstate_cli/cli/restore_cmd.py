@@ -178,7 +178,6 @@ def restore(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.asking import facts_source
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import say
     from kstate_cli.cli.restore_options import bytes_of, committed_of, engine_of, pair_of
     from kstate_cli.cli.restore_progress import RestoreProgress
     from kstate_cli.cli.restore_report import finish
@@ -240,8 +239,6 @@ def restore(
     with Metrics(metrics_file, "restore", request.app) as metrics:
         with RestoreProgress(quiet=quiet, json=output is Format.json, on_state=heard) as progress:
             outcome = run_restore(request, on_plan=lambda plan: _show_plan(plan, output, progress), watcher=progress)
-        for line in outcome.recovered:
-            say(line, quiet=quiet)
         metrics.records = sum(report.records for report in outcome.reports)
         return metrics.done(finish(outcome, output, quiet=quiet, warnings_ok=warnings_ok))
 

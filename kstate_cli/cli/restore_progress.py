@@ -78,6 +78,11 @@ class RestoreProgress(Watcher):
         if after.value == "RESTORING":
             self._began = self._said = time.monotonic()
 
+    def recovered(self, text: str) -> None:
+        """What has become of a run of another process."""
+        if not self._quiet:
+            self._line({"type": "recovered", "text": text}, text)
+
     def warning(self, text: str) -> None:
         """Shown even when quiet."""
         self._line({"type": "warning", "text": text}, f"warning: {text}")

@@ -14,6 +14,13 @@ def undo(
     discard_newer: Annotated[
         bool, typer.Option("--discard-newer", help="Also when the application has run since: what it did is put aside.")
     ] = False,
+    times_lost: Annotated[
+        bool,
+        typer.Option(
+            "--times-lost",
+            help="After a copy that has not kept the times of files: read what is kept whole, set its times, go on.",
+        ),
+    ] = False,
     reason: Reason = None,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
@@ -34,12 +41,10 @@ def undo(
         return 0
     check_place(path, lock_is_shared=lock_is_shared)
     with application_lock(path, wait):
-        recovered = recover(path)
-        for one in recovered:
-            say(one.text, quiet=quiet)
+        recovered = recover(path, lambda line: say(line, quiet=quiet))
         if any(one.outcome in (Outcome.SWEPT, Outcome.UNDO_FINISHED) for one in recovered):
             # What was to be taken back never switched, or is back already: an earlier run is not what was meant.
             return 0
-        _, message = undo_run(path, discard_newer=discard_newer, reason=reason)
+        _, message = undo_run(path, discard_newer=discard_newer, times_lost=times_lost, reason=reason)
     say(message, quiet=quiet)
     return 0

@@ -62,7 +62,7 @@ def wipe(
     from kstate_cli.change.command import Request, change
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import RunProgress
+    from kstate_cli.cli.output import RunProgress, say
     from kstate_cli.cli.plan_view import show_plan
     from kstate_cli.errors import UsageError
     from kstate_cli.statedir.find import find_application
@@ -86,7 +86,12 @@ def wipe(
     )
     with Metrics(metrics_file, "wipe", path) as metrics:
         with RunProgress(quiet=quiet) as progress:
-            outcome = change(request, on_plan=lambda plan: show_plan(plan, output), progress=progress)
+            outcome = change(
+                request,
+                on_plan=lambda plan: show_plan(plan, output),
+                progress=progress,
+                tell=lambda line: say(line, quiet=quiet),
+            )
         code = _finish(outcome, output, purge=purge, for_reset=for_reset, quiet=quiet, warnings_ok=warnings_ok)
         return metrics.done(code)
 
@@ -97,8 +102,6 @@ def _finish(outcome: Outcome, output: Format, *, purge: bool, for_reset: bool, q
     from kstate_cli.texts import command, quoted
 
     plan, result = outcome.plan, outcome.result
-    for line in outcome.recovered:
-        say(line, quiet=quiet)
 
     def done(result: Result) -> Iterator[str]:
         way_back = "nothing is kept" if purge else f"what left is kept: {command('undo', plan.app)}"

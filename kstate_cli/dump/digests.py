@@ -44,7 +44,7 @@ def check_digest(filesystem: FileSystem, path: str, known: str, ended: Callable[
         raise DumpError(
             "the file is not the one of the manifest: its SHA-256 differs",
             where=printable(path),
-            hint="copy or dump it anew; nothing has changed",
+            hint="copy or dump it anew",
         )
 
 

@@ -79,7 +79,7 @@ def _in_processes(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ..
         with _Processes(min(workers, len(jobs))) as pool:
             return tuple(pool.map(write_in_worker, jobs))
     except RocksError as error:
-        raise RunFailed(str(error), hint="nothing has changed; with fewer --workers it takes less memory") from None
+        raise RunFailed(str(error), hint="with fewer --workers it takes less memory") from None
 
 
 def _on_spark(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:

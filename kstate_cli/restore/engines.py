@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from kstate_cli.change.committed import unchanged
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.restore.jobs import SliceJob, SliceResult
@@ -82,7 +83,7 @@ class InThisProcess:
                 first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
                 raise RunFailed(
                     f"{job.shown} cannot be made: {type(error).__name__}: {first[:500]}",
-                    hint="nothing has changed; fix the cause and run the command again",
+                    hint=unchanged("fix the cause and run the command again"),
                 ) from error
             on_poll()
         return results

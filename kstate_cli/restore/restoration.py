@@ -14,6 +14,7 @@ from kstate_cli.broker.facts import Facts
 from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.attempts import STATE_EVENT
 from kstate_cli.change.clean import PRECIOUS_EVENT
+from kstate_cli.change.committed import unchanged
 from kstate_cli.change.engine import Result, RunOptions, execute
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import RUNS, Run, RunState
@@ -87,7 +88,6 @@ class Outcome:
     plan: RestorePlan
     result: Result | None = None
     reports: list[StoreReport] = field(default_factory=list)
-    recovered: tuple[str, ...] = ()
 
 
 class Watcher:
@@ -98,6 +98,9 @@ class Watcher:
 
     def state(self, before: RestoreState, after: RestoreState) -> None:
         """A change of state."""
+
+    def recovered(self, text: str) -> None:
+        """What has become of a run that another process had left unfinished."""
 
     def warning(self, text: str) -> None:
         """Something that does not change what becomes of the run."""
@@ -153,7 +156,7 @@ class Restoration:
             if self._staging is not None and self._journal is not None:
                 end_area(self._journal, self._staging.target)
 
-    def _ways_on(self) -> str:
+    def _ways_on(self) -> str | None:
         """After a signal: what the journal proves of the directory, and what is there for the next run."""
         run = self._journal
         if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
@@ -307,9 +310,9 @@ class Restoration:
         )
 
 
-def interrupted_hint(kept: str = "") -> str:
-    """What is said after a signal that came before the switch."""
-    return "; ".join(filter(None, ("nothing has changed", kept, "run the same command again")))
+def interrupted_hint(kept: str = "") -> str | None:
+    """What is said after a signal; nothing where it came after the switch."""
+    return unchanged(kept, "run the same command again")
 
 
 def _slot_memory(memory: int | None, slots: int, *, jvm: bool) -> int:

@@ -64,8 +64,9 @@ def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: 
     if request.dry_run:
         plan = _plan(request, dump, watcher)
         on_plan(plan)
-        unfinished = [run.name for run in unfinished_runs(request.app)]
-        return Outcome(plan, recovered=tuple(f"run {name} is unfinished" for name in unfinished))
+        for run in unfinished_runs(request.app):
+            watcher.recovered(f"run {run.name} is unfinished: the next command that changes something takes it over")
+        return Outcome(plan)
     check_place(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK_NAME).exists():
         # Taking the lock would create the file: what is refused, or done already, must not leave even that.
@@ -76,10 +77,10 @@ def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: 
     made = None if request.app.exists() else _make_application(request.app)
     with application_lock(request.app, request.wait):
         try:
-            recovered = tuple(one.text for one in recover(request.app))
+            recover(request.app, watcher.recovered)
             plan = _plan(request, dump, watcher)
             on_plan(plan)
-            outcome = Outcome(plan, recovered=recovered)
+            outcome = Outcome(plan)
             if not plan.change.empty:
                 refuse_after_error(request.app, after_error=request.after_error)
                 Restoration(request, dump, plan, outcome, watcher).run()

@@ -20,6 +20,7 @@ from functools import partial
 from importlib import resources
 from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
+from kstate_cli.change.committed import unchanged
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.restore.host import cores_here
 from kstate_cli.restore.jobs import SliceJob, SliceResult
@@ -270,7 +271,7 @@ def ask(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -
 def _failure(error: Exception) -> RunFailed:
     return RunFailed(
         f"a Spark task failed for good: {_last_line(error)}",
-        hint="nothing has changed; fix the cause and run the command again",
+        hint=unchanged("fix the cause and run the command again"),
     )
 
 

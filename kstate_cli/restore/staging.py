@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlparse
 
 from kstate_cli import temporary
+from kstate_cli.change.committed import unchanged
 from kstate_cli.dump.place import open_place
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.json_text import parse_json
@@ -121,7 +122,7 @@ class Staging:
         if found != file.digest:
             raise RunFailed(
                 f"{path} is not what the task wrote there: its SHA-256 differs",
-                hint="nothing has changed; look at the disk and the memory of that host, and run the command again",
+                hint=unchanged("look at the disk and the memory of that host, and run the command again"),
             )
         return path
 

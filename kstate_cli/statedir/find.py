@@ -64,7 +64,11 @@ def find_runs_of(path: Path) -> Path:
     """As :func:`find_application`; a directory that is lost, or has nothing left in it, is known by its runs."""
     absolute = Path(os.path.realpath(path.parent)) / path.name
     own = absolute.parent / OWN_FOLDER / absolute.name
-    if not path.is_symlink() and (path.is_dir() or not path.exists()) and own.is_dir() and path.name != OWN_FOLDER:
+    try:
+        has_runs = own.is_dir() and path.name != OWN_FOLDER
+    except PermissionError as error:
+        raise Refused(f"{own} cannot be looked at: {error.strerror}", hint="run as the application's user") from None
+    if not path.is_symlink() and (path.is_dir() or not path.exists()) and has_runs:
         return absolute
     return find_application(path)
 

@@ -83,7 +83,7 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
                 for finding in report.findings:
                     watcher.found(finding)
     except RocksError as error:
-        raise RunFailed(str(error), hint="nothing has changed; with fewer --workers it takes less memory") from None
+        raise RunFailed(str(error), hint="with fewer --workers it takes less memory") from None
     stores = tuple(store_report(one, running=bool(app.running)) for one in gathered)
     return AppReport(
         app=app.path,

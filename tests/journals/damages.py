@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 JOURNAL = "journal.jsonl"
+LEAVING = "cleaning.jsonl"
+"""Its name once what the run keeps is being deleted."""
 _VALUES: tuple[Any, ...] = (None, True, 5, -1, "x", [], {}, "9" * 400)
 _NEWER = 99
 
@@ -29,11 +31,14 @@ class Damage:
 def damages(run: Path) -> Iterator[Damage]:
     """Every damage of the run in this folder; each is done to a copy."""
     yield Damage("none", lambda _: None)
-    journal = run / JOURNAL
+    journal = named(run)
     if journal.exists():
+        other = JOURNAL if journal.name == LEAVING else LEAVING
+        yield Damage("journal under its other name", lambda path: _renamed(path, other))
+        yield Damage("two journals", lambda path: _twice(path, other))
         data = journal.read_bytes()
         lines = data.splitlines(keepends=True)
-        yield Damage("journal missing", lambda path: (path / JOURNAL).unlink())
+        yield Damage("journal missing", lambda path: named(path).unlink())
         for name, changed in _changed(lines):
             yield Damage(
                 name, _written(changed), of_a_member="=" in name or (name.startswith("line") and "without" in name)
@@ -41,7 +46,7 @@ def damages(run: Path) -> Iterator[Damage]:
         yield Damage("journal is a folder", _folder)
         yield Damage("journal is a link", _link)
         yield Damage("journal is a FIFO", _fifo)
-        yield Damage("journal is huge", lambda path: os.truncate(path / JOURNAL, 1 << 40))
+        yield Damage("journal is huge", lambda path: os.truncate(named(path), 1 << 40))
     for name in sorted(path.name for path in run.iterdir() if path.name.endswith(".json")):
         yield Damage(f"{name} missing", _without(name))
         yield Damage(f"{name} garbled", _overwritten(name, b"\x00{"))
@@ -98,8 +103,25 @@ def _signed(row: dict[str, Any]) -> bytes:
     return body[:-1] + b', "sum": "%08x"}\n' % zlib.crc32(body)
 
 
+def named(run: Path) -> Path:
+    """The journal of a run, whichever name it has."""
+    return run / LEAVING if (run / LEAVING).exists() else run / JOURNAL
+
+
+def _renamed(path: Path, name: str) -> None:
+    named(path).rename(path / name)
+
+
+def _twice(path: Path, name: str) -> None:
+    shutil.copy2(named(path), path / name)
+
+
 def _written(data: bytes) -> Callable[[Path], None]:
-    return _overwritten(JOURNAL, data)
+    return lambda path: _write(named(path), data)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
 
 
 def _overwritten(name: str, data: bytes) -> Callable[[Path], None]:
@@ -114,18 +136,21 @@ def _without(name: str) -> Callable[[Path], None]:
 
 
 def _folder(path: Path) -> None:
-    (path / JOURNAL).unlink()
-    (path / JOURNAL).mkdir()
+    journal = named(path)
+    journal.unlink()
+    journal.mkdir()
 
 
 def _link(path: Path) -> None:
-    (path / JOURNAL).rename(path / "elsewhere.jsonl")
-    (path / JOURNAL).symlink_to("elsewhere.jsonl")
+    journal = named(path)
+    journal.rename(path / "elsewhere.jsonl")
+    journal.symlink_to("elsewhere.jsonl")
 
 
 def _fifo(path: Path) -> None:
-    (path / JOURNAL).unlink()
-    os.mkfifo(path / JOURNAL)
+    journal = named(path)
+    journal.unlink()
+    os.mkfifo(journal)
 
 
 def _linked_tree(path: Path) -> None:

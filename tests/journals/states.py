@@ -12,6 +12,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli.change.journal import JOURNAL, LEAVING
+from kstate_cli.change.lines import encode_line
 from tests.faults.cases import PARTS, fresh
 
 DOWN = next(part for part in PARTS if part.name == "down-kv")
@@ -55,6 +57,8 @@ class Made:
     commands: tuple[tuple[str, ...], ...]
     last: tuple[str, ...] = ()
     cut: Cut | None = None
+    of_an_older: bool = False
+    """The journal has its usual name, and a line for it."""
 
 
 STATES = (
@@ -62,17 +66,19 @@ STATES = (
     Made("created", (), MIGRATE, Cut("engine", "put_mark", before=True)),
     Made("marked", (), MIGRATE, Cut("engine", "put_mark", before=False)),
     Made("staged", (), MIGRATE, Cut("engine", "list_trees", before=True)),
-    Made("before-switch", (), MIGRATE, Cut("switch", "exchange", before=True)),
-    Made("after-switch", (), MIGRATE, Cut("switch", "exchange", before=False)),
-    Made("switched", (), MIGRATE, Cut("switch", "remove_mark", before=True)),
+    Made("before-switch", (), MIGRATE, Cut("commit", "exchange", before=True)),
+    Made("after-switch", (), MIGRATE, Cut("commit", "exchange", before=False)),
+    Made("switched", (), MIGRATE, Cut("commit", "remove_mark", before=True)),
     Made("kept", (MIGRATE,)),
     Made("undo-marked", (MIGRATE,), ("undo",), Cut("undo", "put_mark", before=False)),
-    Made("before-undo", (MIGRATE,), ("undo",), Cut("undo", "exchange", before=True)),
-    Made("after-undo", (MIGRATE,), ("undo",), Cut("undo", "exchange", before=False)),
-    Made("undone-marked", (MIGRATE,), ("undo",), Cut("undo", "remove_mark", before=True)),
+    Made("before-undo", (MIGRATE,), ("undo",), Cut("commit", "exchange", before=True)),
+    Made("after-undo", (MIGRATE,), ("undo",), Cut("commit", "exchange", before=False)),
+    Made("undone-marked", (MIGRATE,), ("undo",), Cut("commit", "remove_mark", before=True)),
     Made("undone", (MIGRATE, ("undo",))),
     Made("cleaning", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=True)),
     Made("half-cleaned", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=False)),
+    # As an older kstate announced it: a line in the journal, where now its name says so.
+    Made("cleaning-line", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=True), of_an_older=True),
     Made("two-runs", (MIGRATE, ("migrate", "--to", "4.3", "--quiet", "--workers", "1"))),
 )
 
@@ -94,6 +100,12 @@ def make(made: Made, folder: Path) -> Path:
             check=False,
         )
         assert done.returncode == -9, f"{made.state}: exit {done.returncode}: {done.stderr}"
+    if made.of_an_older:
+        (journal,) = app.parent.glob(f".kstate/*/*/{LEAVING}")
+        journal = journal.rename(journal.with_name(JOURNAL))
+        row = {"event": "cleaning", "at": "2026-01-01T00:00:00.000+00:00"}
+        lines = journal.read_bytes()
+        journal.write_bytes(lines + encode_line(row, lines.count(b"\n")))
     return app
 
 

@@ -73,7 +73,7 @@ def test_a_sweep_that_was_cut_off_after_an_announced_switch_goes_on(app: Path) -
         (run.tree / STAGED).unlink()
         if left == "nothing":
             run.tree.rmdir()
-        assert [one.outcome for one in recover(app)] == [Outcome.SWEPT]
+        assert [one.outcome for one in recover(app, print)] == [Outcome.SWEPT]
         assert read_run(run.path).state is RunState.FAILED
 
 
@@ -98,7 +98,7 @@ def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkey
             patched.setattr(os, "unlink", unlink)
             forget(app, run)
         assert all(one.damage is None for one in read_runs(app)), gone
-        recover(app)
+        recover(app, print)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ DECISIONS = {
     "version", "help", "dry-run", "spec (flag)",
     # Confirms, permits, vouches.
     "yes", "after-error", "discard-newer", "lock-is-shared", "dump-is-complete", "dump-is-committed", "skip-digests",
-    "guarantee", "accept-resurrected", "warnings-ok", "last-flush", "require-active", "assume-active",
+    "guarantee", "accept-resurrected", "times-lost", "warnings-ok", "last-flush", "require-active", "assume-active",
 }  # fmt: skip
 
 

@@ -1,0 +1,19 @@
+"""What this user may not read is neither damaged nor lost: it is refused, and nothing is concluded from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kstate_cli.errors import Refused
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Within it things are only looked at. Raises Refused in place of PermissionError."""
+    try:
+        yield
+    except PermissionError as error:
+        raise Refused(
+            f"{error.filename} cannot be read: {error.strerror}", hint="run as the application's user"
+        ) from None

@@ -1,0 +1,351 @@
+"""Where a change, its undo and its clean meet a file system, a copy or a hand that the usual course does not."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.ages import Age, add_ages
+from kstate_cli.change.committed import forget_commits, note_commit, unchanged
+from kstate_cli.change.folder import create_run, read_runs
+from kstate_cli.change.marks import STAGED, UNDOING, put_mark
+from kstate_cli.restore.restoration import interrupted_hint
+from kstate_cli.texts import shell
+from tests.faults.cases import fresh
+from tests.journals.states import DOWN, MIGRATE, STATES, content, make
+
+from .support import Done, kstate, tree_hash
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """A small application directory of 4.3.1."""
+    return fresh(DOWN, tmp_path / "w" / "state")
+
+
+def migrate(app: Path, **options: int) -> Done:
+    return kstate("migrate", app, *MIGRATE[1:], **options)
+
+
+def made(state: str, folder: Path) -> Path:
+    """A directory with a run in this state."""
+    return make(next(one for one in STATES if one.state == state), folder)
+
+
+# --- copies ---------------------------------------------------------------------------------------------------------
+
+
+def copied(app: Path, folder: Path, way: str) -> Path:
+    folder.mkdir()
+    if way == "tar":
+        archive = folder / "state.tar"
+        subprocess.run(["tar", "--format=gnu", "-cf", archive, "-C", app.parent.parent, "state"], check=True)
+        subprocess.run(["tar", "-xf", archive, "-C", folder], check=True)
+    else:
+        subprocess.run(["cp", "-r", app.parent, folder / "state"], check=True)
+    return folder / "state" / app.name
+
+
+@pytest.mark.parametrize("way", ["tar", "cp -r"])
+def test_a_copy_without_times_can_be_undone(app: Path, tmp_path: Path, way: str) -> None:
+    before = content(app)
+    migrate(app)
+    copy = copied(app, tmp_path / "copy", way)
+    state = tree_hash(copy.parent)
+    refused = kstate("undo", copy, status=4)
+    assert "only times differ" in refused.err
+    assert f"kstate undo {copy} --times-lost\n" in refused.err
+    assert "kstate clean" not in refused.err
+    assert tree_hash(copy.parent) == state
+    kstate("undo", copy, "--times-lost")
+    assert content(copy) == before, "the times are those of before"
+
+
+def test_a_copy_without_times_that_is_damaged_is_refused(app: Path, tmp_path: Path) -> None:
+    migrate(app)
+    copy = copied(app, tmp_path / "copy", "cp -r")
+    (run,) = read_runs(copy)
+    sst = next(run.tree.rglob("*.sst"))
+    data = bytearray(sst.read_bytes())
+    data[3] ^= 1
+    sst.write_bytes(data)
+    state = tree_hash(copy.parent)
+    assert "cannot be put back" in kstate("undo", copy, "--times-lost", status=4).err
+    assert tree_hash(copy.parent) == state
+
+
+def test_other_sizes_are_no_lost_times(app: Path, tmp_path: Path) -> None:
+    migrate(app)
+    copy = copied(app, tmp_path / "copy", "cp -r")
+    (run,) = read_runs(copy)
+    (next(run.tree.rglob("CURRENT")).parent / "IDENTITY").write_bytes(b"x")
+    refused = kstate("undo", copy, "--times-lost", status=4).err
+    assert "is not what it was" in refused
+    assert "--times-lost" not in refused
+
+
+def test_an_application_that_has_run_since_has_lost_no_times(app: Path) -> None:
+    migrate(app)
+    current = next(app.rglob("CURRENT"))
+    manifest = current.parent / current.read_text().strip()
+    manifest.rename(manifest.with_name("MANIFEST-000099"))
+    current.write_text("MANIFEST-000099\n")
+    assert "has changed since" in kstate("undo", app, "--times-lost", status=4).err
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "lost"])
+def test_the_runs_of_another_application_are_refused(app: Path, there: bool) -> None:
+    migrate(app)
+    other = app.parent / "app2"
+    if there:
+        subprocess.run(["cp", "-a", app, other], check=True)
+    own = app.parent / ".kstate"
+    subprocess.run(["cp", "-a", own / app.name, own / other.name], check=True)
+    before = tree_hash(app.parent)
+    commands: list[tuple[str, ...]] = [("undo",), ("undo", "--discard-newer"), ("clean",)]
+    for command in [*commands, *([("migrate", "--to", "4.3")] if there else [])]:
+        refused = kstate(command[0], other, *command[1:], status=4).err
+        assert f"its journal is of application {app.name}, not of app2" in refused
+    (row,) = kstate("status", other, "-o", "json").rows
+    assert (row["state"], app.name in row["why"]) == ("damaged", True)
+    assert tree_hash(app.parent) == before
+    kstate("undo", app)
+
+
+# --- marks, and a directory that is lost ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("also", [False, True], ids=["in APP", "in both"])
+def test_a_mark_of_undoing_that_nothing_proves_is_refused(app: Path, also: bool) -> None:
+    migrate(app)
+    (run,) = read_runs(app)
+    assert run.token is not None
+    put_mark(app, UNDOING, run.token)
+    if also:
+        put_mark(run.tree, UNDOING, run.token)
+        put_mark(app, STAGED, run.token)
+    before = tree_hash(app.parent)
+    for command in (("undo",), MIGRATE):
+        refused = kstate(command[0], app, *command[1:], status=4).err
+        assert "nothing proves it" in refused
+        assert str(app / UNDOING) in refused
+    assert tree_hash(app.parent) == before
+    (app / UNDOING).unlink()
+    assert "is undone" in kstate("undo", app).err
+
+
+def test_an_undo_whose_journal_has_lost_a_line_is_proved_by_the_trees(tmp_path: Path) -> None:
+    app = made("after-undo", tmp_path)
+    (run,) = read_runs(app)
+    assert run.events[-1]["event"] == "undoing"
+    journal = run.path / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    before = content(app)
+    assert "finished" in kstate("undo", app).err
+    assert content(app) == before
+    assert [one.state.value for one in read_runs(app) if one.state] == ["undone"]
+
+
+def test_a_directory_that_was_lost_after_an_interrupted_switch_is_put_back(tmp_path: Path) -> None:
+    app = made("after-switch", tmp_path)
+    (run,) = read_runs(app)
+    old = content(run.tree)
+    shutil.rmtree(app)
+    assert "was lost, and is there again" in kstate("undo", app).err
+    assert content(app) == old
+    kstate("clean", app)
+    assert not (app.parent / ".kstate").exists()
+
+
+def test_a_directory_that_was_lost_before_an_interrupted_switch_can_be_taken_from_the_run(tmp_path: Path) -> None:
+    app = made("before-switch", tmp_path)
+    (run,) = read_runs(app)
+    new = content(run.tree)
+    shutil.rmtree(app)
+    before = tree_hash(app.parent)
+    for command in ("undo", "clean"):
+        told = kstate(command, app, status=4 if command == "undo" else 0).err
+        assert tree_hash(app.parent) == before
+        if command == "undo":
+            line = shell("mv", run.tree, app)
+            assert f"{line}\n" in told
+    subprocess.run(line, shell=True, check=True)
+    assert "finished" in kstate("migrate", app, *MIGRATE[1:-3]).err
+    assert content(app) == new
+    kstate("clean", app)
+    assert not (app / STAGED).exists()
+
+
+# --- who looks, and when ----------------------------------------------------------------------------------------------
+
+
+def test_clean_does_not_call_a_run_that_goes_on_interrupted(app: Path) -> None:
+    run = create_run(app, "migrate --to 4.2")
+    with open(app / ".lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "is in use" in kstate("clean", app, status=5).err
+        assert "is under way, or was interrupted" in kstate("clean", app, "--dry-run").err
+    assert f"run {run.name} is left: it was interrupted" in kstate("clean", app).err
+
+
+def test_clean_makes_no_lock_for_nothing(app: Path) -> None:
+    migrate(app)
+    (app / ".lock").unlink()
+    assert "nothing to clean" in kstate("clean", app, "--older-than", "7d").err
+    assert not (app / ".lock").exists()
+
+
+def without_privileges(*command: object) -> Done:
+    """kstate for which the permissions of files count, even where root runs the tests."""
+    line = [sys.executable, "-m", "kstate_cli", *map(str, command)]
+    if os.geteuid() == 0:
+        line = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *line]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ages.json", "0001-migrate/journal.jsonl", "0001-migrate/kept.json", "0001-migrate/tree", "0001-migrate", "."],
+)
+def test_what_may_not_be_read_is_refused_as_that(app: Path, name: str) -> None:
+    """Not as damaged: nobody is told to move away what another user can read."""
+    migrate(app)
+    add_ages(app, [Age("0_0/s", {}, 1_700_000_000_000)])
+    path = app.parent / ".kstate" / app.name / name
+    if name.endswith("kept.json"):
+        os.utime(next(read_runs(app)[0].tree.rglob("IDENTITY")), (1, 1))
+    before = tree_hash(app.parent)
+    mode = path.stat().st_mode
+    path.chmod(0)
+    try:
+        for command in (("undo",), ("check", "--for", "4.3"), ("status",)):
+            of_ages = name == "ages.json"
+            if (command[0] == "check") != of_ages or (command[0] == "status" and "/" in name[5:]):
+                continue
+            refused = without_privileges(command[0], app, *command[1:])
+            assert refused.status == 4, (command, refused.err)
+            assert "Permission denied" in refused.err
+            assert "run as the application's user" in refused.err
+            assert "move" not in refused.err
+    finally:
+        path.chmod(mode & 0o7777)
+    assert tree_hash(app.parent).keys() == before.keys()
+
+
+def test_what_was_taken_over_is_told_when_the_command_fails(tmp_path: Path) -> None:
+    app = made("staged", tmp_path)
+    failed = kstate("wipe", app, "--store", "no-such-store", status=None)
+    assert failed.status in (2, 4), failed.err
+    assert "run 0001-migrate was interrupted before its switch" in failed.err
+
+
+# --- one owner --------------------------------------------------------------------------------------------------------
+
+
+def _trees() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted((ROOT / "kstate_cli").rglob("*.py")):
+        yield str(path.relative_to(ROOT / "kstate_cli")), ast.parse(path.read_text())
+
+
+def _docstrings(tree: ast.Module) -> set[int]:
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def test_one_module_says_that_nothing_has_changed() -> None:
+    """What fails or is interrupted after the exchange does not know of it."""
+    says = {
+        name
+        for name, tree in _trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and "nothing has changed" in node.value.lower()
+        and id(node) not in _docstrings(tree)
+    }
+    assert says == {"change/committed.py"}
+
+
+def test_one_module_exchanges_directories() -> None:
+    calls = {
+        name
+        for name, tree in _trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("exchange", "note_commit")
+    }
+    assert calls == {"change/commit.py", "change/command.py"}, "and --purge, which says that nothing is kept"
+
+
+def test_after_the_exchange_nobody_says_that_nothing_has_changed() -> None:
+    try:
+        assert str(interrupted_hint("3 slices are kept")).startswith("nothing has changed; 3 slices are kept; ")
+        note_commit("0001-restore")
+        assert interrupted_hint() is None
+        assert unchanged("x") is None
+    finally:
+        forget_commits()
+
+
+# --- file systems -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, *options: str) -> Iterator[Path]:
+    """Only root may mount: others are told so."""
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"only root can mount a file system: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_read_only_file_system_is_refused_as_that(app: Path, tmp_path: Path) -> None:
+    migrate(app)
+    with mounted(tmp_path / "mount", "-t", "tmpfs", "kstate-test") as folder:
+        copy = Path(shutil.copytree(app.parent, folder / "state", symlinks=True)) / app.name
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        for command in (("undo",), ("clean",), ("migrate", "--to", "4.3"), ("wipe", "--all")):
+            refused = kstate(command[0], copy, *command[1:], status=4).err
+            assert "mounted read-only" in refused, command
+            assert "application's user" not in refused
+
+
+@pytest.mark.parametrize("place", ["APP", "a task", ".kstate"])
+def test_a_subvolume_is_refused_before_there_is_a_run(app: Path, tmp_path: Path, place: str) -> None:
+    """No table of mounts has it, and nothing is exchanged or linked across its border."""
+    if shutil.which("mkfs.btrfs") is None:
+        pytest.skip("btrfs-progs are not installed")
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(128 << 20)
+    subprocess.run(["mkfs.btrfs", "-q", image], check=True, capture_output=True)
+    with mounted(tmp_path / "mount", "-o", "loop", str(image)) as folder:
+        state = folder / "state"
+        copy = state / app.name
+        state.mkdir()
+        where = {"APP": copy, "a task": copy / "0_0", ".kstate": state / ".kstate"}[place]
+        where.parent.mkdir(exist_ok=True)
+        subprocess.run(["btrfs", "subvolume", "create", where], check=True, capture_output=True)
+        subprocess.run(["cp", "-a", "-T", app, copy], check=True)
+        before = content(copy)
+        refused = migrate(copy, status=4).err
+        assert f"{where} is a file system of its own" in refused
+        assert content(copy) == before
+        assert [path.name for path in state.rglob("*-migrate")] == []

@@ -1,0 +1,39 @@
+"""A file system that cannot exchange two directories: a lower layer of an overlay, for one. Both ways say why."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.folder import read_runs
+
+from .cases import DOWN, fresh, migrated
+from .forked import Kstate
+from .injection import Fault
+from .trees import meaning
+
+
+@pytest.mark.parametrize("error", ["EXDEV", "EINVAL", "EBUSY"])
+@pytest.mark.parametrize("command", ["migrate", "undo", "undo of what is lost"])
+def test_what_cannot_be_exchanged_is_refused_with_the_reason(
+    kstate: Kstate, tmp_path: Path, command: str, error: str
+) -> None:
+    app = fresh(DOWN, tmp_path / "state") if command == "migrate" else migrated(DOWN, kstate, tmp_path / "state")
+    if command == "undo of what is lost":
+        shutil.rmtree(app)
+    before = meaning(app) if app.exists() else None
+    call, path = ("renameat2", app)
+    if before is None:
+        call, path = ("rename", read_runs(app)[0].tree)
+    line = DOWN.migrate if command == "migrate" else ("undo",)
+    with Fault(call, 1, f"error={error}").under([path]) as under:
+        refused = under(app, line)
+    assert "(INJECTED)" in refused.traced
+    assert refused.status == 4, refused.output
+    assert "cannot exchange two directories" in refused.output
+    assert (meaning(app) if app.exists() else None) == before
+    assert [run.state.value for run in read_runs(app) if run.state] == ([] if command == "migrate" else ["kept"])
+    again = kstate(app, line)
+    assert again.status == 0, again.output

@@ -1,0 +1,94 @@
+"""A disk is cleaned because it is full: what announces that takes no room, and half a kept tree is never undone to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.fingerprint import LISTS
+from kstate_cli.change.folder import read_runs
+from tests.journals.states import DOWN, STATES, make
+
+from .cases import migrated
+from .forked import Kstate, Moment
+from .injection import HELD_MS
+from .trees import meaning
+
+OLDER = Path(__file__).resolve().parents[1] / "journals" / "golden" / "journal-1.tar.xz"
+FULL = "error=ENOSPC"
+
+
+def full(app: Path, *calls: str, held: str = "", nth: int = 0) -> Kstate:
+    """A kstate whose calls of these kinds about the runs of APP find no room; the nth of `held` waits to be killed."""
+    own = app.parent / ".kstate" / app.name
+    files = [path for path in own.rglob("*") if not path.is_dir()]
+    # strace knows a path only by its name.
+    names = [*files, *(run.path / name for run in read_runs(app) for name in ("journal.jsonl", "cleaning.jsonl"))]
+    options = [option for name in names for option in ("-P", str(name))]
+    options += ["-e", f"trace={','.join((*calls, *filter(None, [held])))}"]
+    options += [option for call in calls for option in ("-e", f"inject={call}:{FULL}")]
+    if held:
+        options += ["-e", f"inject={held}:delay_enter={HELD_MS}ms:when={nth}"]
+    return Kstate(tuple(options))
+
+
+@pytest.mark.parametrize("calls", [("write",), ("write", "rename")], ids=["no block", "no room for a name either"])
+def test_a_full_file_system_can_be_cleaned(kstate: Kstate, tmp_path: Path, calls: tuple[str, ...]) -> None:
+    app = migrated(DOWN, kstate, tmp_path / "state")
+    before = meaning(app)
+    with full(app, *calls) as on_a_full_disk:
+        done = on_a_full_disk(app, ("clean",))
+    assert done.status == 0, done.output
+    assert not (app.parent / ".kstate").exists()
+    assert meaning(app) == before
+
+
+@pytest.mark.parametrize("nth", [1, 5, 12])
+def test_a_clean_of_a_full_file_system_that_is_killed_goes_on(kstate: Kstate, tmp_path: Path, nth: int) -> None:
+    """Without room even for the announcement: undo proves what is left against the digest of all of it."""
+    app = migrated(DOWN, kstate, tmp_path / "state")
+    before = meaning(app)
+    with full(app, "write", "rename", held="unlink", nth=nth) as on_a_full_disk:
+        killed = on_a_full_disk(app, ("clean",), Moment("unlink", nth, lambda pid: os.kill(pid, signal.SIGKILL)))
+    assert killed.status == -signal.SIGKILL, killed.output
+    if nth > len(LISTS) + 1:
+        assert "is not what it was" in kstate(app, ("undo",)).output
+        assert meaning(app) == before
+    cleaned = kstate(app, ("clean",))
+    assert cleaned.status == 0, cleaned.output
+    assert not (app.parent / ".kstate").exists()
+    assert meaning(app) == before
+
+
+def test_what_undo_cannot_prove_is_announced_or_not_deleted(kstate: Kstate, tmp_path: Path) -> None:
+    """An older kstate kept no digest of the tree."""
+    subprocess.run(["tar", "-xJf", OLDER, "-C", tmp_path], check=True)
+    (app,) = (path for path in (tmp_path / "state").iterdir() if path.name != ".kstate")
+    kept = [meaning(run.tree) for run in read_runs(app)]
+    with full(app, "write", "rename") as on_a_full_disk:
+        failed = on_a_full_disk(app, ("clean",))
+    assert failed.status == 6, failed.output
+    assert [meaning(run.tree) for run in read_runs(app)] == kept
+    with full(app, "write") as on_a_full_disk:
+        done = on_a_full_disk(app, ("clean",))
+    assert done.status == 0, done.output
+    assert not (app.parent / ".kstate").exists()
+
+
+@pytest.mark.parametrize("fails", [1, 2], ids=["room for one block", "no room at all"])
+def test_an_interrupted_switch_is_settled_on_a_full_file_system(kstate: Kstate, tmp_path: Path, fails: int) -> None:
+    """What only an exchange that has not happened would need makes room for the record of one that has."""
+    app = make(next(one for one in STATES if one.state == "after-switch"), tmp_path)
+    (run,) = read_runs(app)
+    options = ("-P", str(run.path / "journal.jsonl"), "-e", "trace=write", "-e", f"inject=write:{FULL}:when=1..{fails}")
+    with Kstate(options) as on_a_full_disk:
+        ended = on_a_full_disk(app, ("undo",))
+    assert ended.traced.count("(INJECTED)") == fails
+    assert ended.status == (0 if fails == 1 else 6), ended.output
+    assert "is undone" in (ended if fails == 1 else kstate(app, ("undo",))).output
+    assert kstate(app, ("clean",)).status == 0
+    assert not (app.parent / ".kstate").exists()
