@@ -25,7 +25,7 @@ _LEFT_OUT = "***"
 def who() -> dict[str, Any]:
     """``argv`` without secrets, ``user``, ``host``, ``pid`` and ``version``."""
     user = str(os.geteuid())
-    with contextlib.suppress(Exception):  # a uid without a name: containers have them
+    with contextlib.suppress(ImportError, KeyError, OSError):  # a uid without a name: containers have them
         user = getpass.getuser()
     return {
         "argv": redacted(sys.argv[1:]),

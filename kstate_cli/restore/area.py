@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kstate_cli.change.journal import Run
 from kstate_cli.change.owner import own_like
 from kstate_cli.dump.place import absolute, open_place, shown
-from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed
+from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.restore.names import fitting
 
@@ -85,8 +85,6 @@ def check_area(uri: str) -> None:
         with filesystem.open_output_stream(name) as sink:
             sink.write(b"kstate")
         filesystem.delete_file(name)
-    except Interrupted:
-        raise
     except (OSError, KstateError) as error:
         raise Refused(
             f"nothing can be written to --staging {shown(uri)}: {_words(error)}",
@@ -136,8 +134,6 @@ def left_in_area(run: Run) -> Leftover | None:
             return None
         files, size, empty = found
         why = None if empty or _mark(filesystem, path).get("token") == token else f"it has no {MARK} of this run"
-    except Interrupted:
-        raise
     except (OSError, KstateError) as error:
         return Leftover(run.name, shown(uri), 0, 0, f"it cannot be looked at: {_words(error)}")
     if why is None and not path.endswith(f"-{token}"):
@@ -175,8 +171,6 @@ def end_area(run: Run, target: str) -> None:
         _delete(filesystem, path)
         if run.path.is_dir():
             run.write(REMOVED_EVENT)
-    except Interrupted:
-        raise
     except (OSError, KstateError):
         return
 

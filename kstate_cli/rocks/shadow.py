@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from kstate_cli.errors import Interrupted
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.private import private_copy, remove_copy
 from kstate_cli.rocks.scanning import Row, pieces
@@ -95,8 +94,6 @@ class Shadow:
         try:
             if database is not None:
                 database.close()
-        except Interrupted:
-            raise
         except Exception:
             pass  # it was opened for reading: nothing is lost
         finally:
@@ -183,10 +180,8 @@ class Shadow:
         """RocksDB's aggregated table properties of a column family, as text."""
         return self._families[family].property_value("rocksdb.aggregated-table-properties") or ""
 
-    def _real(self, error: Exception) -> RocksError | Interrupted:
-        """The error, its paths those of the real directory. A signal that came meanwhile stays what it is."""
-        if isinstance(error, Interrupted):
-            return error
+    def _real(self, error: Exception) -> RocksError:
+        """The error, its paths those of the real directory."""
         text = str(error).replace(str(self._private), str(self.path)) if self._private else str(error)
         return RocksError(text.strip() or type(error).__name__)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from kstate_cli import temporary
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.workers import Workers
+from kstate_cli.signals import now_and_then
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
@@ -139,7 +139,8 @@ def _run(
             (replace(job, each_sst=request.each_sst, counter=counters.counter(number)), scratch)
             for number, job in enumerate(jobs)
         ]
-        with _watched(counters, watcher), _Processes(max(1, min(request.workers, len(jobs)))) as workers:
+        processes = max(1, min(request.workers, len(jobs)))
+        with now_and_then(lambda: watcher.at(counters.done()), _LOOK_SECONDS), _Processes(processes) as workers:
             yield from workers.map(verify_in_worker, told)
 
 
@@ -161,20 +162,3 @@ def _small_bytes(path: Path) -> int:
             if entry.name.endswith(".log") or entry.name.startswith("MANIFEST-"):
                 found += entry.stat(follow_symlinks=False).st_size
     return found
-
-
-@contextmanager
-def _watched(counters: Counters, watcher: Watcher) -> Iterator[None]:
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(_LOOK_SECONDS):
-            watcher.at(counters.done())
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
