@@ -9,6 +9,7 @@ from typing import Any
 from kstate_cli.change.committed import Commit, committed
 from kstate_cli.cli.subject import about
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, KstateError, OutputLost, RunFailed, RunHalfway, Told, UsageError
+from kstate_cli.host import host_error
 from kstate_cli.texts import command
 
 _REPORT = "report it, with what KSTATE_DEBUG=1 shows of it"
@@ -56,6 +57,8 @@ def _shown(error: BaseException) -> Told | None:
         return _of_the_command_line(error)
     if isinstance(error, SystemExit) or type(error).__name__ in ("Abort", "Exit"):
         return None
+    if isinstance(error, OSError) and (short := host_error(error)) is not None:
+        return short
     if isinstance(error, OSError):
         return KstateError(_of_the_system(error), hint="fix that, and run the command again", hint_details=_runs())
     if isinstance(error, RocksError):

@@ -13,6 +13,7 @@ from kstate_cli.formats import checkpoint
 from kstate_cli.formats.kinds import Kind, infer_kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import legal_store_name
+from kstate_cli.host import CHECK_THE_DISK, cannot_be_read
 from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.database import is_database, read_database
@@ -286,6 +287,8 @@ def _read_checkpoint(path: Path, shown: str, problems: list[Problem]) -> Checkpo
             rule, code = "Streams may read it, kstate does not", ProblemCode.SPECIAL
     except OSError as unreadable:
         error = unreadable.strerror or str(unreadable)
+        if cannot_be_read(unreadable):
+            rule, code = CHECK_THE_DISK, ProblemCode.UNREADABLE
         if isinstance(unreadable, NotReadableError):
             rule = "an offset file is a regular file with a line for each partition of each store"
             code = ProblemCode.SPECIAL

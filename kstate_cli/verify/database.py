@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import operator
 import os
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from kstate_cli.formats.kinds import Kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, decode_rows
+from kstate_cli.host import cannot_be_read, host_error
 from kstate_cli.releases import KNOWN_FAMILIES
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.verify import files
@@ -37,7 +37,6 @@ from kstate_cli.verify.reader import Counts, WholeDatabase
 _ATTEMPTS = 5
 _PAUSE = 0.2
 _SHOWN_KEY = 40
-_OF_THE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EIO})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +88,10 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
             if not job.path.exists():
                 return DatabaseReport(gone=True, remarks=(f"{job.shown} was dropped meanwhile",))
         except OSError as error:
-            if error.errno not in _OF_THE_FILE:
-                raise
+            if not cannot_be_read(error):
+                raise host_error(error) or error from None
             where = str(error.filename or job.path).replace(str(job.path), job.shown)
-            code = UNREADABLE if isinstance(error, PermissionError) else CORRUPT
-            return DatabaseReport(findings=(Finding(code, where, f"cannot be read: {error.strerror}"),))
+            return DatabaseReport(findings=(Finding(UNREADABLE, where, f"cannot be read: {error.strerror}"),))
         time.sleep(_PAUSE * attempt)
     busy = Finding(IN_USE, job.shown, f"its files were others after each of {_ATTEMPTS} readings")
     return DatabaseReport(findings=(*firm, busy))
