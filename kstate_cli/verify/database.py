@@ -23,6 +23,7 @@ from kstate_cli.verify.digest import FamilyDigest, database_digest
 from kstate_cli.verify.findings import (
     CORRUPT,
     IN_USE,
+    MISSING,
     NOT_UNDERSTOOD,
     UNDECODABLE,
     UNREADABLE,
@@ -37,6 +38,7 @@ from kstate_cli.verify.reader import Counts, WholeDatabase
 _ATTEMPTS = 5
 _PAUSE = 0.2
 _SHOWN_KEY = 40
+_UNDER_WAY = "is being made or dropped by the running application: kstate check tells what it is once that is closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class DatabaseJob:
     """Bytes of its SSTs, for the progress."""
     each_sst: bool = False
     """Also read each SST by itself, and hold its entries against its properties."""
+    running: bool = False
+    """Beside a running application: what is not whole may be in the making."""
     counter: Counter | None = None
     """Where to tell how far it is."""
 
@@ -118,6 +122,8 @@ class _Verification:
         self._findings += found
         self._remarks += remarks
         manifest, found = files.check_current(path, shown)
+        if self._job.running and found and all(one.code == MISSING for one in found):
+            return DatabaseReport(remarks=(f"{shown} {_UNDER_WAY}",), gone=True)
         self._findings += found
         if manifest is not None:
             self._findings += files.check_manifest(path / manifest, f"{shown}/{manifest}")
@@ -144,8 +150,11 @@ class _Verification:
     def _check_families(self, database: WholeDatabase, manifest: str, named: frozenset[str] | None) -> None:
         shown, there = self._job.shown, frozenset(database.column_families)
         if named is not None and named != there:
-            what = f"names the column families {_names(there)}, OPTIONS {_names(named)}: one of them is cut off"
-            self._findings.append(Finding(CORRUPT, f"{shown}/{manifest}", what))
+            what = f"names the column families {_names(there)}, OPTIONS {_names(named)}"
+            if self._job.running:
+                self._remarks.append(f"{shown}/{manifest} {what}: {shown} {_UNDER_WAY}")
+            else:
+                self._findings.append(Finding(CORRUPT, f"{shown}/{manifest}", f"{what}: one of them is cut off"))
         for family in sorted(there - KNOWN_FAMILIES):
             self._findings.append(Finding(NOT_UNDERSTOOD, shown, f"column family {family} is none of Streams"))
 

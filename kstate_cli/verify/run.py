@@ -14,6 +14,7 @@ from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.signals import now_and_then
+from kstate_cli.statedir.model import Application, Database
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
@@ -67,11 +68,7 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
         raise UsageError("no such task or store here", hint=f"what there is: {command('ls', request.app)}")
     part = [(task, store) for task, store in chosen if in_subset(task.name, store.name, request.subset)]
     gathered = [Gathered(task, store) for task, store in part]
-    jobs = [
-        (one, DatabaseJob(d.path, str(d.path.relative_to(app.path)), one.store.kind, d.segment_start, _bytes(d.path)))
-        for one in gathered
-        for d in one.store.databases
-    ]
+    jobs = [(one, _job(app, one, d)) for one in gathered for d in one.store.databases]
     # The largest first, so that none of them is left for the end.
     jobs.sort(key=lambda job: -job[1].size)
     try:
@@ -93,6 +90,13 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
         pid=app.pid,
         as_of=app.as_of,
         left_out=len(chosen) - len(part),
+    )
+
+
+def _job(app: Application, one: Gathered, database: Database) -> DatabaseJob:
+    path, start = database.path, database.segment_start
+    return DatabaseJob(
+        path, str(path.relative_to(app.path)), one.store.kind, start, _bytes(path), running=bool(app.running)
     )
 
 
