@@ -105,4 +105,5 @@ def test_a_disk_that_does_not_answer_has_lost_nothing(app: Path, command: tuple[
     told = done.stdout + done.stderr
     assert "Input/output error" in told
     assert done.returncode == {"check": 4, "verify": 4, "ls": 3}[command[0]], told
+    assert "not as Kafka Streams leaves it" not in told
     assert "wipe" not in told and "corrupt" not in told and "damaged" not in told, told
