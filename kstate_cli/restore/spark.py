@@ -124,7 +124,7 @@ def spark_session(settings: SparkSettings, *, name: str = "kstate restore") -> I
         if left:
             raise RunFailed(
                 f"what Spark has started does not end (process {', '.join(map(str, left))}): it may still write",
-                hint="nothing has changed; see what those processes wait for, then run the command again",
+                hint="see what those processes wait for, then run the command again",
             )
 
 
