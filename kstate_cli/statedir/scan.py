@@ -40,7 +40,7 @@ _NOT_THERE = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, Problem
 """Between the first file of a database and CURRENT, and between the first that is deleted and the last."""
 _NOT_WHOLE = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE})
 """Between CURRENT and the OPTIONS that name the last column family."""
-_LATER = "the running application is making it, or dropping it: kstate check tells what it is once that is closed"
+_LATER = "the running application is making it, or dropping it: once that is closed, a check tells what it is"
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ from kstate_cli.verify.reader import Counts, WholeDatabase
 _ATTEMPTS = 5
 _PAUSE = 0.2
 _SHOWN_KEY = 40
-_UNDER_WAY = "is being made or dropped by the running application: kstate check tells what it is once that is closed"
+_UNDER_WAY = "is being made or dropped by the running application: once that is closed, a check tells what it is"
 
 
 @dataclass(frozen=True, slots=True)
