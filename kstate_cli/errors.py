@@ -1,19 +1,22 @@
 """The error tree: every failure that a user can meet carries its message, a hint and its exit code.
 
-====================  ====  ==================================================================
-class                 exit  meaning
-====================  ====  ==================================================================
-UsageError            2     the command line makes no sense
-ConditionNotMet       3     a question was answered with no (bound not reached, check failed)
-Refused               4     not understood or not safe: nothing was touched
-InUse                 5     locked, or the application is running
-RunFailed             6     the run failed; nothing changed
-RunHalfway            7     the run failed after the commit point: rerun, or undo
-OutputLost            6     results could not be written (141 where their reader has gone)
-====================  ====  ==================================================================
+====================  =====  ==================================================================
+class                 exit   meaning
+====================  =====  ==================================================================
+UsageError            2      the command line makes no sense
+ConditionNotMet       3      a question was answered with no (bound not reached, check failed)
+Refused               4      not understood or not safe: nothing was touched
+InUse                 5      locked, or the application is running
+RunFailed             6      the run failed; nothing changed
+RunHalfway            7      the run failed after the commit point: rerun, or undo
+OutputLost            6      results could not be written (141 where their reader has gone)
+Interrupted           128+N  ended by signal N
+====================  =====  ==================================================================
 
-0 is done (or nothing to do), 1 finished with warnings, 128+N ended by signal N. What would be 6 is 7 once the
-application directory was changed.
+0 is done (or nothing to do), 1 finished with warnings. What would be 6 is 7 once the application directory was changed.
+
+All but the last are exceptions as others are. A signal may be raised between any two lines, and is nobody's trouble
+there: who handles what has failed must not take it for that, so ``except Exception`` does not see it.
 """
 
 from __future__ import annotations
@@ -21,13 +24,14 @@ from __future__ import annotations
 import errno
 import signal
 from collections.abc import Sequence
+from typing import Any
 
 EXIT_OK = 0
 EXIT_WARNINGS = 1
 
 
-class KstateError(Exception):
-    """Base of all errors that are shown to the user: what happened, where, and what to do next.
+class Told(BaseException):
+    """What a command ends with, as the user is told: what happened, where, and what to do next.
 
     Each of ``details`` and ``hint_details`` is a line of its own below what it belongs to. They are kept apart because
     a name from disk may hold line breaks: whoever prints an error escapes those, and makes lines of these.
@@ -58,6 +62,18 @@ class KstateError(Exception):
     def advice(self) -> str:
         """The hint with its details, as one text of several lines."""
         return (self.hint or "") + "".join(f"\n    {line}" for line in self.hint_details)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by what it says, whatever it was made of: errors come from worker processes, and from Spark's."""
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type[Told], args: tuple[Any, ...]) -> Told:
+    return kind.__new__(kind, *args)
+
+
+class KstateError(Told, Exception):
+    """Base of all failures that are shown to the user."""
 
 
 class UsageError(KstateError):
@@ -110,8 +126,11 @@ class OutputLost(KstateError):
             self.exit_code = 128 + signal.SIGPIPE
 
 
-class Interrupted(KstateError):
-    """A signal ended the command. The exit code is 128 + the signal's number."""
+class Interrupted(Told):
+    """A signal ended the command. The exit code is 128 + the signal's number.
+
+    As KeyboardInterrupt no Exception: only who means signals handles it, and raises it again.
+    """
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"ended by signal {signal_number}")

@@ -12,6 +12,8 @@ import os
 import stat
 from pathlib import Path
 
+from kstate_cli.host import host_error
+
 MIB = 1 << 20
 
 MOST_OFFSETS_BYTES = 16 * MIB
@@ -68,13 +70,16 @@ def open_regular(path: Path | str) -> int:
     """A descriptor of a regular file, open for reading; the caller closes it.
 
     Never waits, and follows no link in the last part of ``path``. Raises NotReadableError for anything else than a
-    regular file, OSError where it cannot be opened.
+    regular file, HostError where this host is short of descriptors, OSError where it cannot be opened.
     """
     name = os.fspath(path)
     # Some devices act when they are opened.
     require_regular(os.lstat(name), name)
     # Another file may have taken its name since: the descriptor is looked at too.
-    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        raise host_error(error) or error from None
     try:
         require_regular(os.fstat(descriptor), name)
     except BaseException:
@@ -91,7 +96,7 @@ def require_regular(found: os.stat_result, path: Path | str) -> None:
 
 
 def read_small(path: Path | str, most: int) -> bytes:
-    """The bytes of a regular file that has ``most`` bytes at most. Raises NotReadableError and OSError."""
+    """The bytes of a regular file that has ``most`` bytes at most. Raises NotReadableError, HostError, OSError."""
     descriptor = open_regular(path)
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that end a command."""
@@ -39,13 +39,50 @@ def signals_held() -> Iterator[None]:
             while signal.getsignal(number) is not (before := signal.SIG_DFL if handler is None else handler):
                 try:
                     signal.signal(number, before)
-                except Exception as error:
+                except BaseException as error:
                     raised = raised or error
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if raised is not None:
             raise raised
         if caught:
             signal.raise_signal(caught[0])
+
+
+class Startable(Protocol):
+    """A thread, or what has one: a progress bar that draws itself."""
+
+    def start(self) -> object:
+        """Starts the thread."""
+
+
+def start(what: Startable) -> None:
+    """Starts a thread; the only way that threads are started here.
+
+    ``Thread.start`` takes the thread out of the list of those that are about to begin when something is raised while it
+    waits for it; the thread, which has begun all the same, looks for itself there, dies of a KeyError, and Python
+    prints a traceback. A signal is raised once the thread runs.
+    """
+    with signals_held():
+        what.start()
+
+
+@contextmanager
+def now_and_then(look: Callable[[], object], seconds: float) -> Iterator[None]:
+    """Calls ``look`` every so many seconds in a thread of its own, which has ended when the block is left."""
+    over = threading.Event()
+
+    def until_over() -> None:
+        while not over.wait(seconds):
+            look()
+
+    thread = threading.Thread(target=until_over, daemon=True)
+    try:
+        start(thread)
+        yield
+    finally:
+        over.set()
+        if thread.ident is not None:
+            thread.join()
 
 
 def submitted(pool: Executor, function: Callable[[Job], Answer], jobs: Iterable[Job]) -> list[Future[Answer]]:

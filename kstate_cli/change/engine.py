@@ -81,7 +81,7 @@ def execute(
             counts = _stage(plan, run, options, pool, progress)
         progress("switch", str(plan.app), 0)
         lists = list_trees(plan.app, run)
-    except (OSError, RocksError, KstateError, KeyboardInterrupt) as error:
+    except (OSError, RocksError, KstateError, Interrupted, KeyboardInterrupt) as error:
         raise _failed(plan, run, error) from error
     # A signal must not part the exchange from what is known of it: it is delivered once the run is recorded.
     with signals_held():

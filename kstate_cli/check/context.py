@@ -70,6 +70,10 @@ class Context:
         """The log of a partition, by the first source that knows it."""
         return next((log for log in (source.log(key) for source in self.asked.logs) if log is not None), None)
 
+    def lacks(self, key: TopicPartition) -> bool:
+        """Whether the broker that was asked has no such partition."""
+        return any(source.lacks(key) for source in self.asked.logs)
+
     def records(self, key: TopicPartition, first: int) -> Records | None:
         """How many records lie from ``first`` to the end; None where nobody knows the log.
 

@@ -190,6 +190,10 @@ CODES: dict[str, Code] = {
         Code("topic-recreated", _X,
              "KIP-516: another topic id under the same name; offsets of the old log mean nothing in the new one "
              "(trap 16)", _EXPORT_FIRST),
+        Code("log-missing", _X,
+             "InternalTopicManager makes a changelog that is missing anew, and empty; a source topic that is missing "
+             "ends the start (MissingSourceTopicException), and so does a changelog with other partitions: it was "
+             "deleted, or this is another cluster (formats §8.5)", _EXPORT_FIRST),
         Code("near-log-start", _W,
              "delete retention moves the log start: once past the offset the store is restored from the beginning "
              "(KIP-406; formats §8.5, traps 16 and 24)", f"start soon, or: {_RESTORE}"),

@@ -11,7 +11,7 @@ from kstate_cli.check.findings import Level
 from kstate_cli.check.judge_offsets import compare_places
 from kstate_cli.check.opening import Obstacle, judge_opening, note_doubts
 from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.check.ranges import locate, near_start, recreated, whole
+from kstate_cli.check.ranges import locate, near_start, note_missing, recreated, whole
 from kstate_cli.check.reading import Read, read_offsets
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -70,6 +70,7 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
         obstacle = Obstacle("global-unknown-offset", text, f"{task.name}/.checkpoint", (_NOT_NEGATIVE,))
         return _fails(task, store, obstacle)
     ranges = [locate(ctx, key, offset) for key, offset in sorted(read.offsets.items())]
+    missing = [note_missing(ctx, one.key, task, store.name) for one in ranges if ctx.lacks(one.key)]
     for one in ranges:
         if ids := recreated(ctx, one.key, task, store.name):
             ctx.found("topic-recreated", f"{one.key.topic}: {ids}", task, store.name)
@@ -88,6 +89,8 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
         code = ctx.found("offset-missing", "it has no offset: read from the beginning", task, store.name,
                          Level.EXPECTED if store.empty else None)  # fmt: skip
         return Prediction(task.name, store.name, Outcome.RESTORES_ALL, None, code)
+    if missing:
+        return Prediction(task.name, store.name, Outcome.UNKNOWN, None, missing[0])
     counts = [one.records for one in ranges] + [whole(ctx, key) for key in _other_partitions(ctx, read)]
     if any(one is None for one in counts):
         return Prediction(task.name, store.name, Outcome.OPENS)

@@ -28,6 +28,9 @@ class LogSource(Protocol):
     def topic_id(self, key: TopicPartition) -> str | None:
         """The id of the topic (KIP-516), where it is known."""
 
+    def lacks(self, key: TopicPartition) -> bool:
+        """Whether there is no such topic, or no such partition of it: not merely unknown here."""
+
     def partitions(self) -> Iterable[TopicPartition]:
         """Every partition that is known."""
 
@@ -51,6 +54,8 @@ class FactLogs:
     """``--offsets FILE`` or ``--bootstrap-server``: log starts and ends as a broker has, or had, them."""
 
     facts: Facts
+    asked_for: frozenset[str] = frozenset()
+    """Topics that a broker was asked about now: what it does not tell of one of them it does not have."""
 
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition; None where nobody said anything of it."""
@@ -64,6 +69,10 @@ class FactLogs:
         """The id of the topic, where it was said."""
         facts = self.facts.get(key)
         return None if facts is None else facts.topic_id
+
+    def lacks(self, key: TopicPartition) -> bool:
+        """What a broker was asked about, and has not. A file may leave out whatever its writer did not care for."""
+        return key.topic in self.asked_for and key not in self.facts
 
     def partitions(self) -> Iterable[TopicPartition]:
         """Every partition that something was said of."""
@@ -96,6 +105,10 @@ class DumpLogs:
     def topic_id(self, key: TopicPartition) -> str | None:
         """The id of the topic, where the manifest has it."""
         return self._ids.get(key)
+
+    def lacks(self, key: TopicPartition) -> bool:
+        """A dump holds what it was told to."""
+        return False
 
     def partitions(self) -> Iterable[TopicPartition]:
         """Every partition of the dump."""

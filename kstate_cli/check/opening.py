@@ -113,7 +113,7 @@ def _damage(database: Database, shown: str) -> Obstacle | None:
         if problem.code is ProblemCode.SST:
             name = problem.where.rpartition("/")[2]
             return Obstacle("does-not-open", f"{name} {problem.what}", problem.where, (name,))
-        if problem.code is ProblemCode.DOES_NOT_OPEN:
+        if problem.code in (ProblemCode.DOES_NOT_OPEN, ProblemCode.NO_MANIFEST):
             return Obstacle("does-not-open", problem.what, shown, ())
         if problem.code is ProblemCode.NOT_A_LONG:
             message = "Size of data received by LongDeserializer is not 8"

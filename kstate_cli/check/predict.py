@@ -15,6 +15,7 @@ from kstate_cli.check.running import while_running
 from kstate_cli.check.surroundings import look_around
 from kstate_cli.check.tasks import predict_copy, predict_task
 from kstate_cli.errors import Refused
+from kstate_cli.host import CHECK_THE_DISK
 from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import resolve
 from kstate_cli.statedir.model import Application, ProblemCode
@@ -53,6 +54,13 @@ def check(app: Application, asked: Asked) -> Report:
             where=str(app.path),
             details=first_lines([f"{one.where}: {one.what} ({one.rule})" for one in special]),
             hint="move what is named out of the application directory",
+        )
+    if unreadable := [one for one in app.all_problems() if one.code is ProblemCode.UNREADABLE]:
+        raise Refused(
+            "what a start makes of this directory cannot be foretold: not all of it can be read",
+            where=str(app.path),
+            details=first_lines([f"{one.where}: {one.what}" for one in unreadable]),
+            hint=f"that says nothing of the stores, which are to stay as they are: {CHECK_THE_DISK}",
         )
     resolved = {one.task.name: one for one in resolve(app)}
     ctx = Context(app, asked, resolved, ages=read_ages(app.path))

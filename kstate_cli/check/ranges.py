@@ -66,6 +66,11 @@ def near_start(found: Range) -> bool:
     return (found.following - log.start) * 100 <= (log.end - log.start) * _NEAR
 
 
+def note_missing(ctx: Context, key: TopicPartition, task: Task, store: str) -> str:
+    """The finding for a log that the broker does not have; its code."""
+    return ctx.found("log-missing", f"the broker has no {key}, which the store was made from", task, store)
+
+
 def recreated(ctx: Context, key: TopicPartition, task: Task, store: str) -> str | None:
     """The ids of one topic, where two sources differ, or a source and what kstate made the store from; else None."""
     ids = [source.topic_id(key) for source in ctx.asked.logs]

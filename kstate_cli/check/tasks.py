@@ -22,7 +22,7 @@ from kstate_cli.check.findings import Level
 from kstate_cli.check.judge_offsets import after_start, compare_places, is_lost, missing_offset, note_unclean
 from kstate_cli.check.opening import Obstacle, judge_opening, note_doubts
 from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.check.ranges import Range, locate, near_start, recreated, whole
+from kstate_cli.check.ranges import Range, locate, near_start, note_missing, recreated, whole
 from kstate_cli.check.reading import TaskRead, read_offsets
 from kstate_cli.check.sessions import note_sessions
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
@@ -236,7 +236,11 @@ def _range(ctx: Context, draft: _Draft, name: str) -> Range | None:
     """The store's next offset in its log; None without a valid offset."""
     offsets = draft.read.stores[name].offsets if name in draft.read.stores else draft.read.absent.get(name, {})
     key = _changelog(ctx, draft, name, offsets)
-    if key is None or key not in offsets or offsets[key] in (OFFSET_UNKNOWN, -5):
+    if key is None or key not in offsets:
+        return None
+    if ctx.lacks(key):
+        note_missing(ctx, key, draft.task, name)
+    if offsets[key] in (OFFSET_UNKNOWN, -5):
         return None
     if ids := recreated(ctx, key, draft.task, name):
         ctx.found("topic-recreated", f"{key.topic}: {ids}", draft.task, name)
@@ -263,6 +267,8 @@ def _by_offset(ctx: Context, draft: _Draft, name: str, where: Range | None) -> P
     if where.records is not None and where.records.count:
         ctx.found("catches-up", where.text, draft.task, name)
         return Prediction(task, name, Outcome.RESTORES, where.records, "catches-up")
+    if where.where is Where.UNKNOWN and ctx.lacks(where.key):
+        return Prediction(task, name, Outcome.UNKNOWN, None, "log-missing")
     return Prediction(task, name, Outcome.OPENS, where.records)
 
 

@@ -94,7 +94,7 @@ def check(
         asked = Asked(
             to,
             exactly_once=guarantee is Guarantee.exactly_once,
-            logs=_sources(ask, found, dump),
+            logs=_sources(ask, found, dump, live=bootstrap_server is not None),
             headers_format=dsl_store_format is StoreFormat.HEADERS,
             max_age=purged_at,
             delete_retention=retained,
@@ -108,15 +108,18 @@ def check(
         return metrics.done(0 if report.clean else 3)
 
 
-def _sources(ask: Callable[[Iterable[str]], Facts] | None, app: Application, dump: str | None) -> tuple[LogSource, ...]:
-    """The broker, or what was written down of it, before the dump: that is older."""
+def _sources(
+    ask: Callable[[Iterable[str]], Facts] | None, app: Application, dump: str | None, *, live: bool
+) -> tuple[LogSource, ...]:
+    """The broker (``live``), or what was written down of it, before the dump: that is older."""
     from kstate_cli.check.logs import DumpLogs, FactLogs
     from kstate_cli.check.predict import topics_of
     from kstate_cli.errors import Refused
 
     found: list[LogSource] = []
     if ask is not None:
-        found.append(FactLogs(ask(topics_of(app))))
+        topics = topics_of(app)
+        found.append(FactLogs(ask(topics), frozenset(topics) if live else frozenset()))
     if dump is not None:
         from kstate_cli.dump.open import read_dump
 

@@ -11,6 +11,7 @@ from kstate_cli.cli.options import App, LockIsShared, Quiet, Wait, age
 
 if TYPE_CHECKING:
     from kstate_cli.change.clean import Choice
+    from kstate_cli.change.journal import Run
 
 
 def clean(
@@ -39,6 +40,7 @@ def clean(
     from kstate_cli.change.lockfile import LOCK_NAME, kstate_lock
     from kstate_cli.change.place import check_place
     from kstate_cli.cli.output import say
+    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
     from kstate_cli.restore.area import remove_from_area
     from kstate_cli.statedir.find import find_runs_of
 
@@ -53,6 +55,18 @@ def clean(
             with kstate_lock(path, wait):
                 remove_empty_folders(path)
         return 0
+    stays: list[str] = []
+
+    def elsewhere(run: Run) -> None:
+        try:
+            remove_from_area(run)
+        except RunFailed as error:
+            if run.name not in request.names:
+                raise
+            # Whoever names a run knows what it is about; nothing else could ever delete it.
+            stays.append(run.name)
+            say(f"warning: {error.headline}: look at it and remove it yourself; nothing tells of it any more")
+
     check_place(path, lock_is_shared=lock_is_shared)
     with kstate_lock(path, wait):
         # Only under the lock a run that has not ended is one that was interrupted.
@@ -61,10 +75,10 @@ def clean(
             say(line, quiet=quiet)
         if not choice.runs:
             say("nothing to clean", quiet=quiet)
-        for name, freed in clean_runs(request, choice, remove_from_area):
+        for name, freed in clean_runs(request, choice, elsewhere):
             say(f"run {name}: deleted, {freed:,} bytes freed", quiet=quiet)
         remove_empty_folders(path)
-    return 0
+    return EXIT_WARNINGS if stays else EXIT_OK
 
 
 def _tell(choice: Choice, *, quiet: bool) -> None:

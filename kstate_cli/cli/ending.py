@@ -8,7 +8,8 @@ from typing import Any
 
 from kstate_cli.change.committed import Commit, committed
 from kstate_cli.cli.subject import about
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, KstateError, OutputLost, RunFailed, RunHalfway, UsageError
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, KstateError, OutputLost, RunFailed, RunHalfway, Told, UsageError
+from kstate_cli.host import host_error
 from kstate_cli.texts import command
 
 _REPORT = "report it, with what KSTATE_DEBUG=1 shows of it"
@@ -34,7 +35,7 @@ def tell(*errors: BaseException) -> None:
 
 
 def _code(error: BaseException) -> int:
-    if isinstance(error, KstateError):
+    if isinstance(error, Told):
         return error.exit_code
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -44,18 +45,20 @@ def _code(error: BaseException) -> int:
     return EXIT_WARNINGS if type(error).__name__ == "Abort" else RunFailed.exit_code
 
 
-def _shown(error: BaseException) -> KstateError | None:
+def _shown(error: BaseException) -> Told | None:
     """What is to be said; None where it was said already, or goes without saying."""
     from kstate_cli.rocks.errors import RocksError
 
     if isinstance(error, OutputLost) and error.reader_has_gone:
         return None
-    if isinstance(error, KstateError):
+    if isinstance(error, Told):
         return error
     if callable(getattr(error, "show", None)) and isinstance(getattr(error, "exit_code", None), int):
         return _of_the_command_line(error)
     if isinstance(error, SystemExit) or type(error).__name__ in ("Abort", "Exit"):
         return None
+    if isinstance(error, OSError) and (short := host_error(error)) is not None:
+        return short
     if isinstance(error, OSError):
         return KstateError(_of_the_system(error), hint="fix that, and run the command again", hint_details=_runs())
     if isinstance(error, RocksError):
@@ -106,7 +109,7 @@ def _full(path: str | bytes | os.PathLike[str]) -> str:
     return os.path.abspath(text) if os.path.lexists(text) else text
 
 
-def _write(error: KstateError) -> None:
+def _write(error: Told) -> None:
     from kstate_cli.cli.output import error_lines, say
 
     for line in error_lines(error):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kstate_cli.cli.output import say
 from kstate_cli.cli.terminal import progress_bar
 from kstate_cli.export.engines import Watcher
+from kstate_cli.signals import start
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -43,7 +44,7 @@ class ExportProgress(Watcher):
         from rich.progress import TextColumn
 
         self._bar = progress_bar("exporting", TextColumn("{task.completed:,} of about {task.total:,} rows"))
-        self._bar.start()
+        start(self._bar)
         self._task = self._bar.add_task("exporting", total=rows)
 
     def at(self, rows: int) -> None:

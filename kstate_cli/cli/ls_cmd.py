@@ -32,6 +32,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     from kstate_cli.cli.output import print_json, say, table
     from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
+    from kstate_cli.statedir.model import ProblemCode
     from kstate_cli.statedir.scan import read_application
     from kstate_cli.texts import command
 
@@ -75,8 +76,11 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
     wrong = sorted({problem.where for problem in found.all_problems() if problem.fatal} | _uncounted(rows))
     if wrong:
+        codes = {one.code for one in found.all_problems() if one.fatal}
+        unread = codes == {ProblemCode.UNREADABLE}
+        what = "not all of it can be read" if unread else "not as Kafka Streams leaves it"
         raise ConditionNotMet(
-            f"not as Kafka Streams leaves it: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
+            f"{what}: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
             hint=f"what the next start does says: {command('check', found.path, '--for', 'RELEASE')}",
         )
     return EXIT_WARNINGS if to_do or found.doubtful else EXIT_OK

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kstate_cli.cli import standard
 from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.cli.output import say
-from kstate_cli.errors import EXIT_OK, InUse, UsageError
+from kstate_cli.errors import EXIT_OK, InUse, KstateError, UsageError
 from kstate_cli.regular import kind_of, read_given
 from kstate_cli.texts import quoted
 
@@ -62,7 +62,8 @@ class Metrics:
             code = EXIT_OK if error is None else exit_code_of(error)
         try:
             self._write(self._path, code)
-        except OSError as wrong:
+        except (OSError, KstateError) as wrong:
+            # What is kept may be in a journal that is refused; how the command ended is what must be told.
             say(f"warning: the metrics could not be written: {wrong}")
         finally:
             os.close(self._lock)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kstate_cli.cli.standard import showable
 from kstate_cli.cli.terminal import console, progress_bar
-from kstate_cli.errors import KstateError
+from kstate_cli.errors import Told
+from kstate_cli.signals import start
 from kstate_cli.texts import printable
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def safe(text: object) -> str:
     return printable(text)
 
 
-def error_lines(error: KstateError) -> list[str]:
+def error_lines(error: Told) -> list[str]:
     """An error as it is shown to people: what and where, its details, what to do next."""
     where = f" ({error.where})" if error.where and error.where not in error.message else ""
     lines = [f"kstate: {error.headline}{where}", *(f"  {one}" for one in error.details)]
@@ -124,7 +125,7 @@ class RunProgress:
             if self._bar is None:
                 sys.stderr.write(f"kstate: {name}\n")
             elif self._total and phase in ("stage", "store") and self._task is None:
-                self._bar.start()
+                start(self._bar)
                 self._task = self._bar.add_task(name, total=self._total)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done, description=self._NAMES.get(phase, phase))

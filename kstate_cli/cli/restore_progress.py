@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kstate_cli.cli.output import safe
 from kstate_cli.cli.terminal import progress_bar
 from kstate_cli.restore.restoration import Watcher
+from kstate_cli.signals import start
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -127,7 +128,7 @@ class RestoreProgress(Watcher):
         if self._bar is None:
             amount = TextColumn("{task.fields[slices]} slices, {task.completed:,} of {task.total:,} records")
             self._bar = progress_bar("restoring", amount)
-            self._bar.start()
+            start(self._bar)
             self._task = self._bar.add_task("restoring", total=all_records, slices="0")
         assert self._task is not None
         self._bar.update(self._task, completed=records, slices=f"{done}/{total}")

@@ -9,6 +9,7 @@ from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
     from kstate_cli.change.journal import Run
+    from kstate_cli.restore.area import Leftover
 
 
 def status(app: App, output: Output = Format.table) -> int:
@@ -60,9 +61,13 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
         "why": run.damage or run.last("failed").get("why"),
         "by": {name: first.get(name) for name in ("argv", "user", "host", "version", "reason")},
         "bytes_pinned": pinned_bytes(run),
-        "staging": None if left is None else {"place": left.place, "files": left.files, "bytes": left.size},
+        "staging": None if left is None else _staging(left),
         "stores": [{"store": one.store, "slices": one.done, "of": one.total, "records": one.records} for one in stores],
     }
+
+
+def _staging(left: Leftover) -> dict[str, Any]:
+    return {"place": left.place, "files": left.files, "bytes": left.size, "stays": left.why}
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
@@ -91,9 +96,9 @@ def _show(rows: list[dict[str, Any]]) -> None:
     if staging:
         table(
             "left in a staging area, until its run is cleaned",
-            ("run", "place", "files", "bytes"),
+            ("run", "place", "files", "bytes", "stays"),
             [
-                (run, one["place"], one["files"], humanize.naturalsize(one["bytes"], binary=True))
+                (run, one["place"], one["files"], humanize.naturalsize(one["bytes"], binary=True), one["stays"] or "-")
                 for run, one in staging
             ],
         )

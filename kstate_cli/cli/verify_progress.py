@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kstate_cli.cli.output import say
 from kstate_cli.cli.terminal import progress_bar
+from kstate_cli.signals import start
 from kstate_cli.verify.run import Watcher
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class VerifyProgress(Watcher):
         from rich.progress import DownloadColumn
 
         self._bar = progress_bar("verifying", DownloadColumn(binary_units=True))
-        self._bar.start()
+        start(self._bar)
         self._task = self._bar.add_task("verifying", total=total)
 
     def at(self, done: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from kstate_cli.errors import UsageError
+from kstate_cli.redaction import shown_uri
 from kstate_cli.regular import is_utf8, kind_of
 
 from .errors import DumpError, printable
@@ -47,12 +48,7 @@ def absolute(uri: str) -> str:
 
 def shown(uri: str) -> str:
     """A URI without what may be a secret: user, password and query."""
-    match = _URI.match(uri)
-    if match is None or not match[1]:
-        return printable(uri)
-    rest = uri[match.end() :].partition("?")[0]
-    authority, slash, path = rest.partition("/")
-    return printable(f"{match[0]}{authority.rpartition('@')[2]}{slash}{path}")
+    return printable(shown_uri(uri))
 
 
 def open_place(uri: str) -> tuple[FileSystem, str]:

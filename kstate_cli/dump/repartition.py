@@ -55,7 +55,7 @@ def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicParti
             rows = _ordered(spark, dump, wanted)
             rows.write.option("parquet.block.size", _ROW_GROUP_BYTES).parquet(hadoop_uri(target_uri))
     except KstateError:
-        raise  # a signal that came meanwhile
+        raise  # it has said what is wrong
     except Exception as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise RunFailed(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final
@@ -16,6 +14,7 @@ from kstate_cli.errors import RunFailed
 from kstate_cli.export.part import PartJob, PartResult, write_in_worker, write_part
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.workers import Workers
+from kstate_cli.signals import now_and_then
 from kstate_cli.verify.progress import Counters
 
 PROCESSES_BYTES: Final = 32 << 20
@@ -58,7 +57,7 @@ def write_parts(
         counters = Counters(scratch / "counters", len(jobs))
         told = [replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)]
         watcher.begin(rows, len(jobs), engine)
-        with _watched(counters, watcher):
+        with now_and_then(lambda: watcher.at(counters.done()), _LOOK_SECONDS):
             if engine == "spark":
                 return _on_spark(told, workers)
             if engine == "processes":
@@ -93,20 +92,3 @@ def _on_spark(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
 def _java() -> bool:
     home = os.environ.get("JAVA_HOME")
     return bool(shutil.which("java") or (home and os.access(f"{home}/bin/java", os.X_OK)))
-
-
-@contextmanager
-def _watched(counters: Counters, watcher: Watcher) -> Iterator[None]:
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(_LOOK_SECONDS):
-            watcher.at(counters.done())
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

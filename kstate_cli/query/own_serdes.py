@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from kstate_cli.errors import Interrupted
 from kstate_cli.query.rendering import jsonable
 from kstate_cli.query.serde_type import Serde, itself, same
 
@@ -20,8 +19,6 @@ def imported(name: str, module: str, path: str) -> Serde:
         mine = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
         what = "there is no such module" if mine else f"{module} cannot be imported: {error}"
         raise ValueError(f"{name!r}: {what} (PYTHONPATH says where modules are looked for)") from None
-    except Interrupted:
-        raise
     except (Exception, SystemExit) as error:
         raise ValueError(f"{name!r}: {module} cannot be imported: {_told(error)}") from None
     for part in path.split("."):
@@ -32,8 +29,6 @@ def imported(name: str, module: str, path: str) -> Serde:
     if isinstance(found, type) or (callable(found) and not _serializes(found)):
         try:
             found = found()
-        except Interrupted:
-            raise
         except (Exception, SystemExit) as error:
             raise ValueError(f"{name!r}: {_told(error)}") from None
     if isinstance(found, Serde):
@@ -66,7 +61,7 @@ def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def guarded(value: Any) -> Any:
         try:
             return function(value)
-        except (ValueError, Interrupted):
+        except ValueError:
             raise
         except (Exception, SystemExit) as error:
             raise ValueError(_told(error)) from error

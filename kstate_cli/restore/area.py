@@ -14,6 +14,8 @@ import re
 import shutil
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 import uuid
 from dataclasses import dataclass
@@ -23,9 +25,11 @@ from typing import TYPE_CHECKING, Any, Final
 from kstate_cli.change.journal import Run
 from kstate_cli.change.owner import own_like
 from kstate_cli.dump.place import absolute, open_place, shown
-from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed
+from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
+from kstate_cli.redaction import kept_uri
 from kstate_cli.restore.names import fitting
+from kstate_cli.texts import command, printable
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -35,8 +39,9 @@ MARK: Final = "_kstate.json"
 _FORMAT: Final = 1
 _TOKEN: Final = re.compile("[0-9a-f]{32}")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
-_USER: Final = re.compile(r"(?<=://)[^/?#]*@")
-_SECRET: Final = re.compile(r"(?i)(?<=[?&])[^=&]*(?:secret|password|token|key|sas|sig)[^=&]*=[^&]*&?")
+_LOOK_SECONDS: Final = 20.0
+"""A place that does not answer keeps nobody longer than that: its client tries again and again by itself."""
+_LOOK: Final = "from kstate_cli.restore.area import serve; serve()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,6 @@ def check_area(uri: str) -> None:
         with filesystem.open_output_stream(name) as sink:
             sink.write(b"kstate")
         filesystem.delete_file(name)
-    except Interrupted:
-        raise
     except (OSError, KstateError) as error:
         raise Refused(
             f"nothing can be written to --staging {shown(uri)}: {_words(error)}",
@@ -100,7 +103,8 @@ def make_area(uri: str, app: str, run: Run) -> str:
     host = socket.gethostname()
     name = fitting(_UNSAFE.sub("_", f"{app}-{run.name}-{host}")) + f"-{token}"
     target = below(uri, name)
-    run.write(STAGING_EVENT, uri=_without_secrets(target), token=token, host=host)
+    local = {"mount": _mount_of(target)} if "://" not in target else {}
+    run.write(STAGING_EVENT, uri=kept_uri(target), token=token, host=host, **local)
     mark = json.dumps({"format": _FORMAT, "app": app, "run": run.name, "host": host, "token": token}).encode()
     filesystem, path = open_place(target)
     if path == target:
@@ -121,7 +125,8 @@ def make_area(uri: str, app: str, run: Run) -> str:
 def left_in_area(run: Run) -> Leftover | None:
     """What a run has in its staging area now; None where it has none, or nothing is there any more.
 
-    Asks the file system of that place, once for each run that did not say that it has removed its folder.
+    Asks the file system of that place, once for each run that did not say that it has removed its folder, and for
+    ``_LOOK_SECONDS`` at most where that is another host.
     """
     event = run.last(STAGING_EVENT)
     if not event or run.last(REMOVED_EVENT):
@@ -129,20 +134,84 @@ def left_in_area(run: Run) -> Leftover | None:
     uri, token = event.get("uri"), event.get("token")
     if not isinstance(uri, str) or not isinstance(token, str) or not _TOKEN.fullmatch(token):
         return Leftover(run.name, "?", 0, 0, "its journal does not say where")
+    if not _is_ours(uri, token):
+        # A journal may be anybody's text: nothing is looked at that cannot be a folder of ours.
+        return Leftover(run.name, shown(uri) or "?", 0, 0, "its name is not that of a staging folder")
     try:
-        filesystem, path = _opened(uri)
-        found = _look(filesystem, path)
-        if found is None:
-            return None
-        files, size, empty = found
-        why = None if empty or _mark(filesystem, path).get("token") == token else f"it has no {MARK} of this run"
-    except Interrupted:
-        raise
-    except (OSError, KstateError) as error:
+        if "://" not in uri:
+            _must_be_mounted(uri, event.get("mount"))
+        here = "://" not in uri or uri.startswith("file:")
+        found = (_found if here else _found_elsewhere)(uri, token)
+    except (OSError, KstateError, ValueError, subprocess.SubprocessError) as error:
         return Leftover(run.name, shown(uri), 0, 0, f"it cannot be looked at: {_words(error)}")
-    if why is None and not path.endswith(f"-{token}"):
-        why = "its name is not that of a staging folder"
-    return Leftover(run.name, shown(uri), files, size, why)
+    return None if found is None else Leftover(run.name, shown(uri), *found)
+
+
+def _is_ours(uri: str, token: str) -> bool:
+    """Whether it can be what ``make_area`` writes down: an absolute path or a URI, of a folder named by the token."""
+    place = uri.partition("?")[0].rstrip("/") if "://" in uri else uri.rstrip("/")
+    return (os.path.isabs(uri) or "://" in uri) and place.endswith(f"-{token}")
+
+
+def _found(uri: str, token: str) -> tuple[int, int, str | None] | None:
+    """Files and bytes there, and why it is not ours; None where nothing is there. Raises OSError and UsageError."""
+    filesystem, path = _opened(uri)
+    found = _look(filesystem, path)
+    if found is None:
+        return None
+    files, size, empty = found
+    ours = empty or _mark(filesystem, path).get("token") == token
+    return files, size, None if ours else f"it has no {MARK} of this run"
+
+
+def _found_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | None:
+    """As :func:`_found`, in a process that can be ended: nothing else ends a call of pyarrow that gets no answer."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _LOOK],
+        input=json.dumps([uri, token]).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        timeout=_LOOK_SECONDS,
+        check=True,
+    )
+    answer = parse_json(done.stdout)
+    if isinstance(answer, str):
+        raise OSError(answer)
+    if answer is None:
+        return None
+    files, size, why = answer
+    return files, size, why
+
+
+def serve() -> None:
+    """The life of the process that looks: a JSON array with URI and token in, what is there (or a text why not) out."""
+    uri, token = parse_json(sys.stdin.buffer.read())
+    answer: object
+    try:
+        answer = _found(uri, token)
+    except (OSError, KstateError) as error:
+        answer = _words(error)
+    sys.stdout.write(json.dumps(answer))
+
+
+def _mount_of(path: str) -> str:
+    """The mount point that a path lies below, wherever it ends."""
+    path = os.path.realpath(path)
+    while not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _must_be_mounted(path: str, mount: object) -> None:
+    """What is not there may be on a file system that is not mounted now: unknown is not nothing. Raises OSError."""
+    if os.path.lexists(path):
+        return
+    if isinstance(mount, str) and os.path.isabs(mount) and not os.path.ismount(mount):
+        raise OSError(f"{printable(mount)}, which it lay on, is not mounted")
+    if not os.path.isdir(os.path.dirname(path.rstrip("/"))):
+        raise OSError("the folder that it was in is not there: removed, or not mounted")
 
 
 def remove_from_area(run: Run) -> Leftover | None:
@@ -164,7 +233,8 @@ def remove_from_area(run: Run) -> Leftover | None:
             found = Leftover(found.run, found.place, found.files, found.size, _words(error))
     raise RunFailed(
         f"what run {run.name} left in its staging area stays: {found.place}: {found.why}",
-        hint="look at that folder and remove it yourself, then run the command again",
+        hint="look at that folder and remove it yourself; then, or to leave it there, delete the run by its name: "
+        + command("clean", run.path.parents[2] / run.path.parent.name, "--run", run.name),
     )
 
 
@@ -175,8 +245,6 @@ def end_area(run: Run, target: str) -> None:
         _delete(filesystem, path)
         if run.path.is_dir():
             run.write(REMOVED_EVENT)
-    except Interrupted:
-        raise
     except (OSError, KstateError):
         return
 
@@ -235,12 +303,9 @@ def _delete(filesystem: FileSystem, path: str) -> None:
         filesystem.delete_dir(path)
 
 
-def _without_secrets(uri: str) -> str:
-    """A URI as a journal may keep it: without user and password, and without what a query calls secret."""
-    if "://" not in uri:
-        return uri
-    return _SECRET.sub("", _USER.sub("", uri)).rstrip("?&")
-
-
 def _words(error: Exception) -> str:
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"no answer within {error.timeout:g} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"whoever looked at it ended (exit status {error.returncode})"
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

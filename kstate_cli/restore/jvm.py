@@ -30,6 +30,8 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _POLL_SECONDS: Final = 0.05
 _END_SECONDS: Final = 10.0
 _REST_SECONDS: Final = 2.0
+_KILLED_SECONDS: Final = 10.0
+"""A killed process lives on while the system is about something for it, on a hung network share for ever."""
 JAVA: Final = 17
 _OLD_JAVA: Final = 8
 _ON_ITS_WAY_SECONDS: Final = 1.0
@@ -154,28 +156,31 @@ class Jvm:
         port, length = struct.unpack_from(">ii", content)
         return port, content[8 : 8 + length].decode()
 
-    def end(self, seconds: float = _END_SECONDS) -> None:
+    def end(self, seconds: float = _END_SECONDS) -> tuple[int, ...]:
         """Ends it by the end of its standard input, as it cleans up behind itself then; after ``seconds``, hard.
 
-        Whatever it has started, and has not taken along, ends too: nobody writes anything when this returns.
+        Whatever it has started, and has not taken along, ends too: nobody writes anything when this returns nothing.
+        Returns the processes that live on some seconds after they were killed.
         """
         self._ended.set()
         process = self._process
         if process is None:
-            return
+            return ()
         if process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
         deadline = time.monotonic() + (_REST_SECONDS if process.poll() is not None else 0)
-        while members := _members(process.pid):
-            if time.monotonic() >= deadline:
+        while (members := _members(process.pid)) and (now := time.monotonic()) < deadline + _KILLED_SECONDS:
+            if now >= deadline:
                 for pid in members:
-                    with contextlib.suppress(ProcessLookupError):
+                    with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
             time.sleep(_POLL_SECONDS)
-        process.wait()
+        if not members:
+            process.wait()
+        return tuple(members)
 
 
 def _members(session: int) -> list[int]:

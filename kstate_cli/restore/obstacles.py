@@ -15,7 +15,7 @@ from kstate_cli.releases import opens_in
 from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.work import Draft
 from kstate_cli.spec.model import Spec, StoreSpec
-from kstate_cli.statedir.model import GLOBAL, Store, task_parts
+from kstate_cli.statedir.model import GLOBAL, ProblemCode, Store, task_parts
 from kstate_cli.texts import command, first_lines, quoted
 
 _FIFO: Final = "kCompactionStyleFIFO"
@@ -24,10 +24,14 @@ _LATEST_START: Final = 9_999_999_999_999
 
 
 def refuse_problems(draft: Draft) -> None:
-    """What Streams or kstate cannot take stays in the way, unless it lies in a store that is replaced."""
+    """What Streams or kstate cannot take stays in the way, unless it lies in a store that is replaced.
+
+    What cannot be read stays in the way unless the store is replaced because somebody has asked for that.
+    """
     replaced = tuple(f"{one.path}/" for one in draft.work if one.rebuild)
     for problem in draft.problems:
-        if not f"{problem.where}/".startswith(replaced):
+        unknown = problem.code is ProblemCode.UNREADABLE and not draft.options.allowed.asked
+        if unknown or not f"{problem.where}/".startswith(replaced):
             line = f"{problem.where}: {problem.what} ({problem.rule})"
             (draft.refused if problem.fatal else draft.warnings).append(line)
 
@@ -144,10 +148,14 @@ def _compare_ends(draft: Draft, one: ManifestPartition, facts: LogFacts) -> None
 
 
 def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:
-    """Why what is there of a store cannot be used; None where it can."""
+    """Why what is there of a store cannot be used; None where it can, and where it cannot be read, which says nothing.
+
+    What cannot be read stays in the way (:func:`refuse_problems`): no store is replaced because a disk does not answer.
+    """
     folder = f"{task}/{store.name}/" if store.segmented else f"{task}/rocksdb/{store.name}/"
     for problem in draft.problems:
-        if problem.fatal and f"{problem.where}/".startswith(folder):
+        unknown = problem.code is ProblemCode.UNREADABLE
+        if problem.fatal and not unknown and f"{problem.where}/".startswith(folder):
             return f"{problem.where}: {problem.what}"
     return None
 

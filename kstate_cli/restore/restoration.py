@@ -173,8 +173,6 @@ class Restoration:
         """The new files are in their place: what is known of them may speak of them now, not only of their offsets."""
         try:
             add_ages(self._request.app, made(self._request.app, self._ages, workers=self._request.run.workers))
-        except Interrupted:
-            raise
         except (OSError, KstateError, RocksError) as error:
             self._watcher.warning(f"how old the restored data is could not be recorded in full: {error}")
 
@@ -274,8 +272,6 @@ class Restoration:
                 try:
                     remove_from_area(one)
                 except (OSError, KstateError) as error:
-                    if isinstance(error, Interrupted):
-                        raise
                     self._watcher.warning(str(error))
 
     def _digests(self) -> Digests:

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Final, TypeVar
 
 from kstate_cli.errors import Interrupted
-from kstate_cli.signals import ENDING
+from kstate_cli.signals import ENDING, start
 
 _POLL_SECONDS: Final = 0.2
 Answer = TypeVar("Answer")
@@ -62,7 +62,7 @@ def aside(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None)
         finally:
             done.set()
 
-    threading.Thread(target=run, name="spark", daemon=True).start()
+    start(threading.Thread(target=run, name="spark", daemon=True))
     while not done.wait(_POLL_SECONDS):
         if on_poll is not None:
             on_poll()

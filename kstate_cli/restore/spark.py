@@ -27,7 +27,7 @@ from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.jvm import JAVA, Jvm, let_signals_come, under_spark_submit
 from kstate_cli.restore.runs import build_runs
 from kstate_cli.restore.signals import aside
-from kstate_cli.signals import signals_held
+from kstate_cli.signals import signals_held, start
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -116,14 +116,17 @@ def spark_session(settings: SparkSettings, *, name: str = "kstate restore") -> I
             try:
                 session = aside(spark.start)
             except Exception as error:
-                if isinstance(error, KstateError) and not isinstance(error, Refused):
-                    raise  # a signal that came meanwhile
                 let_signals_come()
                 raise _does_not_start(error, said) from error
             yield session
         finally:
             with signals_held():
-                spark.stop()
+                left = spark.stop()
+        if left:
+            raise RunFailed(
+                f"what Spark has started does not end (process {', '.join(map(str, left))}): it may still write",
+                hint="see what those processes wait for, then run the command again",
+            )
 
 
 def _conf(settings: SparkSettings, master: str | None, name: str, *, loopback: bool) -> dict[str, str]:
@@ -168,14 +171,19 @@ class _Spark:
         self._session = session
         return session
 
-    def stop(self) -> None:
-        """Stops Spark and the JVM that was started here: its Python workers go with it, and nobody writes any more."""
+    def stop(self) -> tuple[int, ...]:
+        """Stops Spark and the JVM that was started here: its Python workers go with it, and nobody writes any more.
+
+        Returns the processes that do not end.
+        """
         stopping = threading.Thread(target=self._stop_session, name="spark-stop", daemon=True)
-        stopping.start()
+        start(stopping)
         stopping.join(_STOP_SECONDS)
-        if self._jvm is not None:
-            self._jvm.end()
-            _forget_gateway()
+        if self._jvm is None:
+            return ()
+        left = self._jvm.end()
+        _forget_gateway()
+        return left
 
     def _stop_session(self) -> None:
         # What its death has broken already needs no stopping.
@@ -262,7 +270,7 @@ def ask(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -
         let_signals_come()
         raise
     except KstateError:
-        raise  # a signal, or what on_poll raises
+        raise  # what on_poll raises
     except Exception as error:
         let_signals_come()
         raise _failure(error) from error

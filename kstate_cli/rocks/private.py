@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kstate_cli import temporary
-from kstate_cli.errors import RunFailed
+from kstate_cli.host import HostError
 from kstate_cli.regular import open_regular, require_regular
 from kstate_cli.rocks.files import check_size, newest_options
 
@@ -29,13 +29,6 @@ _MEMORY = Path("/dev/shm")
 _PIECE = 1 << 20
 _SPARE_BYTES = 64 * 1024 * 1024
 """What stays free there: RocksDB writes a MANIFEST and OPTIONS, and other processes use the place too."""
-
-
-class HostError(RunFailed):
-    """This host keeps a database from being looked at: no room for temporary files, no rights there.
-
-    No finding about the database: whoever took it for one would call a healthy store damaged.
-    """
 
 
 def private_copy(path: Path, *, writable: bool) -> Path:
@@ -55,7 +48,7 @@ def private_copy(path: Path, *, writable: bool) -> Path:
         small = [name for name in small if not name.startswith("OPTIONS-") or name == options.name]
     folder = _folder(sum(_size(f"{path}/{name}") for name in small))
     try:
-        with _ours(folder):
+        with in_temporary(folder):
             os.mkdir(folder, 0o700)
         for name in small:
             with os.fdopen(open_regular(f"{path}/{name}"), "rb") as source:
@@ -66,7 +59,7 @@ def private_copy(path: Path, *, writable: bool) -> Path:
                 if not entry.is_file():
                     # RocksDB would wait for a FIFO.
                     require_regular(os.stat(entry.path), entry.path)
-                with _ours(folder):
+                with in_temporary(folder):
                     os.symlink(f"{real}/{entry.name}", f"{folder}/{entry.name}")
     except BaseException:
         remove_copy(folder)
@@ -75,17 +68,17 @@ def private_copy(path: Path, *, writable: bool) -> Path:
 
 
 def _copy(source: BinaryIO, folder: Path, name: str) -> None:
-    with _ours(folder):
+    with in_temporary(folder):
         target = open(folder / name, "xb", buffering=0)  # noqa: SIM115
     with target:
         while piece := memoryview(source.read(_PIECE)):
             while piece:
-                with _ours(folder):
+                with in_temporary(folder):
                     piece = piece[target.write(piece) :]
 
 
 @contextlib.contextmanager
-def _ours(folder: Path) -> Iterator[None]:
+def in_temporary(folder: Path) -> Iterator[None]:
     """What fails in here says nothing of the database. Raises HostError."""
     try:
         yield

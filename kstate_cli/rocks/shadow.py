@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from kstate_cli.errors import Interrupted
+from kstate_cli.host import HostError, host_error_in
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.private import private_copy, remove_copy
 from kstate_cli.rocks.scanning import Row, pieces
@@ -39,8 +39,8 @@ class LiveFile:
 class Shadow:
     """A database opened read-only through a private copy. A context manager.
 
-    Raises RocksError where RocksDB refuses the database, FileNotFoundError where files keep vanishing (a live
-    application compacts).
+    Raises RocksError where RocksDB refuses the database, HostError where this host does, and FileNotFoundError where
+    files keep vanishing (a live application compacts).
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,8 +95,6 @@ class Shadow:
         try:
             if database is not None:
                 database.close()
-        except Interrupted:
-            raise
         except Exception:
             pass  # it was opened for reading: nothing is lost
         finally:
@@ -183,10 +181,13 @@ class Shadow:
         """RocksDB's aggregated table properties of a column family, as text."""
         return self._families[family].property_value("rocksdb.aggregated-table-properties") or ""
 
-    def _real(self, error: Exception) -> RocksError | Interrupted:
-        """The error, its paths those of the real directory. A signal that came meanwhile stays what it is."""
-        if isinstance(error, Interrupted):
+    def _real(self, error: Exception) -> RocksError | HostError:
+        """The error, its paths those of the real directory; HostError where it is none of the database's."""
+        if isinstance(error, HostError):
             return error
+        short = host_error_in(str(error), str(self._private.parent) if self._private else "")
+        if short is not None:
+            return short
         text = str(error).replace(str(self._private), str(self.path)) if self._private else str(error)
         return RocksError(text.strip() or type(error).__name__)
 

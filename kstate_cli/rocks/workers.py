@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
+from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import ENDING, submitted
 
@@ -39,6 +40,7 @@ class Workers:
 
     def __init__(self, count: int) -> None:
         self.count = max(1, count)
+        most_descriptors()  # each database that is open has dozens, whoever reads it: threads, or processes below
         self._threads = ThreadPoolExecutor(self.count)
         self._processes: list[_Process] = []
         self._idle: SimpleQueue[_Process] = SimpleQueue()
@@ -117,6 +119,7 @@ class Workers:
 def serve() -> None:
     """The life of a worker process."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    most_descriptors()
     # Ctrl-C reaches the whole group; the parent decides.
     # A supervisor signals the whole group: what ends the command is for its parent to decide, whose end is theirs.
     for number in ENDING:

@@ -14,6 +14,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.manifest import torn
 from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows
 from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
+from kstate_cli.host import CHECK_THE_DISK, cannot_be_read, host_error
 from kstate_cli.regular import (
     MOST_MANIFEST_BYTES,
     MOST_NAME_BYTES,
@@ -66,8 +67,7 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
                     rows += shadow.estimated_rows(name)
                     samples[name] = _samples(shadow, name)
         except (RocksError, OSError) as error:
-            what, rule = f"RocksDB cannot read it: {error}", "a store must open"
-            problems.append(Problem(shown, what, rule, code=ProblemCode.DOES_NOT_OPEN))
+            problems.append(_does_not_open(path, shown, error))
         except MalformedBytesError as error:
             what, rule = f"column family offsets: {error}", "keys and values as Streams 4.3 writes them"
             not_long = error.streams_exception == "SerializationException"
@@ -84,6 +84,7 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
                 shown,
                 f"MANIFEST names column families {', '.join(families)}, OPTIONS {', '.join(options.column_families)}",
                 "they agree unless one of them is cut off",
+                code=ProblemCode.FAMILIES_DISAGREE,
             )
         )
     orphans = sorted(set(formats) - alive) if families else []
@@ -114,6 +115,34 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
         opened_ns=_mtime(path / "CURRENT"),
         problems=tuple(problems),
     )
+
+
+def _does_not_open(path: Path, shown: str, error: RocksError | OSError) -> Problem:
+    """Why a database cannot be read. Raises HostError where that is because of something that this host is short of."""
+    if isinstance(error, OSError):
+        if (short := host_error(error)) is not None:
+            raise short from None
+        if cannot_be_read(error):
+            return _unreadable(shown, error)
+    elif cannot_be_read(str(error)):
+        return Problem(shown, f"cannot be read: {error}", CHECK_THE_DISK, code=ProblemCode.UNREADABLE)
+    code = ProblemCode.NO_MANIFEST if _without_manifest(path) else ProblemCode.DOES_NOT_OPEN
+    return Problem(shown, f"RocksDB cannot read it: {error}", "a store must open", code=code)
+
+
+def _unreadable(shown: str, error: OSError) -> Problem:
+    """A file that is there, and of which nothing is known."""
+    what = f"cannot be read: {error.strerror or error}"
+    return Problem(shown, what, CHECK_THE_DISK, code=ProblemCode.UNREADABLE)
+
+
+def _without_manifest(path: Path) -> bool:
+    """CURRENT names a MANIFEST that is not there: a running application that drops the database has gone so far."""
+    try:
+        name = read_small(path / "CURRENT", MOST_NAME_BYTES).decode("ascii").strip()
+    except (OSError, ValueError):
+        return False
+    return bool(_MANIFEST.fullmatch(name)) and not os.path.lexists(path / name)
 
 
 def _check_files(path: Path, shown: str, problems: list[Problem]) -> int:
@@ -154,9 +183,12 @@ def _sst_formats(path: Path, shown: str, problems: list[Problem]) -> dict[str, i
             what, rule = f"not a readable SST: {error}", "an SST ends in a footer"
             problems.append(Problem(f"{shown}/{name}", what, rule, code=ProblemCode.SST))
             continue
-        except OSError as error:
-            what, rule = f"cannot be read: {error.strerror}", "every file is readable"
+        except NotReadableError as error:
+            what, rule = f"cannot be read: {error.why}", "an SST is a regular file"
             problems.append(Problem(f"{shown}/{name}", what, rule, code=ProblemCode.SST))
+            continue
+        except OSError as error:
+            problems.append(_unreadable(f"{shown}/{name}", error))
             continue
         found[name] = footer.format_version
         if footer.format_version > NEWEST_SST_FORMAT:
@@ -191,9 +223,12 @@ def _check_live(path: Path, files: tuple[LiveFile, ...], shown: str, problems: l
     for file in files:
         try:
             size = (path / file.name).stat().st_size
-        except OSError:
+        except FileNotFoundError:
             rule = "the MANIFEST names it"
             problems.append(Problem(f"{shown}/{file.name}", "is missing", rule, code=ProblemCode.SST))
+            continue
+        except OSError as error:
+            problems.append(_unreadable(f"{shown}/{file.name}", error))
             continue
         if size != file.size:
             what, rule = f"has {size} bytes, not {file.size}", "the MANIFEST names its size"
@@ -210,14 +245,18 @@ def _stored_options(path: Path, shown: str, problems: list[Problem]) -> StoredOp
     """The newest OPTIONS file, with a problem for every setting that kstate does not handle."""
     newest = newest_options(path)
     if newest is None:
-        problems.append(Problem(shown, "no OPTIONS file", "a RocksDB directory has one"))
+        rule = "a RocksDB directory has one"
+        problems.append(Problem(shown, "no OPTIONS file", rule, code=ProblemCode.NO_OPTIONS))
         return None
     try:
         stored = _parsed(read_small(newest, MOST_OPTIONS_BYTES))
     except NotReadableError:
         return None  # _check_files has named it
-    except (MalformedBytesError, OSError) as error:
+    except MalformedBytesError as error:
         problems.append(Problem(f"{shown}/{newest.name}", f"cannot be read: {error}", "OPTIONS as RocksDB writes them"))
+        return None
+    except OSError as error:
+        problems.append(_unreadable(f"{shown}/{newest.name}", error))
         return None
     problems.extend(
         Problem(f"{shown}/{newest.name}", reason, "only settings that keep the store in its directory are handled")

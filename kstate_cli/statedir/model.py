@@ -32,6 +32,16 @@ class ProblemCode(Enum):
     """RocksDB says so."""
     NOT_A_LONG = auto()
     """An offset in the column family ``offsets`` that Streams cannot deserialize."""
+    UNREADABLE = auto()
+    """This host cannot read it, or not for this user: nothing is known of it, and nothing follows for what is in it."""
+    NO_MANIFEST = auto()
+    """CURRENT names one that is not there."""
+    NO_OPTIONS = auto()
+    """RocksDB writes it last when it makes a database."""
+    FAMILIES_DISAGREE = auto()
+    """OPTIONS names other column families than the MANIFEST."""
+    UNDER_WAY = auto()
+    """A running application is making it, or dropping it: what it is will be known once that is done."""
     SST = auto()
     """An SST that is missing, cut off, damaged or too new."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kstate_cli.errors import InUse
@@ -13,6 +13,7 @@ from kstate_cli.formats import checkpoint
 from kstate_cli.formats.kinds import Kind, infer_kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import legal_store_name
+from kstate_cli.host import CHECK_THE_DISK, cannot_be_read
 from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.database import is_database, read_database
@@ -35,6 +36,11 @@ CHECKPOINT = ".checkpoint"
 STORE_CHECKPOINT = ".checkpoint_"
 POSITION = ".position"
 _ATTEMPTS = 8
+_NOT_THERE = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, ProblemCode.NO_MANIFEST})
+"""Between the first file of a database and CURRENT, and between the first that is deleted and the last."""
+_NOT_WHOLE = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE})
+"""Between CURRENT and the OPTIONS that name the last column family."""
+_LATER = "the running application is making it, or dropping it: once that is closed, a check tells what it is"
 
 
 @dataclass(slots=True)
@@ -71,7 +77,8 @@ def read_application(
     """
     table = read_lock_table()
     problems = _foreign_in_application(path)
-    found = [(name, task, _sort_entries(name, task)) for name, task in task_directories(path)]
+    entered = [(name, task, _entries(name, task)) for name, task in task_directories(path)]
+    found = [(name, task, entries) for name, task, entries in entered if entries is not None]
     if stores is not None:
         for _, _, entries in found:
             entries.stores = [one for one in entries.stores if one[0] in stores]
@@ -80,14 +87,39 @@ def read_application(
     own = contextlib.nullcontext(workers) if isinstance(workers, Workers) else Workers(workers or os.cpu_count() or 1)
     with own as pool:
         databases = pool.map(_settled, jobs)
-        tasks = tuple(
-            _read_task(name, task, entries, places[name], databases, on_store) for name, task, entries in found
-        )
+        read = [_read_task(name, task, entries, places[name], databases, on_store) for name, task, entries in found]
+    tasks = tuple(task for task in read if task is not None)
+    running, pid = _running(path, tasks, table)
+    if running:
+        tasks = tuple(map(_while_running, tasks))
     if stores is None:
         # Whoever reads some stores only opens nothing but their databases, which are looked at on their own.
         problems += _not_named_yet(path, problems, tasks)
-    running, pid = _running(path, tasks, table)
     return Application(path, tasks, running, pid, tuple(problems))
+
+
+def _while_running(task: Task) -> Task:
+    """A task without the databases that a running application is making or dropping.
+
+    What they are cannot be known now, which is nobody's failure: it is told, and they are not there yet, or no more.
+    """
+    stores, problems = [], [_later(one, _NOT_THERE) for one in task.problems]
+    for store in task.stores:
+        databases = []
+        for database in store.databases:
+            told = tuple(_later(one, _NOT_THERE | _NOT_WHOLE) for one in database.problems)
+            if any(one.code in _NOT_THERE for one in database.problems):
+                problems += told
+            else:
+                databases.append(replace(database, problems=told))
+        stores.append(replace(store, databases=tuple(databases)))
+    return replace(task, stores=tuple(stores), problems=tuple(problems))
+
+
+def _later(problem: Problem, codes: frozenset[ProblemCode]) -> Problem:
+    if problem.code not in codes:
+        return problem
+    return Problem(problem.where, problem.what, _LATER, fatal=False, code=ProblemCode.UNDER_WAY)
 
 
 def _not_named_yet(path: Path, problems: list[Problem], tasks: tuple[Task, ...]) -> list[Problem]:
@@ -151,7 +183,11 @@ def _places(task: str, entries: _TaskEntries) -> dict[str, list[_Place]]:
 
 def _segments(name: str, path: Path) -> list[tuple[Path, int | None]]:
     found: list[tuple[Path, int | None]] = []
-    for child in sorted(os.listdir(path)):
+    try:
+        children = sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []  # a running application has dropped the store
+    for child in children:
         start = segment_start(name, child)
         if start is not None and not (path / child).is_symlink() and (path / child).is_dir():
             found.append((path / child, start))
@@ -165,14 +201,18 @@ def _read_task(
     places: dict[str, list[_Place]],
     databases: Iterator[Database | None],
     on_store: Callable[[str], None] | None,
-) -> Task:
-    """A task with its stores; the next of ``databases`` are those of its ``places``."""
+) -> Task | None:
+    """A task with its stores; the next of ``databases`` are those of its ``places``. None where it is gone by now."""
     stores = []
     for store_name, store_path, segmented in sorted(entries.stores):
         read = [next(databases) for _ in places[store_name]]
         stores.append(_store(store_name, store_path, segmented, [d for d in read if d is not None], entries))
         if on_store:
             on_store(f"{name}/{store_name}")
+    try:
+        mtime_ns = path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None  # a running application has dropped it
     return Task(
         name=name,
         path=path,
@@ -182,8 +222,23 @@ def _read_task(
         position_files=entries.position_files,
         leftovers=tuple(sorted(entries.leftovers)),
         problems=tuple(entries.problems),
-        mtime_ns=path.stat().st_mtime_ns,
+        mtime_ns=mtime_ns,
     )
+
+
+def _entries(task: str, path: Path) -> _TaskEntries | None:
+    """What lies in a task directory; None where it is gone by now. Raises InUse where it never stands still."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return _sort_entries(task, path)
+        except FileNotFoundError:
+            if not path.exists():
+                return None
+    raise _never_still(task)
+
+
+def _never_still(shown: str) -> InUse:
+    return InUse(f"{shown} changes faster than it can be read", hint="run the command again, or stop the application")
 
 
 def _sort_entries(task: str, path: Path) -> _TaskEntries:
@@ -203,9 +258,11 @@ def _sort_entries(task: str, path: Path) -> _TaskEntries:
         elif name.startswith(CHECKPOINT) and name.endswith(".tmp"):
             found.leftovers.append(name)
         elif name.startswith(STORE_CHECKPOINT):
-            found.store_files[name.removeprefix(STORE_CHECKPOINT)] = _read_checkpoint(entry, shown, found.problems)
+            file = _read_checkpoint(entry, shown, found.problems)
+            found.store_files |= {} if file is None else {name.removeprefix(STORE_CHECKPOINT): file}
         elif name.endswith(POSITION):
-            found.position_files[name.removesuffix(POSITION)] = _read_checkpoint(entry, shown, found.problems)
+            file = _read_checkpoint(entry, shown, found.problems)
+            found.position_files |= {} if file is None else {name.removesuffix(POSITION): file}
         elif name.endswith((POSITION + ".tmp", ".lock")):
             found.leftovers.append(name)
         elif name == "rocksdb" and entry.is_dir():
@@ -272,7 +329,8 @@ def _sort_directory(shown: str, name: str, path: Path, found: _TaskEntries) -> N
     found.stores.append((name, path, True))
 
 
-def _read_checkpoint(path: Path, shown: str, problems: list[Problem]) -> CheckpointFile:
+def _read_checkpoint(path: Path, shown: str, problems: list[Problem]) -> CheckpointFile | None:
+    """An offset file with what is wrong in it; None where it is gone: a start of up to 4.2 removes it."""
     error: str | None = None
     rule, code = "Streams does not start with a malformed offset file in a task", ProblemCode.OTHER
     content = None
@@ -284,8 +342,12 @@ def _read_checkpoint(path: Path, shown: str, problems: list[Problem]) -> Checkpo
         error = str(malformed)
         if malformed.streams_exception is None:
             rule, code = "Streams may read it, kstate does not", ProblemCode.SPECIAL
+    except FileNotFoundError:
+        return None
     except OSError as unreadable:
         error = unreadable.strerror or str(unreadable)
+        if cannot_be_read(unreadable):
+            rule, code = CHECK_THE_DISK, ProblemCode.UNREADABLE
         if isinstance(unreadable, NotReadableError):
             rule = "an offset file is a regular file with a line for each partition of each store"
             code = ProblemCode.SPECIAL
@@ -342,7 +404,7 @@ def _settled(place: _Place) -> Database | None:
         except FileNotFoundError:
             if not path.exists():
                 return None
-    raise InUse(f"{shown} changes faster than it can be read", hint="run the command again, or stop the application")
+    raise _never_still(shown)
 
 
 def _kind(name: str, segmented: bool, databases: list[Database]) -> Kind:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kstate_cli.errors import Refused
+from kstate_cli.host import CHECK_THE_DISK, cannot_be_read, host_error
 from kstate_cli.regular import is_special, is_utf8, kind_of
 from kstate_cli.statedir.model import Problem, ProblemCode
 from kstate_cli.texts import first_lines
@@ -34,7 +35,14 @@ def special_entries(app: Path) -> Iterator[Problem]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            yield _problem(shown or ".", f"cannot be listed: {error.strerror}", "every directory is readable")
+            if (short := host_error(error)) is not None:
+                raise short from None
+            yield Problem(
+                shown or ".",
+                f"cannot be listed: {error.strerror}",
+                f"every directory is readable; {CHECK_THE_DISK}",
+                code=ProblemCode.UNREADABLE if cannot_be_read(error) else ProblemCode.SPECIAL,
+            )
             continue
         for entry in found:
             name = f"{shown}/{entry.name}" if shown else entry.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import operator
 import os
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from kstate_cli.formats.kinds import Kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OFFSETS_CF, decode_rows
+from kstate_cli.host import cannot_be_read, host_error
 from kstate_cli.releases import KNOWN_FAMILIES
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.verify import files
@@ -23,6 +23,7 @@ from kstate_cli.verify.digest import FamilyDigest, database_digest
 from kstate_cli.verify.findings import (
     CORRUPT,
     IN_USE,
+    MISSING,
     NOT_UNDERSTOOD,
     UNDECODABLE,
     UNREADABLE,
@@ -37,7 +38,7 @@ from kstate_cli.verify.reader import Counts, WholeDatabase
 _ATTEMPTS = 5
 _PAUSE = 0.2
 _SHOWN_KEY = 40
-_OF_THE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EIO})
+_UNDER_WAY = "is being made or dropped by the running application: once that is closed, a check tells what it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class DatabaseJob:
     """Bytes of its SSTs, for the progress."""
     each_sst: bool = False
     """Also read each SST by itself, and hold its entries against its properties."""
+    running: bool = False
+    """Beside a running application: what is not whole may be in the making."""
     counter: Counter | None = None
     """Where to tell how far it is."""
 
@@ -89,11 +92,10 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
             if not job.path.exists():
                 return DatabaseReport(gone=True, remarks=(f"{job.shown} was dropped meanwhile",))
         except OSError as error:
-            if error.errno not in _OF_THE_FILE:
-                raise
+            if not cannot_be_read(error):
+                raise host_error(error) or error from None
             where = str(error.filename or job.path).replace(str(job.path), job.shown)
-            code = UNREADABLE if isinstance(error, PermissionError) else CORRUPT
-            return DatabaseReport(findings=(Finding(code, where, f"cannot be read: {error.strerror}"),))
+            return DatabaseReport(findings=(Finding(UNREADABLE, where, f"cannot be read: {error.strerror}"),))
         time.sleep(_PAUSE * attempt)
     busy = Finding(IN_USE, job.shown, f"its files were others after each of {_ATTEMPTS} readings")
     return DatabaseReport(findings=(*firm, busy))
@@ -120,6 +122,8 @@ class _Verification:
         self._findings += found
         self._remarks += remarks
         manifest, found = files.check_current(path, shown)
+        if self._job.running and found and all(one.code == MISSING for one in found):
+            return DatabaseReport(remarks=(f"{shown} {_UNDER_WAY}",), gone=True)
         self._findings += found
         if manifest is not None:
             self._findings += files.check_manifest(path / manifest, f"{shown}/{manifest}")
@@ -146,8 +150,11 @@ class _Verification:
     def _check_families(self, database: WholeDatabase, manifest: str, named: frozenset[str] | None) -> None:
         shown, there = self._job.shown, frozenset(database.column_families)
         if named is not None and named != there:
-            what = f"names the column families {_names(there)}, OPTIONS {_names(named)}: one of them is cut off"
-            self._findings.append(Finding(CORRUPT, f"{shown}/{manifest}", what))
+            what = f"names the column families {_names(there)}, OPTIONS {_names(named)}"
+            if self._job.running:
+                self._remarks.append(f"{shown}/{manifest} {what}: {shown} {_UNDER_WAY}")
+            else:
+                self._findings.append(Finding(CORRUPT, f"{shown}/{manifest}", f"{what}: one of them is cut off"))
         for family in sorted(there - KNOWN_FAMILIES):
             self._findings.append(Finding(NOT_UNDERSTOOD, shown, f"column family {family} is none of Streams"))
 

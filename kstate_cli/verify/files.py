@@ -11,6 +11,7 @@ from kstate_cli.formats import sst
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.manifest import torn
 from kstate_cli.formats.options_file import foreign_settings, parse
+from kstate_cli.host import cannot_be_read
 from kstate_cli.regular import (
     MOST_MANIFEST_BYTES,
     MOST_NAME_BYTES,
@@ -133,6 +134,8 @@ def check_footer(path: Path, shown: str) -> list[Finding]:
     except MalformedBytesError as error:
         return [Finding(CORRUPT, where, str(error))]
     except OSError as error:
+        if not cannot_be_read(error):
+            raise
         return [Finding(UNREADABLE, where, f"cannot be read: {error.strerror}")]
     if number > NEWEST_SST_FORMAT:
         what = f"SST format_version {number}: the newest that kstate knows is {NEWEST_SST_FORMAT}"

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from kstate_cli.host import cannot_be_read
+
 CORRUPT: Final = "corrupt"
 """Bytes are not what was written: a checksum, a size, an order or a count does not hold."""
 TRUNCATED: Final = "truncated"
@@ -17,7 +19,7 @@ UNDECODABLE: Final = "undecodable"
 TOO_NEW: Final = "too-new"
 """Written by a RocksDB that this one does not understand."""
 UNREADABLE: Final = "unreadable"
-"""The file may not be read by this user."""
+"""The file may not be read by this user, or the system cannot read it: of what is in it nothing is known."""
 NOT_UNDERSTOOD: Final = "not-understood"
 """Nothing that Streams leaves in a store, or a setting with which verify cannot judge."""
 IN_USE: Final = "in-use"
@@ -51,6 +53,8 @@ def sst_format_code(number: int) -> str:
 
 def code_of(message: str) -> str:
     """The code that a message of RocksDB stands for."""
+    if cannot_be_read(message):
+        return UNREADABLE
     sizes, number = _SIZES.search(message), _FORMAT.search(message)
     if "No such file" in message:
         return MISSING
@@ -60,8 +64,6 @@ def code_of(message: str) -> str:
         return TRUNCATED
     if number:
         return sst_format_code(int(number[1]))
-    if "Permission denied" in message:
-        return UNREADABLE
     return TOO_NEW if _NEWER.search(message) else CORRUPT
 
 

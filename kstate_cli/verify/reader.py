@@ -11,10 +11,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.host import HostError, host_error_in
 from kstate_cli.regular import open_regular
 from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.private import private_copy, remove_copy
+from kstate_cli.rocks.private import in_temporary, private_copy, remove_copy
 from kstate_cli.rocks.scanning import prove_end
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.verify.alone import Table, make_folder, tables
@@ -105,8 +106,9 @@ class WholeDatabase(Shadow):
         for link in sorted(private.iterdir()):
             if link.is_symlink() and len(self._held) < room:
                 self._held.append(open_regular(self.path / link.name))
-                link.unlink()
-                link.symlink_to(f"/proc/{os.getpid()}/fd/{self._held[-1]}")
+                with in_temporary(private):
+                    link.unlink()
+                    link.symlink_to(f"/proc/{os.getpid()}/fd/{self._held[-1]}")
 
     def pieces(self, family: str) -> Iterator[tuple[list[bytes], array[int]]]:
         """Every row of a column family in key order: key, value, key, value …, and the length of each.
@@ -158,9 +160,14 @@ class WholeDatabase(Shadow):
         assert self._private is not None
         folder = self._private / "alone"
         try:
-            make_folder(folder, table, os.readlink(self._private / table.name))
+            with in_temporary(self._private):
+                make_folder(folder, table, os.readlink(self._private / table.name))
             return _read_alone(folder)
+        except HostError:
+            raise
         except Exception as error:
+            if (short := host_error_in(str(error), str(self._private.parent))) is not None:
+                raise short from None
             raise RocksError(str(error).replace(str(folder), str(self.path)).strip()) from None
         finally:
             remove_copy(folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 from kstate_cli.statedir.model import Application, ProblemCode, Store, Task
 from kstate_cli.verify.database import DatabaseReport
 from kstate_cli.verify.digest import store_digest
-from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, Finding
+from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,9 @@ def _of_task(task: Task) -> list[Finding]:
     for problem in task.problems:
         if not problem.fatal:
             continue
-        if problem.where in malformed:
+        if problem.code is ProblemCode.UNREADABLE:
+            code = UNREADABLE
+        elif problem.where in malformed:
             code = UNDECODABLE
         elif problem.code is ProblemCode.NO_DATABASE:
             code = MISSING

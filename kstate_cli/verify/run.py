@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from kstate_cli import temporary
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.workers import Workers
+from kstate_cli.signals import now_and_then
+from kstate_cli.statedir.model import Application, Database
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
@@ -67,11 +68,7 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
         raise UsageError("no such task or store here", hint=f"what there is: {command('ls', request.app)}")
     part = [(task, store) for task, store in chosen if in_subset(task.name, store.name, request.subset)]
     gathered = [Gathered(task, store) for task, store in part]
-    jobs = [
-        (one, DatabaseJob(d.path, str(d.path.relative_to(app.path)), one.store.kind, d.segment_start, _bytes(d.path)))
-        for one in gathered
-        for d in one.store.databases
-    ]
+    jobs = [(one, _job(app, one, d)) for one in gathered for d in one.store.databases]
     # The largest first, so that none of them is left for the end.
     jobs.sort(key=lambda job: -job[1].size)
     try:
@@ -93,6 +90,13 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
         pid=app.pid,
         as_of=app.as_of,
         left_out=len(chosen) - len(part),
+    )
+
+
+def _job(app: Application, one: Gathered, database: Database) -> DatabaseJob:
+    path, start = database.path, database.segment_start
+    return DatabaseJob(
+        path, str(path.relative_to(app.path)), one.store.kind, start, _bytes(path), running=bool(app.running)
     )
 
 
@@ -139,7 +143,8 @@ def _run(
             (replace(job, each_sst=request.each_sst, counter=counters.counter(number)), scratch)
             for number, job in enumerate(jobs)
         ]
-        with _watched(counters, watcher), _Processes(max(1, min(request.workers, len(jobs)))) as workers:
+        processes = max(1, min(request.workers, len(jobs)))
+        with now_and_then(lambda: watcher.at(counters.done()), _LOOK_SECONDS), _Processes(processes) as workers:
             yield from workers.map(verify_in_worker, told)
 
 
@@ -161,20 +166,3 @@ def _small_bytes(path: Path) -> int:
             if entry.name.endswith(".log") or entry.name.startswith("MANIFEST-"):
                 found += entry.stat(follow_symlinks=False).st_size
     return found
-
-
-@contextmanager
-def _watched(counters: Counters, watcher: Watcher) -> Iterator[None]:
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(_LOOK_SECONDS):
-            watcher.at(counters.done())
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

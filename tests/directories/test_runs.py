@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.change.folder import create_run, read_runs
-from kstate_cli.change.who import redacted
+from kstate_cli.redaction import redacted
 from kstate_cli.restore.area import make_area
 from tests.faults.cases import PARTS, fresh
 from tests.golden import unpack
@@ -326,6 +326,25 @@ def test_what_a_run_left_in_its_staging_area_is_shown_and_removed(app: Path, tmp
     assert [path.name for path in area.iterdir()] == ["of-another-host"]
     assert (area / "of-another-host" / "a.sst").exists()
     assert not (app.parent / ".kstate").exists()
+
+
+def test_what_cannot_be_looked_at_keeps_a_run_until_it_is_named(app: Path, tmp_path: Path) -> None:
+    """The credentials of its URI are nowhere any more: whoever names the run has looked there, or need not."""
+    run = create_run(app, "restore --for 4.3")
+    area = tmp_path / "gone" / "area"
+    left = Path(make_area(str(area), app.name, run))
+    run.write("failed", why="it was killed")
+    (tmp_path / "gone").rename(tmp_path / "unmounted")
+    (row,) = kstate("status", app, "-o", "json").rows
+    assert row["staging"]["place"] == str(left)
+    assert "not mounted" in row["staging"]["stays"]
+    assert "left in a staging area" in kstate("status", app).out
+    told = kstate("clean", app, status=6).err
+    assert f"kstate clean {app} --run {run.name}" in told
+    assert run.path.is_dir()
+    assert str(left) in kstate("clean", app, "--run", run.name, status=1).err
+    assert not (app.parent / ".kstate").exists()
+    assert (tmp_path / "unmounted" / "area" / left.name).is_dir()
 
 
 _HOLD = """\

@@ -25,7 +25,8 @@ everything, or, without a changelog, has lost its rows; the start fails, with th
 records are restored, and whether an offset is still in the log, is said only where the log is known: from the manifest of a dump
 (records are counted), or from a file
 `{"TOPIC": {"0": {"start": 0, "end": 42, "id": "…", "committed": 40}}}` (at most so many; `id` and `committed` may be missing,
-and so may `policy`, `delete_retention_ms` and `leader_epoch`). `--bootstrap-server` asks a broker for the same. Where a dump is given too, what the broker says goes first, records are counted
+and so may `policy`, `delete_retention_ms` and `leader_epoch`). `--bootstrap-server` asks a broker for the same; a topic or
+a partition that it does not have is a finding. Where a dump is given too, what the broker says goes first, records are counted
 in the dump as long as it is of the same log, and topic ids that differ are a finding.
 
 Exit code 0: nothing but what is expected. 3: findings.

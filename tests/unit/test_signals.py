@@ -115,6 +115,45 @@ except ZeroDivisionError:
     assert run(script) == "143 []\nits own error\n"
 
 
+STARTS = {
+    "aside": "aside(lambda: None)",
+    "now_and_then": "with now_and_then(lambda: None, 0.01): pass",
+    "start": "start(threading.Thread(target=lambda: None, daemon=True))",
+}
+
+
+@pytest.mark.parametrize("how", STARTS)
+def test_a_thread_is_never_half_started(how: str) -> None:
+    """A signal at the worst moment: the thread runs, and ``Thread.start`` has not seen that yet.
+
+    What it raises there makes ``start`` forget the thread, which then dies of a KeyError with a traceback.
+    """
+    script = f"""
+from kstate_cli.signals import now_and_then, start
+begin = threading._start_new_thread
+
+def and_a_signal(*arguments):
+    begin(*arguments)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading._start_new_thread = and_a_signal
+for _ in range(20):
+    before = threading.active_count()
+    armed.append(True)
+    try:
+        {STARTS[how]}
+        print("no signal")
+    except Interrupted:
+        pass
+    deadline = time.monotonic() + 5
+    time.sleep(0.01)  # the thread's turn: half started, nobody counts it
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert threading.active_count() == before
+"""
+    assert run(script) == ""
+
+
 def test_what_is_held_comes_afterwards() -> None:
     script = """
 said = []

@@ -13,8 +13,8 @@ from kstate_cli.change.folder import create_run, forget, read_runs
 from kstate_cli.change.journal import Run, RunState, read_run
 from kstate_cli.change.marks import STAGED, put_mark
 from kstate_cli.change.recover import Outcome, recover
-from kstate_cli.change.who import redacted
 from kstate_cli.errors import Interrupted
+from kstate_cli.redaction import redacted
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,12 @@ import pytest
 from kstate_cli.change.folder import create_run
 from kstate_cli.change.journal import Run
 from kstate_cli.errors import Refused, RunFailed
+from kstate_cli.redaction import kept_uri
 from kstate_cli.restore.area import (
     MARK,
     REMOVED_EVENT,
     STAGING_EVENT,
+    _found_elsewhere,
     below,
     check_area,
     end_area,
@@ -167,10 +171,8 @@ def test_half_removed_is_still_ours(tmp_path: Path) -> None:
 
 
 def test_no_secret_is_written_down(tmp_path: Path) -> None:
-    from kstate_cli.restore import area
-
     secret = "s3://AKIA:s3cr3t@bucket/staging?region=eu&secret_key=s3cr3t&endpoint_override=minio:9000&sas_token=s3cr3t"
-    kept = area._without_secrets(below(secret, "name"))
+    kept = kept_uri(below(secret, "name"))
     assert "s3cr3t" not in kept
     assert kept == "s3://bucket/staging/name?region=eu&endpoint_override=minio:9000"
 
@@ -200,3 +202,75 @@ def test_an_area_is_tried_before_it_is_used_and_nothing_stays(tmp_path: Path) ->
         with pytest.raises(Refused, match="--staging"):
             check_area(uri)
     assert settled(f"file://{tmp_path}/a%20b") == f"{tmp_path}/a b"
+
+
+@pytest.mark.parametrize("uri", ["", ".", "relative", "/", "~", "s3://", "file://", "?", "\0"])
+def test_a_hostile_place_is_not_even_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
+    """An empty one is the working directory, ``/`` is everything: neither is the folder of a run."""
+    here = tmp_path / f"here-{TOKEN}"
+    here.mkdir()
+    (here / MARK).write_text(json.dumps({"token": TOKEN}))
+    monkeypatch.chdir(here)
+    monkeypatch.setattr("kstate_cli.restore.area._opened", lambda uri: pytest.fail(f"{uri!r} is opened"))
+    for one in (uri, f"here-{TOKEN}", f"../here-{TOKEN}") if not uri else (uri,):
+        run = a_run(tmp_path, host=f"host{len(one)}")
+        journal(run, uri=one, token=TOKEN)
+        left = left_in_area(run)
+        assert left is not None
+        assert left.why is not None
+        with pytest.raises(RunFailed, match="stays"):
+            remove_from_area(run)
+    assert (here / MARK).exists()
+
+
+def test_a_place_that_does_not_answer_keeps_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that takes the connection and says nothing, as behind some firewalls."""
+    monkeypatch.setattr("kstate_cli.restore.area._LOOK_SECONDS", 3.0)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+        run = a_run(tmp_path)
+        uri = f"s3://bucket/app-{TOKEN}?region=eu&scheme=http&endpoint_override={endpoint}"
+        journal(run, uri=uri, token=TOKEN)
+        began = time.monotonic()
+        left = left_in_area(run)
+        assert time.monotonic() - began < 15
+    assert left is not None
+    assert (left.place, left.why) == (f"s3://bucket/app-{TOKEN}", "it cannot be looked at: no answer within 3 s")
+
+
+def test_who_looks_elsewhere_tells_what_is_there(tmp_path: Path) -> None:
+    """By a URI of this host: the same process, the same answers."""
+    folder = Path(make_area(str(tmp_path / "staging"), "app", a_run(tmp_path)))
+    (folder / "a.sst").write_bytes(b"x" * 10)
+    token = folder.name.rpartition("-")[2]
+    size = (folder / MARK).stat().st_size + 10
+    assert _found_elsewhere(f"file://{folder}", token) == (2, size, None)
+    assert _found_elsewhere(f"file://{folder}", TOKEN) == (2, size, f"it has no {MARK} of this run")
+    assert _found_elsewhere(f"file://{folder}x", token) is None
+    with pytest.raises(OSError, match=r"x\+y"):
+        _found_elsewhere(f"x+y://host/app-{token}", token)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_is_not_mounted_is_not_nothing(tmp_path: Path, recorded: bool) -> None:
+    """The folder lies on a file system that is not mounted now: it will be there again, and nobody would know of it."""
+    run = a_run(tmp_path)
+    area = tmp_path / "mount" / "staging"
+    folder = Path(make_area(str(area), "app", run))
+    event = run.last(STAGING_EVENT)
+    assert os.path.ismount(event["mount"])
+    assert str(folder).startswith(event["mount"])
+    if recorded:  # as it was made while something was mounted there
+        journal(run, **{**{name: event[name] for name in ("uri", "token", "host")}, "mount": str(tmp_path / "mount")})
+        folder.rename(tmp_path / folder.name)
+    else:
+        (tmp_path / "mount").rename(tmp_path / "elsewhere")
+    left = left_in_area(run)
+    assert left is not None
+    assert left.why is not None
+    assert "mounted" in left.why
+    with pytest.raises(RunFailed):
+        remove_from_area(run)

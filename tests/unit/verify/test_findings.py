@@ -17,7 +17,7 @@ MESSAGES = [
     ("Corruption: Corrupt or unsupported format_version: 249 in /s/000009.sst", "corrupt", "000009.sst"),
     ("Corruption: IO error: No such file or directory: While open a file for random read: /s/000009.sst: No such file", "missing", "000009.sst"),
     ("IO error: While open a file for random read: /s/000009.sst: Permission denied", "unreadable", "000009.sst"),
-    ("IO error: While pread offset 0 len 4096: /s/000009.sst: Input/output error", "corrupt", "000009.sst"),
+    ("IO error: While pread offset 0 len 4096: /s/000009.sst: Input/output error", "unreadable", "000009.sst"),
     ("Corruption: checksum mismatch" + _BLAME, "corrupt", "MANIFEST-000005"),
     ("Corruption: VersionEdit: unknown tag" + _BLAME, "too-new", "MANIFEST-000005"),
     ("Not implemented: Compression type LZ4 is not linked with the binary", "too-new", "?"),

@@ -1,0 +1,72 @@
+"""What this host is short of, and what it cannot read: neither says anything about what is in a file.
+
+A process has only so many descriptors, a machine only so much memory, and a folder for temporary files only so much
+room. Whoever meets that while reading a store has learnt nothing of the store: told as damage of it, it would lead to
+``kstate wipe`` of a healthy one. So it is an error of its own, which no reader takes for a finding.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from typing import Final
+
+from kstate_cli.errors import RunFailed
+
+_SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""No reader meets these but in what it writes itself: elsewhere they are the trouble of whoever writes."""
+_CANNOT: Final = (errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIMEDOUT, errno.EUCLEAN)
+_HINTS: Final = {
+    errno.EMFILE: "raise the limit of open files (ulimit -n) and run the command again, or give fewer --workers",
+    errno.ENFILE: "this machine has too many open files (fs.file-max): run the command again when it has fewer",
+    errno.ENOMEM: "run the command again when this machine has more memory, or give fewer --workers",
+}
+_ROOM: Final = "make room there, or name another folder with TMPDIR, and run the command again"
+CHECK_THE_DISK: Final = "the system's log may say what is wrong with the disk, and ls -l who may read the file"
+"""What to do about a file that cannot be read."""
+
+
+class HostError(RunFailed):
+    """This host keeps a file from being looked at: no descriptors, no memory, no room for temporary files, no rights.
+
+    No finding about the file: whoever took it for one would call a healthy store damaged.
+    """
+
+
+def host_error(error: OSError) -> HostError | None:
+    """What to raise where this host is short of something; None where the error is about what was asked for."""
+    if error.errno not in _SHORT:
+        return None
+    name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes, os.PathLike)) else None
+    return _short(error.errno, name)
+
+
+def host_error_in(message: str, where: str) -> HostError | None:
+    """As :func:`host_error`, of a message of RocksDB while it reads through a private folder ``where`` it writes.
+
+    RocksDB tells what the system says in its words, behind a colon.
+    """
+    number = _said(message, (*_SHORT, *_FULL))
+    return None if number is None else _short(number, where if number in _FULL else None)
+
+
+def cannot_be_read(error: OSError | str) -> bool:
+    """Whether an error, or a message of RocksDB, says that a file cannot be read: broken hardware, or no rights."""
+    return (_said(error, _CANNOT) if isinstance(error, str) else error.errno) in _CANNOT
+
+
+def _said(message: str, numbers: tuple[int, ...]) -> int | None:
+    for number in numbers:
+        if re.search(rf"(?:: |^){re.escape(os.strerror(number))}(?: \(os error \d+\))?(?=\s|$|\.)", message):
+            return number
+    return None
+
+
+def _short(number: int, where: str | None) -> HostError:
+    return HostError(
+        f"this host cannot go on reading: {os.strerror(number)}; that says nothing of what is read",
+        where=where,
+        hint=_HINTS.get(number, _ROOM),
+    )

@@ -1,0 +1,73 @@
+"""What may be a secret in a URI, or in an argument, and texts without it: the one owner of that.
+
+Three readers, three texts. People are shown where something is (:func:`shown_uri`). A journal keeps what leads there
+again, with credentials that come from elsewhere then (:func:`kept_uri`). And it keeps what a command was called with
+(:func:`redacted`), where something in place of a secret says that there was one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+_LEFT_OUT: Final = "***"
+_MARK: Final = "://"
+_QUERY: Final = re.compile(r"[?#]")
+_PORT: Final = re.compile(r"\d{1,5}")
+_HARMLESS: Final = frozenset(
+    {
+        "allow_bucket_creation", "allow_bucket_deletion", "anonymous", "background_writes", "blob_storage_authority",
+        "blob_storage_scheme", "buffer_size", "check_directory_existence_before_creation", "default_block_size",
+        "default_bucket_location", "dfs_storage_authority", "dfs_storage_scheme", "endpoint_override",
+        "force_virtual_addressing", "project_id", "region", "replication", "retry_limit_seconds", "scheme",
+    }
+)  # fmt: skip
+"""Parameters of pyarrow's URIs that are none. What is not named here may be one, whatever it is called."""
+_ARGUMENT: Final = re.compile(
+    r"(?is)((?:pass(?:word|wd|phrase)|secret|token|credential|jaas|sas|private|(?:api|access|account|keystore)[-_.]?key)"
+    r"[^=\s]*=).*"
+)
+
+
+def shown_uri(uri: str) -> str:
+    """Where it is: without user, password and query. A path is what it is."""
+    scheme, mark, rest = uri.partition(_MARK)
+    return scheme + mark + _without_user(_QUERY.split(rest, maxsplit=1)[0]) if mark else uri
+
+
+def kept_uri(uri: str) -> str:
+    """What leads there again: without user and password, and with no parameter but those known to be harmless."""
+    scheme, mark, rest = uri.partition(_MARK)
+    if not mark:
+        return uri
+    place, question, query = rest.partition("#")[0].partition("?")
+    kept = "&".join(one for one in query.split("&") if one.partition("=")[0] in _HARMLESS)
+    return scheme + mark + _without_user(place) + (question + kept if kept else "")
+
+
+def redacted(arguments: Sequence[str]) -> list[str]:
+    """Arguments without what may be a secret: user and password of a URI, its query, and ``…secret…=VALUE``."""
+    return [_redacted(argument) for argument in arguments]
+
+
+def _redacted(argument: str) -> str:
+    argument = _ARGUMENT.sub(rf"\g<1>{_LEFT_OUT}", argument)
+    head, mark, rest = argument.partition(_MARK)
+    if not mark:
+        return argument
+    # An argument may hold several URIs: all between the first and the last "@" goes.
+    _, at, rest = ("", "", rest) if "@" not in rest else rest.rpartition("@")
+    place, *query = _QUERY.split(rest, maxsplit=1)
+    return head + mark + (_LEFT_OUT + at if at else "") + place + (f"?{_LEFT_OUT}" if query else "")
+
+
+def _without_user(rest: str) -> str:
+    """What follows the scheme, without ``USER:PASSWORD@``. A secret key of S3 may hold a slash that is not escaped."""
+    authority, slash, path = rest.partition("/")
+    if "@" in authority:
+        return authority.rpartition("@")[2] + slash + path
+    _, colon, secret = authority.partition(":")
+    if colon and not _PORT.fullmatch(secret) and "@" in path:
+        return path.rpartition("@")[2]
+    return rest

@@ -1,0 +1,152 @@
+"""Beside a running application a database may be half made, or half deleted: no command takes that for a failure."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstate_cli.formats.kinds import Kind
+from kstate_cli.verify.database import DatabaseJob, verify_database
+from tests.golden import unpack
+
+from .support import kstate_here
+from .test_locks import held
+
+STORE = "orders-per-minute"
+LATER = 1704153600000
+"""The start of a segment that is not there: a day after those that are, which have the same interval."""
+
+
+def log_only(segment: Path, healthy: Path) -> None:
+    segment.mkdir()
+    for name in ("LOCK", "LOG", "IDENTITY"):
+        (segment / name).touch()
+
+
+def manifest_without_current(segment: Path, healthy: Path) -> None:
+    log_only(segment, healthy)
+    shutil.copyfile(next(healthy.glob("MANIFEST-*")), segment / "MANIFEST-000001")
+    (segment / "000001.dbtmp").write_text("MANIFEST-000001\n")
+
+
+def rows_without_current(segment: Path, healthy: Path) -> None:
+    shutil.copytree(healthy, segment)
+    (segment / "CURRENT").unlink()
+
+
+def current_without_manifest(segment: Path, healthy: Path) -> None:
+    shutil.copytree(healthy, segment)
+    next(segment.glob("MANIFEST-*")).unlink()
+
+
+def no_options(segment: Path, healthy: Path) -> None:
+    for options in healthy.glob("OPTIONS-*"):
+        options.unlink()
+
+
+def options_of_before(segment: Path, healthy: Path) -> None:
+    """The MANIFEST has a column family that OPTIONS does not name yet."""
+    newest = max(healthy.glob("OPTIONS-*"))
+    head, mark, _ = newest.read_text().partition('[CFOptions "offsets"]')
+    assert mark
+    newest.write_text(head)
+
+
+STATES: dict[str, Callable[[Path, Path], None]] = {
+    state.__name__: state
+    for state in (
+        log_only, manifest_without_current, rows_without_current, current_without_manifest, no_options, options_of_before
+    )
+}  # fmt: skip
+
+
+def commands(app: Path, out: Path) -> list[tuple[Any, ...]]:
+    return [
+        ("ls", app),
+        ("inspect-position", app),
+        ("verify", app),
+        ("diff", app, app, "--last-flush"),
+        ("check", app, "--for", "4.3"),
+        ("query", app, STORE, "window-range", "--last-flush"),
+        ("export", app, STORE, "--out", out, "--last-flush"),
+    ]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Path]:
+    path = unpack("4.3.1-demo-eos", tmp_path)
+    (path / ".lock").touch()
+    yield path
+
+
+def places(app: Path) -> tuple[Path, Path]:
+    """A segment that is not there yet, and one that is."""
+    store = app / "0_0" / STORE
+    return store / f"{STORE}.{LATER}", min(store.iterdir())
+
+
+def codes(app: Path, out: Path) -> dict[str, int]:
+    return {one[0]: kstate_here(*one, status=None).status for one in commands(app, out)}
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """How the commands end where nothing is under way."""
+    folder = tmp_path_factory.mktemp("without")
+    path = unpack("4.3.1-demo-eos", folder)
+    (path / ".lock").touch()
+    with held(path, "application"):
+        found = codes(path, folder / "out")
+    assert set(found.values()) == {0}, found
+    return found
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_no_command_takes_it_for_a_failure(app: Path, tmp_path: Path, without: dict[str, int], state: str) -> None:
+    segment, healthy = places(app)
+    STATES[state](segment, healthy)
+    name = segment.name if segment.exists() else healthy.name
+    with held(app, "application"):
+        assert codes(app, tmp_path / "out") == without
+        done = kstate_here("ls", app)
+    assert name in done.err
+    assert "running application" in done.err
+    assert kstate_here("ls", app, status=3).err.count(name), "closed, it is what it is"
+
+
+@pytest.mark.parametrize("state", ["log_only", "rows_without_current", "current_without_manifest", "options_of_before"])
+def test_verify_meets_it_between_its_first_look_and_its_reading(app: Path, state: str) -> None:
+    new, healthy = places(app)
+    STATES[state](new, healthy)
+    segment = new if new.exists() else healthy
+    kind = Kind("timestamped-window", certain=True, inferred_from="the test")
+    report = verify_database(DatabaseJob(segment, segment.name, kind, LATER, 0, running=True))
+    assert report.findings == ()
+    assert segment.name in " ".join(report.remarks)
+    assert verify_database(DatabaseJob(segment, segment.name, kind, LATER, 0)).findings != ()
+
+
+def test_what_goes_while_it_is_read_is_gone(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start of 4.2 under exactly-once removes .checkpoint, the cleaner whole tasks: between two calls of ours."""
+    from kstate_cli.statedir import scan
+
+    (app / "0_0" / ".checkpoint").write_text("0\n0\n")
+    listed = scan.os.listdir
+
+    def and_it_goes(path: Any = ".") -> list[str]:
+        found: list[str] = listed(path)
+        if str(path).endswith("/0_0"):
+            (app / "0_0" / ".checkpoint").unlink(missing_ok=True)
+        if str(path).endswith("/0_1"):
+            shutil.rmtree(path, ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(scan.os, "listdir", and_it_goes)
+    found = scan.read_application(app, workers=1)
+    assert [task.name for task in found.tasks] == ["0_0", "global"]
+    assert found.tasks[0].checkpoint is None
+    assert [problem for problem in found.all_problems() if problem.fatal] == []

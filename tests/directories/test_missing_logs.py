@@ -1,0 +1,66 @@
+"""What a broker that was asked does not have at all: a finding for each store that was made from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.check.context import Asked
+from kstate_cli.check.findings import Level
+from kstate_cli.check.logs import FactLogs
+from kstate_cli.check.outcome import Outcome
+from kstate_cli.check.predict import Report, check, topics_of
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate.resolve import resolve
+from kstate_cli.releases import release
+from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.scan import read_application
+from kstate_cli.texts import command
+from tests.golden import unpack
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Application:
+    return read_application(unpack("4.3.1-kinds-eos", tmp_path_factory.mktemp("missing-logs")), workers=1)
+
+
+def keys(app: Application) -> dict[TopicPartition, set[tuple[str, str]]]:
+    """Every partition that offsets name, and the stores that they are of."""
+    found: dict[TopicPartition, set[tuple[str, str]]] = {}
+    for task in resolve(app):
+        for store in task.stores:
+            for key in store.offsets:
+                found.setdefault(key, set()).add((task.task.name, store.store.name))
+    return found
+
+
+def told(app: Application, missing: set[TopicPartition], *, live: bool = True) -> Report:
+    facts = {key: LogFacts(0, 1 << 40) for key in keys(app) if key not in missing}
+    logs = FactLogs(facts, frozenset(topics_of(app)) if live else frozenset())
+    return check(app, Asked(release("4.3"), logs=(logs,)))
+
+
+def named(report: Report) -> set[tuple[str, str]]:
+    return {(str(one.task), str(one.store)) for one in report.findings if one.code == "log-missing"}
+
+
+def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) -> None:
+    every = keys(app)
+    assert named(told(app, set())) == set()
+    for key in sorted(every)[::3]:
+        stores = every[key]
+        topic = {other for other in every if other.topic == key.topic}
+        for missing in ({key}, topic):
+            report = told(app, missing)
+            assert named(report) == set.union(*(every[one] for one in missing)), key
+            for one in report.findings:
+                if one.code == "log-missing":
+                    assert one.level is Level.ERROR
+                    assert command("export", app.path, str(one.store)) in one.mend
+            outcomes = {one.outcome for one in report.predictions if (one.task, one.store) in stores}
+            assert outcomes <= {Outcome.UNKNOWN}, key
+    assert named(told(app, set(every))) == {one for stores in every.values() for one in stores}
+
+
+def test_a_file_may_leave_out_what_its_writer_did_not_care_for(app: Application) -> None:
+    assert named(told(app, set(keys(app)), live=False)) == set()

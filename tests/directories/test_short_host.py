@@ -1,0 +1,109 @@
+"""A host that is short of descriptors, room or a working disk: no command says that of a store, and none says "wipe"."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.golden import unpack
+
+from .warm import ROOT
+
+ZYGOTE = """
+import json, os, resource, subprocess, sys
+from pathlib import Path
+from tests.directories.warm import _child, _warm_up
+
+folder, how, levels, commands = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])
+_warm_up()
+import rich.box, rich.text, kstate_cli.export.run, kstate_cli.export.count  # what a command imports late is here by now
+for command in commands:
+    for level in levels:
+        variables = {"COLUMNS": "400", "KSTATE_WORKERS": "2"}
+        if how == "inodes":
+            room = f"{folder}/room-{level}"
+            os.makedirs(room, exist_ok=True)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"nr_inodes={level}", "none", room], check=True)
+            variables["TMPDIR"] = room
+        streams = [os.devnull, f"{folder}/out", f"{folder}/err"]
+        pid = os.fork()
+        if pid == 0:
+            if how == "descriptors":
+                resource.setrlimit(resource.RLIMIT_NOFILE, (level, level))
+            _child({"argv": command, "streams": streams, "encoding": "", "variables": variables, "folder": folder})
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        out, err = (Path(name).read_text() for name in streams[1:])
+        print(json.dumps([command, level, code, out, err]), flush=True)
+"""
+
+
+def ended(
+    tmp_path: Path, how: str, levels: list[int], commands: list[list[str]]
+) -> list[tuple[list[str], int, str, str]]:
+    """Each command at each level: the command, its exit code, its output and its messages."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    start = ["unshare", "-m"] if how == "inodes" else []
+    arguments = [str(folder), how, json.dumps(levels), json.dumps(commands)]
+    done = subprocess.run(
+        [*start, sys.executable, "-c", ZYGOTE, *arguments], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={key: value for key, value in os.environ.items() if key != "TMPDIR"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == len(levels) * len(commands)
+    return [(command, code, out, err) for command, _, code, out, err in rows]
+
+
+def judge(found: list[tuple[list[str], int, str, str]], words: tuple[str, ...]) -> set[int]:
+    """Each of them did what it does on a healthy host, or says what the host lacks: nothing in between."""
+    codes = set()
+    for command, code, out, err in found:
+        told = f"{command}: exit {code}\n{out}\n{err}"
+        codes.add(code)
+        assert code in (0, 6), told
+        if code == 6:
+            assert any(word in err for word in words), told
+            assert "wipe" not in out + err, told
+            assert "damage" not in out + err and "defect" not in err, told
+    return codes
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    return unpack("4.3.1-demo-eos", tmp_path)
+
+
+def test_too_few_descriptors(app: Path, tmp_path: Path) -> None:
+    commands = [["ls", str(app)], ["diff", str(app), str(app)]]
+    found = ended(tmp_path, "descriptors", [8, 9, 10, 12, 400], commands)
+    assert judge(found, ("Too many open files",)) == {0, 6}
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounting needs root")
+def test_no_room_for_temporary_files(app: Path, tmp_path: Path) -> None:
+    """The folder of temporary files is full at another moment each time: while links, copies or an SST's own are made."""
+    found = ended(tmp_path, "inodes", [8, 10, 12, 14, 400], [["verify", str(app), "--each-sst", "--workers", "1"]])
+    assert judge(found, ("No space left on device",)) == {0, 6}
+
+
+@pytest.mark.parametrize("command", [("check", "--for", "4.3"), ("verify",), ("ls",)])
+def test_a_disk_that_does_not_answer_has_lost_nothing(app: Path, command: tuple[str, ...]) -> None:
+    """What cannot be read is named as that, and nothing is foretold of it: no advice to give the only copy away."""
+    sst = next((app / "0_0" / "rocksdb" / "latest-order").glob("*.sst"))
+    strace = ["strace", "-f", "-qq", "-o", os.devnull, "-P", str(sst), "-e", "trace=openat"]
+    done = subprocess.run(
+        [*strace, "-e", "inject=openat:error=EIO", sys.executable, "-m", "kstate_cli", command[0], str(app), *command[1:]],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    told = done.stdout + done.stderr
+    assert "Input/output error" in told
+    assert done.returncode == {"check": 4, "verify": 4, "ls": 3}[command[0]], told
+    assert "not as Kafka Streams leaves it" not in told
+    assert "wipe" not in told and "corrupt" not in told and "damaged" not in told, told

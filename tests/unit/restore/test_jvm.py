@@ -1,0 +1,50 @@
+"""What Spark has started ends, or kstate says that it does not: it never waits for ever."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.errors import RunFailed
+from kstate_cli.restore import jvm, spark
+from kstate_cli.restore.jvm import Jvm
+
+
+def deaf_session() -> subprocess.Popen[bytes]:
+    """A process that does not end with its standard input, in a session of its own."""
+    return subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE, start_new_session=True)
+
+
+def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process in the hands of a hung network share takes no signal; here it is the signal that does not leave."""
+    process = deaf_session()
+    try:
+        with (tmp_path / "said").open("wb") as said:
+            one = Jvm({}, said)
+            one._process = process
+            with monkeypatch.context() as deaf:
+                deaf.setattr(jvm.os, "kill", lambda pid, number: None)
+                deaf.setattr(jvm, "_KILLED_SECONDS", 0.3)
+                began = time.monotonic()
+                assert one.end(0.1) == (process.pid,)
+                assert time.monotonic() - began < 5
+            assert one.end(0.1) == ()
+        assert process.returncode == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_who_may_still_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results that are whole are of no use while somebody may still write beside them; a signal stays a signal."""
+
+    monkeypatch.setattr(spark._Spark, "start", lambda self: None)
+    monkeypatch.setattr(spark._Spark, "stop", lambda self: (4711,))
+    with pytest.raises(RunFailed, match="4711"), spark.spark_session(spark.SparkSettings()):
+        pass
+    with pytest.raises(KeyboardInterrupt), spark.spark_session(spark.SparkSettings()):
+        raise KeyboardInterrupt

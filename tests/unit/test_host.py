@@ -1,0 +1,69 @@
+"""What says something of the host, and what of a file: by real messages of RocksDB."""
+
+from __future__ import annotations
+
+import errno
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kstate_cli.host import HostError, cannot_be_read, host_error, host_error_in
+from kstate_cli.restore.obstacles import broken, refuse_problems
+from kstate_cli.statedir.model import Problem, ProblemCode
+
+SHORT = [
+    "IO error: While open a file for random read: /dev/shm/kstate-1/000012.sst: Too many open files",
+    "IO error: No space left on device: While appending to file: /tmp/kstate-1/000007.log: No space left on device",
+    "No space left on device (os error 28)",
+    "IO error: While mmap: /a/000012.sst: Cannot allocate memory The file /a/MANIFEST-000005 may be corrupted.",
+]
+CANNOT = [
+    "IO error: While pread offset 0 len 53: /a/000012.sst: Input/output error",
+    "IO error: While open a file for random read: /a/000012.sst: Permission denied",
+]
+OF_THE_FILE = [
+    "Corruption: Bad table magic number: expected 9863518390377041911, found 0 in /a/000012.sst",
+    "IO error: No such file or directory: While open a file for random read: /a/000012.sst: No such file or directory",
+    "Corruption: block checksum mismatch in /a/Too many open files/000012.sst offset 0 size 40",
+]
+
+
+def test_messages_of_rocksdb() -> None:
+    assert [isinstance(host_error_in(text, "/tmp"), HostError) for text in SHORT] == [True] * len(SHORT)
+    assert [host_error_in(text, "/tmp") for text in CANNOT + OF_THE_FILE] == [None] * (len(CANNOT) + len(OF_THE_FILE))
+    assert [cannot_be_read(text) for text in CANNOT] == [True] * len(CANNOT)
+    assert not any(cannot_be_read(text) for text in SHORT + OF_THE_FILE)
+
+
+@pytest.mark.parametrize("number", sorted(errno.errorcode))
+def test_an_error_is_the_hosts_or_the_files(number: int) -> None:
+    error = OSError(number, os.strerror(number), "/a/000012.sst")
+    short = host_error(error)
+    assert short is None or not cannot_be_read(error)
+    if short is not None:
+        assert short.exit_code == 6
+        assert short.hint is not None
+        assert "wipe" not in short.hint
+
+
+def test_nothing_is_replaced_because_a_disk_does_not_answer() -> None:
+    unreadable = Problem(
+        "0_0/rocksdb/count/000012.sst", "cannot be read: Input/output error", "…", code=ProblemCode.UNREADABLE
+    )
+    damaged = Problem("0_0/rocksdb/count/000012.sst", "is missing", "…", code=ProblemCode.SST)
+    store: Any = SimpleNamespace(name="count", segmented=False)
+    work = [SimpleNamespace(path="0_0/rocksdb/count", rebuild=True)]
+    for problem, asked, is_broken, refused in [
+        (unreadable, False, False, True),
+        (unreadable, True, False, False),
+        (damaged, False, True, False),
+    ]:
+        allowed = SimpleNamespace(asked=asked)
+        draft: Any = SimpleNamespace(
+            problems=[problem], work=work, refused=[], warnings=[], options=SimpleNamespace(allowed=allowed)
+        )
+        refuse_problems(draft)
+        assert bool(draft.refused) is refused
+        assert bool(broken(draft, "0_0", store)) is is_broken

@@ -1,0 +1,171 @@
+"""No thread is started, and no signal is swallowed, but where this file says so: the source itself is looked at."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pickle
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kstate_cli
+from kstate_cli.errors import Interrupted, KstateError, OutputLost, Told
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.restore.states import IllegalTransition
+
+SOURCE = Path(kstate_cli.__file__).parent
+STARTERS = {"start", "submit", "map_async", "apply_async"}
+THREADS = {"Thread", "Timer", "ThreadPoolExecutor"}
+GOES_ON = {
+    ("cli/app.py", "main"): "the one place where a command ends",
+    ("restore/signals.py", "run"): "runs in a thread of its own, where no signal is raised; hands over what it caught",
+    ("signals.py", "signals_held"): "raises what it caught once every handler is back",
+    ("change/engine.py", "execute"): "raises what _failed makes of it: a signal itself",
+}
+"""Who handles a signal without raising it again at once."""
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def called(node: ast.expr) -> str | None:
+    if not isinstance(node, ast.Call):
+        return None
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+
+
+def names(kind: ast.expr | None) -> set[str]:
+    """The exceptions that a handler names; BaseException where it names none."""
+    if kind is None:
+        return {"BaseException"}
+    parts = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    return {part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "?") for part in parts}
+
+
+def test_only_signals_py_starts_threads() -> None:
+    """Whatever has a thread (a progress bar has one) is started with signals held back, by ``signals.start``."""
+    found = []
+    for name, tree in modules():
+        for node in ast.walk(tree):
+            # match.start() is a value that somebody uses; whoever starts a thread uses none.
+            statement = isinstance(node, ast.Expr) and called(node.value) == "start"
+            started = statement and isinstance(node.value.func, ast.Attribute)  # type: ignore[attr-defined]
+            pooled = isinstance(node, ast.Call) and called(node) in STARTERS - {"start"}
+            # Thread(…).start(), and executor.map(…) of concurrent.futures, whatever becomes of the value.
+            on = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+            direct = on is not None and called(on) in THREADS
+            if (started or pooled or direct) and name != "signals.py":
+                found.append(f"{name}:{node.lineno}")
+    assert not found
+
+
+def test_whoever_catches_a_signal_raises_it_again() -> None:
+    swallowing, seen = [], set()
+    for name, tree in modules():
+        for function in ast.walk(tree):
+            if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            for node in own_nodes(function):
+                if isinstance(node, ast.ExceptHandler) and names(node.type) & {
+                    "BaseException",
+                    "Interrupted",
+                    "KeyboardInterrupt",
+                    "Told",
+                    "?",
+                }:
+                    where = (name, function.name)
+                    if where in GOES_ON:
+                        seen.add(where)
+                    elif not raises(node.body):
+                        swallowing.append(f"{name}:{node.lineno}")
+                elif isinstance(node, ast.Call) and called(node) == "suppress":
+                    wide = {"BaseException", "Interrupted", "KeyboardInterrupt", "Told"}
+                    swallowing += [f"{name}:{node.lineno}" for one in node.args if names(one) & wide]
+                elif isinstance(node, (ast.Try, ast.TryStar)):
+                    left = [one for one in node.finalbody for one in ast.walk(one) if leaves(one)]
+                    swallowing += [f"{name}:{one.lineno}" for one in left]  # type: ignore[attr-defined]
+            if function.name == "__exit__":
+                returns = [one for one in own_nodes(function) if isinstance(one, ast.Return) and one.value is not None]
+                swallowing += [f"{name}:{one.lineno}" for one in returns]
+    assert not swallowing
+    assert seen == GOES_ON.keys(), "this file names a place that is gone"
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """What belongs to a function itself, and to no function in it."""
+    for child in ast.iter_child_nodes(function):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            yield child
+            yield from own_nodes(child)
+
+
+def raises(body: list[ast.stmt]) -> bool:
+    """Whether it ends in a ``raise``, or raises whatever is not of a kind that it names."""
+    if not body:
+        return False
+    if any(isinstance(one, ast.If) and not_an_instance(one.test) and raises(one.body) for one in body):
+        return True
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return raises(last.body) and raises(last.orelse)
+    return isinstance(last, ast.Raise)
+
+
+def not_an_instance(test: ast.expr) -> bool:
+    """``not isinstance(error, …)`` of exceptions proper."""
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and called(test.operand) == "isinstance"
+
+
+def leaves(node: ast.AST) -> bool:
+    """A ``return`` amid ``finally`` drops what is being raised."""
+    return isinstance(node, ast.Return)
+
+
+def test_a_signal_is_no_exception_as_others_are() -> None:
+    assert not issubclass(Interrupted, Exception)
+    assert issubclass(Interrupted, Told)
+    assert issubclass(KstateError, Exception)
+
+
+def kinds(kind: type[BaseException]) -> Iterator[type[BaseException]]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from kinds(below)
+
+
+def test_every_error_of_ours_crosses_a_process_boundary() -> None:
+    """Whatever can be raised in a worker, or in a task of Spark, comes out here as what it was."""
+    for module in pkgutil.walk_packages(kstate_cli.__path__, "kstate_cli."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    ours = {kind for kind in kinds(BaseException) if kind.__module__.startswith("kstate_cli.")}
+    made = [
+        Interrupted(15),
+        OutputLost(OSError(28, "No space left on device")),
+        OutputLost(BrokenPipeError(32, "Broken pipe")),
+    ]
+    made += [
+        kind("what", where="where", hint="hint", details=("a", "b"), hint_details=("c",))  # type: ignore[call-arg]
+        for kind in ours
+        if issubclass(kind, KstateError) and "__init__" not in vars(kind)
+    ]
+    assert {Interrupted, OutputLost} <= ours
+    for error in made:
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+        assert again.exit_code == error.exit_code
+    malformed = MalformedBytesError("too short", "SerializationException", streams_message="Size of")
+    again = pickle.loads(pickle.dumps(malformed))
+    assert (str(again), vars(again)) == (str(malformed), vars(malformed))
+    # A transition that is not in the table is a defect of the driver, which raises and handles it in one process.
+    others = {kind for kind in ours if not issubclass(kind, (Told, MalformedBytesError, IllegalTransition))}
+    for kind in others:
+        if "__init__" in vars(kind) or "__new__" in vars(kind):
+            pytest.fail(f"{kind.__name__} is made of other things than its words: pickle it here")
+        again = pickle.loads(pickle.dumps(kind(5, "what")))
+        assert (type(again), again.args) == (kind, kind(5, "what").args)
