@@ -63,7 +63,7 @@ class Conversion:
     source: str
     target: str
     layout: str
-    """What is left of a value: ``timestamped``, ``time-ordered``, ``plain``, ``session`` or ``bare``."""
+    """What is left of a value: a name of ``formats.layouts.STRIP``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kstate_cli.diff.merge import pairs, rows_of
 from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
-from kstate_cli.diff.rows import Compared, compared, group_of, is_value, same_values
+from kstate_cli.diff.rows import Compared, comparable, compared, is_value, same_values
 from kstate_cli.errors import InUse, UsageError
 from kstate_cli.export.choose import Steady, open_whole, refuse_running
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -210,7 +210,7 @@ def _open(
 
 def _kinds(a: StoreReader, b: StoreReader, filled_a: list[Segment], filled_b: list[Segment]) -> tuple[str, str]:
     """A store without rows may look like another kind: then it is what the other one is."""
-    if group_of(a.kind) != group_of(b.kind):
+    if not comparable(a.kind, b.kind):
         if not filled_a and not filled_b:
             return a.kind, a.kind
         if not filled_a:

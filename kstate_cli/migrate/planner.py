@@ -17,20 +17,30 @@ from kstate_cli.change.plan import (
 )
 from kstate_cli.errors import Refused
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
+from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
+from kstate_cli.formats.layouts import Inner
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import OFFSETS_CF, STATUS_CLOSED, OffsetsRecord
+from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
+from kstate_cli.formats.store_kinds import headers_families, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
 from kstate_cli.formats.values import subscription_version
-from kstate_cli.migrate.headers import conversions, plain_sessions, sessions_of_before, undecided
+from kstate_cli.migrate.headers import (
+    conversions,
+    may_be_misread_with_headers,
+    misread_with_headers,
+    rows_of_before,
+    undecided,
+    without_headers,
+)
 from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import (
-    HEADERS_FAMILIES,
     OLD_SST_FORMAT,
     SUBSCRIPTION_VERSION_SINCE,
     OffsetsHome,
     Release,
+    knows_headers,
     proven,
     readable_by,
     release,
@@ -152,16 +162,16 @@ def _refuse_unreadable(draft: _Draft) -> None:
     for task in draft.app.tasks:
         for store in task.stores:
             shown = f"{task.name}/{store.name}"
-            if store.families & HEADERS_FAMILIES and not draft.into_family:
+            if store.families & headers_families() and not draft.into_family:
                 headers.append(f"{shown}: a store with record headers ({store.kind.name})")
-                kind = store.kind.name.removeprefix("headers-")
+                kind = without_headers(store.kind.name)
                 if undecided(store):
                     lines.append(f"{shown}: its rows do not tell whether sessions are time-ordered")
             else:
                 kind = store.kind.name
             if not readable_by(kind, target):
                 lines.append(f"{shown}: {kind} stores are unknown to {target}")
-            if store.kind.name == "foreign-key-subscription":
+            if store_kind(store.kind.name).inner is Inner.SUBSCRIPTION:
                 lines += _unreadable_subscriptions(shown, store, target)
     if lines:
         raise Refused(f"{target} cannot read these stores", details=first_lines(lines), where=str(draft.app.path))
@@ -176,16 +186,18 @@ def _refuse_unreadable(draft: _Draft) -> None:
 
 def _refuse_sessions_of_before(draft: _Draft) -> None:
     """On-window-close sessions that 4.3.1 reads wrong as soon as their store is one with headers."""
-    to_headers = draft.options.headers_format and readable_by("headers-time-ordered-session", draft.target)
     lines, at_risk = [], []
     for task in draft.app.tasks:
         for store in task.stores:
             shown = f"{task.name}/{store.name}"
-            if sessions_of_before(store):
+            as_headers = misread_with_headers(store.kind.name)
+            if rows_of_before(store):
                 lines.append(f"{shown}: rows without headers beside rows of the layout with them")
-            elif to_headers and plain_sessions(store):
+            elif not knows_headers(draft.target) or not may_be_misread_with_headers(store):
+                continue
+            elif draft.options.headers_format:
                 lines.append(f"{shown}: {store.kind.name}")
-            elif store.kind.name == "time-ordered-session" and not store.empty:
+            elif as_headers is not None:
                 at_risk.append(shown)
     if lines:
         raise Refused(
@@ -196,7 +208,7 @@ def _refuse_sessions_of_before(draft: _Draft) -> None:
             "it is restored from its changelog:",
             hint_details=[filled("kstate wipe APP --store STORE", {"APP": draft.app.path})],
         )
-    if at_risk and readable_by("headers-time-ordered-session", draft.target):
+    if at_risk:
         draft.notes.append(
             f"{', '.join(at_risk)}: on-window-close sessions, which 4.3.1 reads wrong under dsl.store.format=HEADERS: "
             "leave it at DEFAULT"
@@ -363,7 +375,7 @@ def _edit_out(draft: _Draft, store: Store) -> None:
 
 
 def _is_carrier(store: Store, start: int | None, *, empty: bool, families: tuple[str, ...]) -> bool:
-    return start == 0 and empty and not store.is_grace_buffer and set(families) == {"default", OFFSETS_CF}
+    return start == 0 and empty and not store.is_grace_buffer and set(families) == {DEFAULT_CF, OFFSETS_CF}
 
 
 def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -10,6 +10,7 @@ from kstate_cli.change.plan import OmitTree, Plan
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.store_kinds import expires, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import readable_by
@@ -27,7 +28,6 @@ from kstate_cli.restore.obstacles import (
     unfit_name,
     warn_of_the_rest,
 )
-from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.taskfiles import task_steps
 from kstate_cli.restore.work import Draft, Part, RestoreOptions, RestorePlan, StoreWork
 from kstate_cli.spec.model import Spec, StoreSpec
@@ -204,7 +204,7 @@ def _judge_store(
     if unfit is not None:
         draft.refused.append(f"{shown}: {unfit}")
         return None
-    if SHAPES[store.kind].expires and not (store.retention_ms and store.segment_interval_ms):
+    if expires(store.kind) and not (store.retention_ms and store.segment_interval_ms):
         draft.refused.append(
             f"{shown}: which segments are live is not known: add retention_ms = … to [stores.{store.name}]"
         )
@@ -223,7 +223,7 @@ def _judge_store(
         else:
             draft.refused.append(f"{shown}: {what}")
         return None
-    if SHAPES[store.kind].needs_headers and not draft.dump.has_headers:
+    if store_kind(store.kind).needs_headers and not draft.dump.has_headers:
         draft.refused.append(
             f"{shown}: its rows hold record headers, and the dump has no headers (includeHeaders=true)"
         )

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from kstate_cli.change.build import BuildStore
 from kstate_cli.change.plan import RemoveFile, Step, offsets_file, offsets_text
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
 from kstate_cli.restore.obstacles import foreign
@@ -51,7 +53,7 @@ def _files_of_family(
             )
         draft.steps.append(RemoveFile(f"{task}/.checkpoint", "its stores are restored: their offsets are in them"))
     for one in work:
-        if one.spec.kind == "grace-buffer":
+        if has_key(one.spec.kind, KeySchema.BUFFER):
             draft.steps.append(offsets_file(f"{task}/.checkpoint_{one.spec.name}", one.offsets))
         if resolved is not None and one.spec.name in resolved.task.position_files and one.rebuild:
             draft.steps.append(RemoveFile(f"{task}/{one.spec.name}.position", "the store is rebuilt"))

@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import UsageError
+from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
 from kstate_cli.regular import NotReadableError, read_given
 from kstate_cli.spec.asking import complete
 from kstate_cli.spec.draft import SpecDraft, StoreDraft
 from kstate_cli.spec.model import (
     GLOBAL_SOURCES,
-    RETAINED_KINDS,
     SOURCE_TOPIC,
-    SPEC_KINDS,
-    TIME_ORDERED_KINDS,
     Spec,
+    spec_kinds,
 )
 
 if sys.version_info >= (3, 11):
@@ -112,7 +111,7 @@ def _topic(value: Any) -> bool:
 
 
 KEYS: Final[Mapping[str, _Key]] = {
-    "kind": _Key("kind", _one_of(SPEC_KINDS), f"one of {', '.join(sorted(SPEC_KINDS))}"),
+    "kind": _Key("kind", _one_of(spec_kinds()), f"one of {', '.join(sorted(spec_kinds()))}"),
     "logged": _Key("logged", _flag, "true or false"),
     "global": _Key("is_global", _flag, "true or false"),
     "source": _Key("source", _one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}), '"table", "processor" or "topic"'),
@@ -143,7 +142,7 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
     for key, value in table.items():
         rule = KEYS[key]
         if not rule.fits(value):
-            close = _similar(value, SPEC_KINDS) if key == "kind" else None
+            close = _similar(value, spec_kinds()) if key == "kind" else None
             message = f"{where}: {shown} {key} = {_short(value)} does not fit"
             raise UsageError(message, hint=close or f"{key} is {rule.expected}")
         values[rule.field] = value
@@ -172,11 +171,11 @@ def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
     elif store.source == SOURCE_TOPIC and store.changelog is None:
         yield 'has source = "topic" and names none', "name the source topic as changelog"
     if store.kind is not None:
-        if store.kind not in RETAINED_KINDS:
+        if not has_retention(store.kind):
             for key in ("retention_ms", "segment_interval_ms"):
                 if store.get(key) is not None:
                     yield f"is of kind {store.kind} and has {key}", f"that kind has none: remove {key}"
-        if store.indexed and store.kind not in TIME_ORDERED_KINDS:
+        if store.indexed and not is_time_ordered(store.kind):
             yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
 
 

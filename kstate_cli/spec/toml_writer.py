@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.formats.store_kinds import is_time_ordered
 from kstate_cli.spec.asking import key_of, line_of, literal
 from kstate_cli.spec.draft import Missing, SpecDraft, StoreDraft, draft_of
-from kstate_cli.spec.model import TIME_ORDERED_KINDS, Spec
+from kstate_cli.spec.model import Spec
 from kstate_cli.spec.toml_file import FORMAT, KEYS
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _worth_writing(store: StoreDraft, field: str, value: Any) -> bool:
         return store.logged is not False
     if field == "is_global":
         return bool(value)
-    return field != "indexed" or store.kind in TIME_ORDERED_KINDS
+    return field != "indexed" or is_time_ordered(store.kind)
 
 
 def _to_fill_in(missing: Missing) -> str:

@@ -7,10 +7,13 @@ from enum import Enum, auto
 from pathlib import Path
 
 from kstate_cli.formats.checkpoint import Checkpoint
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.position import Position
+from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import LiveFile
 
@@ -114,7 +117,7 @@ class Database:
     @property
     def data_families(self) -> tuple[str, ...]:
         """All column families but ``offsets``."""
-        return tuple(name for name in self.column_families if name != "offsets")
+        return tuple(name for name in self.column_families if name != OFFSETS_CF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +180,7 @@ class Store:
     def is_grace_buffer(self) -> bool:
         """The buffer of a stream-table join: 4.3 keeps its offset in ``.checkpoint_<store>``."""
         only_zero = self.segmented and [d.segment_start for d in self.databases] == [0]
-        return self.kind.name == "grace-buffer" or (only_zero and self.name.endswith("-Buffer"))
+        return has_key(self.kind.name, KeySchema.BUFFER) or (only_zero and self.name.endswith("-Buffer"))
 
     @property
     def status(self) -> str | None:

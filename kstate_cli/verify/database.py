@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.kinds import Kind
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import OFFSETS_CF, decode_rows
-from kstate_cli.releases import KNOWN_FAMILIES
+from kstate_cli.formats.offsets import decode_rows
+from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.verify import files
 from kstate_cli.verify.alone import Table
@@ -148,7 +149,7 @@ class _Verification:
         if named is not None and named != there:
             what = f"names the column families {_names(there)}, OPTIONS {_names(named)}: one of them is cut off"
             self._findings.append(Finding(CORRUPT, f"{shown}/{manifest}", what))
-        for family in sorted(there - KNOWN_FAMILIES):
+        for family in sorted(there - known_families()):
             self._findings.append(Finding(NOT_UNDERSTOOD, shown, f"column family {family} is none of Streams"))
 
     def _read(self, database: WholeDatabase, manifest: str) -> None:
