@@ -17,6 +17,7 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.judge import Where
 from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.names import CHECKPOINT
 
 _NOT_NEGATIVE = "seek offset must not be a negative number"
 _NOT_VALID = (
@@ -67,7 +68,7 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
     if OFFSET_UNKNOWN in read.offsets.values():
         text = "its offset is -4, and Streams seeks to it"
         ctx.found("global-unknown-offset", text, task, store.name)
-        obstacle = Obstacle("global-unknown-offset", text, f"{task.name}/.checkpoint", (_NOT_NEGATIVE,))
+        obstacle = Obstacle("global-unknown-offset", text, f"{task.name}/{CHECKPOINT}", (_NOT_NEGATIVE,))
         return _fails(task, store, obstacle)
     ranges = [locate(ctx, key, offset) for key, offset in sorted(read.offsets.items())]
     for one in ranges:
@@ -121,7 +122,12 @@ def _unknown_topic(ctx: Context, task: Task, found: list[Prediction]) -> list[Pr
     code = ctx.found("global-unknown-topic", text, task)
     return [
         replace(
-            one, outcome=Outcome.FAILS, records=None, code=code, file="global/.checkpoint", messages=(_UNKNOWN_TOPIC,)
+            one,
+            outcome=Outcome.FAILS,
+            records=None,
+            code=code,
+            file=f"{task.name}/{CHECKPOINT}",
+            messages=(_UNKNOWN_TOPIC,),
         )
         if one.outcome is not Outcome.FAILS
         else one

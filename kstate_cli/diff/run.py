@@ -22,12 +22,13 @@ from kstate_cli.query.store import StoreReader
 from kstate_cli.spec.combine import refuse_other_kinds
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.names import CHECKPOINT, POSITION
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 
 _STEP = 65_536
 """Rows between two calls of ``Watcher.at``."""
-_OFFSET_FILES = (".checkpoint", ".position")
+_OFFSET_FILES = (CHECKPOINT, POSITION)
 
 
 @dataclass(frozen=True, slots=True)

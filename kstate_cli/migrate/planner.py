@@ -49,6 +49,7 @@ from kstate_cli.releases import (
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.names import CHECKPOINT, ROCKSDB, position_file, store_checkpoint
 from kstate_cli.texts import filled, first_lines
 
 
@@ -267,7 +268,7 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
             path = _relative(draft, store.path / f"{store.name}.0")
             draft.steps.append(CreateDatabase(path, record))
         if store.is_grace_buffer and found.offsets:
-            _write_offsets(draft, task, f".checkpoint_{store.name}", found.offsets)
+            _write_offsets(draft, task, store_checkpoint(store.name), found.offsets)
         _name_unlogged(draft, found)
         if store.position_file is not None and (store.databases or found.offsets):
             draft.steps.append(
@@ -283,7 +284,7 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
         draft.steps.append(RemoveFile(_relative(draft, task.checkpoint.path), "its offsets are in the stores now"))
     _remove_leftovers(draft, task)
     kept = sorted(set(task.position_files) - {s.name for s in task.stores})
-    draft.notes += [f"{task.name}/{name}.position: no store of that name here; it stays" for name in kept]
+    draft.notes += [f"{task.name}/{position_file(name)}: no store of that name here; it stays" for name in kept]
 
 
 def _of_absent(draft: _Draft, task: Task, name: str, offsets: dict[TopicPartition, int]) -> None:
@@ -299,11 +300,11 @@ def _of_absent(draft: _Draft, task: Task, name: str, offsets: dict[TopicPartitio
         if same[0].segmented:
             draft.steps.append(CreateDatabase(_relative(draft, task.path / name / f"{name}.0"), record))
         else:
-            path = _relative(draft, task.path / "rocksdb" / name)
+            path = _relative(draft, task.path / ROCKSDB / name)
             draft.steps.append(CreateDatabase(path, record, "create empty store"))
         return
-    _write_offsets(draft, task, f".checkpoint_{name}", offsets)
-    draft.notes.append(f"{task.name}: {name} has no RocksDB here; its offset goes to .checkpoint_{name}")
+    _write_offsets(draft, task, store_checkpoint(name), offsets)
+    draft.notes.append(f"{task.name}: {name} has no RocksDB here; its offset goes to {store_checkpoint(name)}")
     if unknown:
         draft.warnings.append(
             f"{task.name}: {name} was wiped, and nothing tells where 4.3 keeps it: if it is a RocksDB store, under "
@@ -344,7 +345,7 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
             lines.update(offsets)
     lines = _without_unreadable(draft, task, lines)
     if lines:
-        _write_offsets(draft, task, ".checkpoint", lines)
+        _write_offsets(draft, task, CHECKPOINT, lines)
     elif task.checkpoint is not None:
         draft.steps.append(RemoveFile(_relative(draft, task.checkpoint.path), "no store here has an offset"))
     for file in task.store_files.values():
@@ -391,7 +392,7 @@ def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, i
 def _position_file(draft: _Draft, task: Task, found: StoreOffsets) -> None:
     if task.is_global or found.position.is_empty:
         return
-    path = _relative(draft, task.path / f"{found.store.name}.position")
+    path = _relative(draft, task.path / position_file(found.store.name))
     try:
         data = render(found.position.to_checkpoint_entries())
     except ValueError as error:

@@ -10,11 +10,13 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.manifest import ManifestPartition
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import is_segmented, kind_names, store_kind
+from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
 from kstate_cli.releases import opens_in
 from kstate_cli.restore.work import Draft
 from kstate_cli.spec.model import Spec, StoreSpec
-from kstate_cli.statedir.model import GLOBAL, Store, task_parts
+from kstate_cli.statedir.model import Store
+from kstate_cli.statedir.names import position_file
 from kstate_cli.texts import command, first_lines
 
 _FIFO: Final = "kCompactionStyleFIFO"
@@ -39,7 +41,7 @@ def warn_of_the_rest(draft: Draft, spec: Spec) -> None:
             continue
         resolved = draft.tasks.get(task)
         here = {one.store.name for one in resolved.stores if one.offsets} if resolved else set()
-        parts = task_parts(task)
+        parts = TaskId.parse(task)
         missing = [
             store.name
             for store in spec.stores
@@ -176,7 +178,7 @@ def unfit_name(draft: Draft, store: StoreSpec) -> str | None:
     """Why a store cannot be kept under its name here; None where it can. A segment's name has a time of 13 digits."""
     longest = f"{store.name}.{_LATEST_START}" if is_segmented(store.kind) else store.name
     if not draft.into_family and not store.is_global:
-        longest = max(longest, f"{store.name}.position.tmp", key=len)
+        longest = max(longest, f"{position_file(store.name)}.tmp", key=len)
     folder = draft.app
     while not folder.exists():
         folder = folder.parent

@@ -28,6 +28,7 @@ from kstate_cli.restore.staging import Staging
 from kstate_cli.restore.work import Part, StoreWork
 from kstate_cli.signals import mapped
 from kstate_cli.spec.model import StoreSpec
+from kstate_cli.statedir.names import position_file
 
 _MIB = 1024 * 1024
 _FIXED_BYTES = 700 * _MIB
@@ -322,7 +323,9 @@ def _databases(
             text = render(position.to_checkpoint_entries())
         except ValueError as error:
             raise Refused(f"{work.shown}: the Position in its changelog's headers cannot be written: {error}") from None
-        steps.append(WriteFile(f"{work.task}/{spec.name}.position", text, "Position, from the changelog's headers"))
+        steps.append(
+            WriteFile(f"{work.task}/{position_file(spec.name)}", text, "Position, from the changelog's headers")
+        )
     return steps
 
 

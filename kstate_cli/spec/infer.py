@@ -28,7 +28,7 @@ from kstate_cli.spec.intervals import MIN_INTERVAL_MS, histories_of
 from kstate_cli.spec.model import IN_MEMORY, spec_kinds
 from kstate_cli.spec.times import MAX_ROWS, Interval, segment_interval, versioned_interval
 from kstate_cli.spec.topics import absent_stores, prefix_of, topic_of
-from kstate_cli.statedir.model import Application, Database, Store, Task, task_parts
+from kstate_cli.statedir.model import Application, Database, Store, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
 
 
 def _subtopology(task: Task) -> tuple[str | None, int]:
-    parts = task_parts(task.name)
+    parts = task.id
     return parts.topology, parts.subtopology or 0
 
 

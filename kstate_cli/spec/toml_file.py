@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import UsageError
+from kstate_cli.formats.numbers import MAX_I32, MAX_I64
 from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
 from kstate_cli.regular import NotReadableError, read_given
@@ -33,8 +34,6 @@ else:
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 << 20
 _MAX_SHOWN: Final = 100
-_MAX_INT: Final = (1 << 31) - 1
-_MAX_LONG: Final = (1 << 63) - 1
 _TOP: Final = ("format", "application", "stores")
 
 
@@ -116,10 +115,10 @@ KEYS: Final[Mapping[str, _Key]] = {
     "global": _Key("is_global", _flag, "true or false"),
     "source": _Key("source", _one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}), '"table", "processor" or "topic"'),
     "changelog": _Key("changelog", _topic, f"a topic: {_LEGAL}"),
-    "subtopology": _Key("subtopology", _whole(0, _MAX_INT), "a whole number from 0"),
-    "partitions": _Key("partitions", _whole(1, _MAX_INT), "a whole number from 1"),
-    "retention_ms": _Key("retention_ms", _whole(1, _MAX_LONG), "milliseconds, a whole number from 1"),
-    "segment_interval_ms": _Key("segment_interval_ms", _whole(1, _MAX_LONG), "milliseconds, a whole number from 1"),
+    "subtopology": _Key("subtopology", _whole(0, MAX_I32), "a whole number from 0"),
+    "partitions": _Key("partitions", _whole(1, MAX_I32), "a whole number from 1"),
+    "retention_ms": _Key("retention_ms", _whole(1, MAX_I64), "milliseconds, a whole number from 1"),
+    "segment_interval_ms": _Key("segment_interval_ms", _whole(1, MAX_I64), "milliseconds, a whole number from 1"),
     "indexed": _Key("indexed", _flag, "true or false"),
     "topology": _Key("topology", _topic, "the name of a named topology"),
 }
