@@ -17,7 +17,7 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.judge import Where
 from kstate_cli.statedir.model import Store, Task
-from kstate_cli.statedir.names import CHECKPOINT
+from kstate_cli.statedir.names import CHECKPOINT, store_folder
 
 _NOT_NEGATIVE = "seek offset must not be a negative number"
 _NOT_VALID = (
@@ -60,7 +60,9 @@ def _obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | None:
         text = "its status is open: no start of 4.3 gets past it"
         ctx.found("global-status-open", text, task, store.name)
         messages = (_NOT_VALID[0].format(store.name), _NOT_VALID[1])
-        return Obstacle("global-status-open", text, f"{task.name}/rocksdb/{store.name}", messages)
+        return Obstacle(
+            "global-status-open", text, f"{task.name}/{store_folder(store.name, segmented=False)}", messages
+        )
     return None
 
 
@@ -79,7 +81,7 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
             hangs = one.where is Where.BELOW and ctx.asked.release.number <= _HANGS_UP_TO
             more = "; KafkaStreams#start never returns" if hangs else ""
             ctx.found(code, one.text + more, task, store.name)
-            file = f"{task.name}/rocksdb/{store.name}"
+            file = f"{task.name}/{store_folder(store.name, segmented=False)}"
             return Prediction(task.name, store.name, Outcome.FAILS, None, code, file, _FAILED)
         if one.where is Where.ABOVE:
             ctx.found("past-the-dump", one.text, task, store.name)

@@ -9,6 +9,7 @@ from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import headers_families, known_families
 from kstate_cli.statedir.model import Database, ProblemCode, Store, Task
+from kstate_cli.statedir.names import store_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,9 @@ def _without_current(database: Database) -> bool:
 
 
 def _shown(task: Task, store: Store, database: Database) -> str:
-    parent = task.name if store.segmented else f"{task.name}/rocksdb"
-    return f"{parent}/{database.path.relative_to(store.path.parent)}"
+    folder = f"{task.name}/{store_folder(store.name, segmented=store.segmented)}"
+    inside = database.path.relative_to(store.path).as_posix()
+    return folder if inside == "." else f"{folder}/{inside}"
 
 
 def _families(ctx: Context, store: Store, database: Database, shown: str) -> Obstacle | None:

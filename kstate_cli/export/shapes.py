@@ -144,9 +144,11 @@ def _buffer(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
         yield key.key, data, known(value.timestamp), listed(value.headers), key.start, key.seq
 
 
-_KEY_VALUE: Final = Shape("key-value", ("key", "value", "timestamp", "headers"), _key_value)
-_WINDOW: Final = Shape("window", ("key", "value", "timestamp", "headers", "window_start", "window_end", "seq"), _window)
-_SESSION: Final = Shape("session", ("key", "value", "headers", "window_start", "window_end"), _session)
+_KEY_VALUE: Final = Shape(KeySchema.KEY.value, ("key", "value", "timestamp", "headers"), _key_value)
+_WINDOW: Final = Shape(
+    KeySchema.WINDOW.value, ("key", "value", "timestamp", "headers", "window_start", "window_end", "seq"), _window
+)
+_SESSION: Final = Shape(KeySchema.SESSION.value, ("key", "value", "headers", "window_start", "window_end"), _session)
 _SHAPES: Final[Mapping[KeySchema, Shape]] = MappingProxyType(
     {
         KeySchema.KEY: _KEY_VALUE,
@@ -157,17 +159,20 @@ _SHAPES: Final[Mapping[KeySchema, Shape]] = MappingProxyType(
         KeySchema.SESSION: _SESSION,
         KeySchema.TIME_ORDERED_SESSION: _SESSION,
         KeySchema.VERSIONED: Shape(
-            "versioned", ("key", "value", "valid_from", "valid_to", "is_latest", "tombstone"), _versions
+            KeySchema.VERSIONED.value, ("key", "value", "valid_from", "valid_to", "is_latest", "tombstone"), _versions
         ),
-        KeySchema.JOIN_SIDE: Shape("list-value", ("key", "value", "timestamp", "side", "seq"), _list),
+        KeySchema.JOIN_SIDE: Shape(KeySchema.JOIN_SIDE.value, ("key", "value", "timestamp", "side", "seq"), _list),
         KeySchema.COMBINED: Shape(
-            "foreign-key-subscription",
+            KeySchema.COMBINED.value,
             ("key", "foreign_key", "value", "timestamp", "headers"),
             _subscription,
             internal=True,
         ),
         KeySchema.BUFFER: Shape(
-            "grace-buffer", ("key", "value", "timestamp", "headers", "buffer_time", "seq"), _buffer, internal=True
+            KeySchema.BUFFER.value,
+            ("key", "value", "timestamp", "headers", "buffer_time", "seq"),
+            _buffer,
+            internal=True,
         ),
     }
 )

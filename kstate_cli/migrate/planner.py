@@ -321,7 +321,7 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
         _edit_out(draft, store)
         if found.stale:
             draft.warnings.append(
-                f"global/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "
+                f"{task.name}/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "
                 "where a release up to 4.2 does not start with an unknown one"
             )
             continue

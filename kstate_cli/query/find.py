@@ -8,7 +8,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import is_task_or_global, is_topology
 from kstate_cli.query.errors import UnknownStateStoreError
 from kstate_cli.statedir.model import Application, Problem, Store, Task
-from kstate_cli.statedir.names import ROCKSDB
+from kstate_cli.statedir.names import ROCKSDB, store_folder
 from kstate_cli.texts import command
 
 
@@ -72,7 +72,7 @@ def _hidden_stores(task: Task, name: str) -> Iterator[Problem]:
     if any(store.name == name for store in task.stores):
         return
     yield from (one for one in task.problems if one.fatal and one.where == f"{task.name}/{ROCKSDB}")
-    for root in (f"{task.name}/{name}", f"{task.name}/rocksdb/{name}"):
+    for root in (f"{task.name}/{store_folder(name, segmented=segmented)}" for segmented in (True, False)):
         yield from _within(task, root)
 
 

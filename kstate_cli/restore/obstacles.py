@@ -16,7 +16,7 @@ from kstate_cli.releases import opens_in
 from kstate_cli.restore.work import Draft
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import Store
-from kstate_cli.statedir.names import position_file
+from kstate_cli.statedir.names import position_file, store_folder
 from kstate_cli.texts import command, first_lines
 
 _FIFO: Final = "kCompactionStyleFIFO"
@@ -143,7 +143,7 @@ def _compare_ends(draft: Draft, one: ManifestPartition, facts: LogFacts) -> None
 
 def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:
     """Why what is there of a store cannot be used; None where it can."""
-    folder = f"{task}/{store.name}/" if store.segmented else f"{task}/rocksdb/{store.name}/"
+    folder = f"{task}/{store_folder(store.name, segmented=store.segmented)}/"
     for problem in draft.problems:
         if problem.fatal and f"{problem.where}/".startswith(folder):
             return f"{problem.where}: {problem.what}"

@@ -29,6 +29,7 @@ from kstate_cli.spec.model import IN_MEMORY, spec_kinds
 from kstate_cli.spec.times import MAX_ROWS, Interval, segment_interval, versioned_interval
 from kstate_cli.spec.topics import absent_stores, prefix_of, topic_of
 from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.names import CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +249,6 @@ def _index(answers: _Answers, kind: str, databases: list[Database]) -> None:
 def _absent(app: Application, task: Task, name: str, topic: str) -> StoreDraft:
     answers = _Answers()
     answers.ask("kind", "only an offset is here: in memory, custom, or gone", IN_MEMORY)
-    answers.know("changelog", topic, ".checkpoint")
+    answers.know("changelog", topic, CHECKPOINT)
     _place(answers, app, [task])
     return answers.draft(name)

@@ -30,3 +30,8 @@ def position_file(store: str) -> str:
 def is_offsets_file(name: str) -> bool:
     """Whether a file of that name tells, or has told, offsets or a Position."""
     return name.startswith(CHECKPOINT) or name.endswith(POSITION)
+
+
+def store_folder(store: str, *, segmented: bool) -> str:
+    """Where a store lies in the directory of its task."""
+    return store if segmented else f"{ROCKSDB}/{store}"
