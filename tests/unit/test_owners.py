@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,10 +57,12 @@ OTHER_MEANINGS = {
 """(module, text): the same letters, and not what the owner means."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+@functools.cache
+def modules() -> tuple[tuple[str, ast.Module], ...]:
     """Every module of kstate, by its path."""
-    for path in sorted(ROOT.rglob("*.py")):
-        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(
+        (path.relative_to(ROOT).as_posix(), ast.parse(path.read_bytes())) for path in sorted(ROOT.rglob("*.py"))
+    )
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
