@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kstate_cli.errors import UsageError
+from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.store_kinds import row_families, store_kind
 
 
 class OffsetsHome(Enum):
@@ -88,28 +90,8 @@ PROVEN: frozenset[tuple[str, str]] = frozenset(
 )
 """(from, to) pairs that the interop tests run against the real releases."""
 
-KIND_SINCE: dict[str, str] = {
-    "versioned": "3.5",
-    "grace-buffer": "3.6",
-    "time-ordered-window": "3.3",
-    "time-ordered-session": "3.3",
-    "headers-key-value": "4.3",
-    "headers-window": "4.3",
-    "headers-session": "4.3",
-    "headers-time-ordered-window": "4.3",
-    "headers-time-ordered-session": "4.3",
-}
-"""Store kinds that not every release of ``RELEASES`` reads, with the first that does."""
-
 SUBSCRIPTION_VERSION_SINCE: dict[int, str] = {1: "3.4"}
 """Versions of the foreign-key join's ``SubscriptionWrapper`` that not every release reads."""
-
-OFFSETS_FAMILY = "offsets"
-TIMESTAMPED_FAMILY = "keyValueWithTimestamp"
-HEADERS_FAMILIES: frozenset[str] = frozenset(
-    {"keyValueWithTimestampAndHeaders", "sessionKeyValueWithHeaders", "windowKeyValueWithHeaders"}
-)
-KNOWN_FAMILIES: frozenset[str] = frozenset({"default", TIMESTAMPED_FAMILY, OFFSETS_FAMILY}) | HEADERS_FAMILIES
 
 OLD_SST_FORMAT = 5
 """The SST format that every release of ``RELEASES`` reads."""
@@ -134,9 +116,17 @@ def release(text: str) -> Release:
 
 
 def readable_by(kind: str, target: Release) -> bool:
-    """True when ``target`` has stores of this kind at all."""
-    since = KIND_SINCE.get(kind)
-    return since is None or target.number >= _number(since)
+    """True when ``target`` has stores of this kind at all. ValueError for what is no kind."""
+    return _since(store_kind(kind).since, target)
+
+
+def knows_headers(target: Release) -> bool:
+    """True when ``target`` has stores that keep record headers (KIP-1271)."""
+    return all(_since(since, target) for since in row_families().values())
+
+
+def _since(first: str | None, target: Release) -> bool:
+    return first is None or target.number >= _number(first)
 
 
 def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: frozenset[int]) -> tuple[str, ...]:
@@ -147,11 +137,10 @@ def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: fr
             continue
         if not all(readable_by(kind, candidate) for kind in kinds):
             continue
-        if OFFSETS_FAMILY in families and candidate.offsets_home is not OffsetsHome.COLUMN_FAMILY:
+        if OFFSETS_CF in families and candidate.offsets_home is not OffsetsHome.COLUMN_FAMILY:
             continue
-        if families & HEADERS_FAMILIES and candidate.number < _number("4.3"):
-            continue
-        if not families <= KNOWN_FAMILIES:
+        known = row_families()
+        if not all(name in known and _since(known[name], candidate) for name in families - {OFFSETS_CF}):
             continue
         found.append(candidate.name)
     return tuple(found)
@@ -159,7 +148,7 @@ def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: fr
 
 def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[str, ...]:
     """Names of the releases that may have opened a database last, judged by the RocksDB that wrote its OPTIONS."""
-    has_offsets = OFFSETS_FAMILY in families
+    has_offsets = OFFSETS_CF in families
     # OPTIONS that kstate itself, or ldb, wrote name a RocksDB that no release ships: the layout alone tells then.
     known = any(_same_version(rocksdb_version or "", v) for candidate in RELEASES for v in candidate.rocksdb)
     found = []

@@ -9,10 +9,9 @@ from typing import Any
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
 from kstate_cli.regular import read_given
-
-_MAX_NUMBER = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
     start, end, committed = facts.get("start"), facts.get("end"), facts.get("committed")
     retention, epoch = facts.get("delete_retention_ms"), facts.get("leader_epoch")
     for value in (start, end, *(one for one in (committed, retention, epoch) if one is not None)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_NUMBER:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_I64:
             raise ValueError(f"{key}: {str(value)[:100]} is not an offset, or not a number from 0")
     assert start is not None
     assert end is not None

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from kstate_cli.change.newfiles import take_access
 from kstate_cli.change.owner import own_like
-from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows, encode_rows
+from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.offsets import OffsetsRecord, decode_rows, encode_rows
 from kstate_cli.releases import Release
 from kstate_cli.rocks.create import create_store, layout_of
 from kstate_cli.rocks.errors import RocksError

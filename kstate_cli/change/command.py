@@ -9,7 +9,7 @@ from pathlib import Path
 from kstate_cli.change.committed import note_commit
 from kstate_cli.change.engine import Progress, Result, RunOptions, execute
 from kstate_cli.change.folder import read_runs, remove_empty_folders
-from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
+from kstate_cli.change.lockfile import application_lock, in_use
 from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import recover, unfinished_runs
@@ -17,6 +17,7 @@ from kstate_cli.change.removal import remove_run
 from kstate_cli.errors import Refused, RunHalfway
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.statedir.special import refuse_special
 from kstate_cli.texts import command
@@ -73,7 +74,7 @@ def _change(
             tell(f"run {run.name} is unfinished: the next command that changes something takes it over")
         return Outcome(plan, None)
     check_place(request.app, lock_is_shared=request.lock_is_shared)
-    if not (request.app / LOCK_NAME).exists():
+    if not (request.app / LOCK).exists():
         # Taking the lock would create the file: what is refused, or done already, must not leave even that.
         plan = _plan(request, workers, progress)
         if plan.empty:

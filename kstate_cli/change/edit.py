@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,10 @@ from kstate_cli.change.build import BuildDatabase, build_database, make_parents
 from kstate_cli.change.newfiles import take_access
 from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase
 from kstate_cli.change.tree import copy_tree
+from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
+from kstate_cli.formats.layouts import STRIP
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import OFFSETS_CF, encode_rows
-from kstate_cli.formats.values import strip_headers_to_plain, strip_headers_to_timestamped, strip_session_headers
+from kstate_cli.formats.offsets import encode_rows
 from kstate_cli.releases import RELEASES
 from kstate_cli.rocks.create import StoreLayout, create_store
 from kstate_cli.rocks.errors import RocksError
@@ -22,24 +23,7 @@ from kstate_cli.rocks.writable import WritableStore
 DatabaseStep = EditDatabase | CreateDatabase | BuildDatabase
 
 
-def _strict_timestamped(value: bytes) -> tuple[bytes, int]:
-    """Key-value and window rows always have a timestamp; only index rows of time-ordered stores are empty."""
-    if value in (b"", b"\x00"):
-        raise MalformedBytesError("a headers value without a timestamp")
-    return strip_headers_to_timestamped(value)
-
-
-STRIP: dict[str, Callable[[bytes], tuple[bytes, int]]] = {
-    "timestamped": _strict_timestamped,
-    "time-ordered": strip_headers_to_timestamped,
-    "plain": strip_headers_to_plain,
-    "session": strip_session_headers,
-    "bare": lambda value: (value, 0),
-}
-"""What is left of a headers value in each older layout, and how many headers it loses."""
-
-
-_CARRIER = StoreLayout(("default", OFFSETS_CF), RELEASES[-1])
+_CARRIER = StoreLayout((DEFAULT_CF, OFFSETS_CF), RELEASES[-1])
 """A database that only carries an offset, as the newest release has its stores and segments."""
 
 

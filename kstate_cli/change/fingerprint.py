@@ -17,6 +17,7 @@ from kstate_cli.change.owner import own_like
 from kstate_cli.change.reading import reading
 from kstate_cli.change.system import naming
 from kstate_cli.formats.json_text import parse_json
+from kstate_cli.statedir.names import CHECKPOINT, LOCK
 
 KEPT_LIST: Final = "kept.json"
 MADE_LIST: Final = "made.json"
@@ -24,8 +25,7 @@ STAGED_LIST: Final = "staged.json"
 LISTS: Final = frozenset({KEPT_LIST, MADE_LIST, STAGED_LIST})
 _SCHEMA = 1
 _MOST_BYTES = 1 << 30
-_WATCHED = ("CURRENT", "MANIFEST-", ".checkpoint")
-_LOCK = ".lock"
+_WATCHED = ("CURRENT", "MANIFEST-", CHECKPOINT)
 _UNNAMED = "(which files: their list is lost)"
 
 Listing = dict[str, list[int | str]]
@@ -55,7 +55,7 @@ def every_file(app: Path) -> Listing:
         with reading(), os.scandir(os.path.join(app, folder)) as entries:
             for entry in entries:
                 path = os.path.join(folder, entry.name)
-                if path == _LOCK or path in MARKS:
+                if path == LOCK or path in MARKS:
                     continue
                 if entry.is_symlink():
                     found[path] = ["link", os.readlink(entry.path)]

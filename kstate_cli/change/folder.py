@@ -20,7 +20,7 @@ from kstate_cli.change.reading import reading
 from kstate_cli.change.system import sync_directory
 from kstate_cli.change.who import who
 from kstate_cli.errors import Refused
-from kstate_cli.statedir.find import OWN_FOLDER
+from kstate_cli.statedir.names import OWN_FOLDER
 
 COMMANDS: Final = frozenset({"migrate", "wipe", "restore"})
 """The commands that make runs."""

@@ -20,8 +20,8 @@ from kstate_cli.change.owner import own_like
 from kstate_cli.errors import InUse, Refused
 from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.mounts import mount_of, read_mounts
+from kstate_cli.statedir.names import LOCK
 
-LOCK_NAME = ".lock"
 _POLL_SECONDS = 0.2
 
 
@@ -71,7 +71,7 @@ def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
 def _in_place(descriptor: int, app: Path) -> bool:
     """Whether the file that is locked is the lock of APP still: while one waits another directory may get the name."""
     try:
-        found = os.stat(app / LOCK_NAME, follow_symlinks=False)
+        found = os.stat(app / LOCK, follow_symlinks=False)
     except FileNotFoundError:
         return False
     held = os.fstat(descriptor)
@@ -83,16 +83,16 @@ def share_lock(app: Path, other: Path) -> None:
 
     The lock guards what has the name of the application only if it is one inode before and after the exchange.
     """
-    held = os.stat(app / LOCK_NAME, follow_symlinks=False)
+    held = os.stat(app / LOCK, follow_symlinks=False)
     try:
-        found = os.stat(other / LOCK_NAME, follow_symlinks=False)
+        found = os.stat(other / LOCK, follow_symlinks=False)
     except FileNotFoundError:
         pass
     else:
         if (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino):
             return
-        os.unlink(other / LOCK_NAME)
-    os.link(app / LOCK_NAME, other / LOCK_NAME)
+        os.unlink(other / LOCK)
+    os.link(app / LOCK, other / LOCK)
 
 
 @contextlib.contextmanager
@@ -120,7 +120,7 @@ def _tells_locks_apart(app: Path) -> bool:
 
 @contextlib.contextmanager
 def _opened(app: Path) -> Iterator[int]:
-    path = app / LOCK_NAME
+    path = app / LOCK
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise Refused(
             f"{path} is not a regular file",
@@ -153,11 +153,11 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise Refused(
-                    f"{app / LOCK_NAME} cannot be locked: {error.strerror}",
+                    f"{app / LOCK} cannot be locked: {error.strerror}",
                     hint="its file system has no POSIX locks: move the state.dir to a local one, or correct its mount",
                 ) from None
             if time.monotonic() >= deadline:
-                raise in_use(app, read_lock_table().holder(app / LOCK_NAME)) from None
+                raise in_use(app, read_lock_table().holder(app / LOCK)) from None
             time.sleep(_POLL_SECONDS)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kstate_cli.change.build import BuildDatabase, BuildStore
 from kstate_cli.formats.checkpoint import render
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.statedir.model import Database
@@ -63,7 +64,7 @@ class Conversion:
     source: str
     target: str
     layout: str
-    """What is left of a value: ``timestamped``, ``time-ordered``, ``plain``, ``session`` or ``bare``."""
+    """What is left of a value: a name of ``formats.layouts.STRIP``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class EditDatabase:
         names |= {c.target for c in self.conversions}
         names -= {c.source for c in self.conversions}
         if self.offsets is not None:
-            names.add("offsets")
+            names.add(OFFSETS_CF)
         return frozenset(names)
 
     @property

@@ -14,7 +14,9 @@ from kstate_cli.change.owner import own_like
 from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, WriteFile
 from kstate_cli.change.system import naming
 from kstate_cli.change.tree import copy_tree
+from kstate_cli.formats.task_id import is_topology
 from kstate_cli.rocks.workers import Workers
+from kstate_cli.statedir.names import OWN_FOLDER
 
 
 @dataclass(slots=True)
@@ -77,11 +79,11 @@ def _keep_times(plan: Plan, staged: Path) -> None:
 
 def _task_of(path: Path) -> Path:
     """``0_1`` of ``0_1/rocksdb/s``; ``__t__/0_1`` under a named topology."""
-    return Path(*path.parts[: 2 if path.parts[0].startswith("__") else 1])
+    return Path(*path.parts[: 2 if is_topology(path.parts[0]) else 1])
 
 
 def _write_file(path: Path, data: bytes, *, keep_time: bool) -> None:
-    new = path.with_name(f"{path.name}.kstate")
+    new = path.with_name(f"{path.name}{OWN_FOLDER}")
     with naming(path), open(new, "xb") as file:
         file.write(data)
         file.flush()

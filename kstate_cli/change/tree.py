@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 from kstate_cli.change.access import keep_attributes
-from kstate_cli.change.lockfile import LOCK_NAME
 from kstate_cli.change.marks import MARKS
 from kstate_cli.change.owner import own_like
 from kstate_cli.errors import Refused
 from kstate_cli.regular import open_regular
 from kstate_cli.rocks.private import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
+from kstate_cli.statedir.names import LOCK
 
 _CHUNK = 1 << 30
 _NONE: frozenset[Path] = frozenset()
@@ -42,7 +42,7 @@ def copy_tree(
             _keep(entry.stat(), path, copy, required=not copy_ssts)
         elif entry.is_dir(follow_symlinks=False):
             copy_tree(path, copy, omit, later, copy_ssts=copy_ssts)
-        elif entry.name == LOCK_NAME or (database and entry.name.endswith(LINKED_SUFFIXES) and not copy_ssts):
+        elif entry.name == LOCK or (database and entry.name.endswith(LINKED_SUFFIXES) and not copy_ssts):
             # The lock guards both directories only if it is one inode.
             os.link(path, copy)
         elif entry.is_file(follow_symlinks=False):

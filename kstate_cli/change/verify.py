@@ -16,11 +16,13 @@ from itertools import groupby
 from pathlib import Path
 
 from kstate_cli.change.build import BuildDatabase, verify_database
-from kstate_cli.change.edit import STRIP, DatabaseStep
+from kstate_cli.change.edit import DatabaseStep
 from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase, Plan
 from kstate_cli.formats import sst
+from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.layouts import STRIP
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows
+from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import unflushed_logs
 from kstate_cli.rocks.shadow import LiveFile, Shadow

@@ -17,9 +17,8 @@ from kstate_cli.migrate.resolve import TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.judge import Log
 from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.names import CHECKPOINT, LOCK
 from kstate_cli.texts import filled
-
-_CHECKPOINT = ".checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +128,12 @@ class Context:
     def task_is_empty(self, task: Task) -> bool:
         """``StateDirectory.taskDirIsEmpty``: ``.checkpoint`` does not count, in 4.3 nothing that begins so."""
         for name in os.listdir(task.path):
-            ignored = name.startswith(_CHECKPOINT) if self.asked.into_family else name == _CHECKPOINT
-            if not ignored and not name.endswith(".lock"):
+            ignored = name.startswith(CHECKPOINT) if self.asked.into_family else name == CHECKPOINT
+            if not ignored and not name.endswith(LOCK):
                 return False
         return True
 
 
-def subtopology(task: Task) -> tuple[str | None, str]:
-    """The topology and the number of the subtopology that a task belongs to."""
-    return task.topology, task.path.name.split("_")[0]
+def subtopology(task: Task) -> tuple[str | None, int]:
+    """The topology and the number of the subtopology that a task belongs to; not of the global stores."""
+    return task.id.topology, task.id.subtopology or 0

@@ -13,6 +13,7 @@ from kstate_cli.formats import checkpoint
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
 from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.names import CHECKPOINT, LOCK, ROCKSDB, is_offsets_file, position_file, store_checkpoint
 from kstate_cli.statedir.segments import segment_start
 
 _RAW = frozenset({"NumberFormatException", "IllegalArgumentException"})
@@ -48,9 +49,9 @@ def checkpoint_obstacle(ctx: Context, task: Task) -> Obstacle | None:
     error = unreadable(task.checkpoint.path)
     if error is None:
         for line in task.checkpoint.content.dropped if task.checkpoint.content else ():
-            ctx.found("dropped-line", f"{task.name}/.checkpoint: {line!r}", task)
+            ctx.found("dropped-line", f"{task.name}/{CHECKPOINT}: {line!r}", task)
         return None
-    text = f"{task.name}/.checkpoint: {error.reason}"
+    text = f"{task.name}/{CHECKPOINT}: {error.reason}"
     ctx.found("malformed-checkpoint", text, task)
     java = java_text(error)
     if ctx.asked.into_family:
@@ -62,22 +63,22 @@ def checkpoint_obstacle(ctx: Context, task: Task) -> Obstacle | None:
         messages = ("Failed to read checkpoints for global state globalStores", java)
     else:
         messages = ("Error loading and deleting checkpoint file when creating the state manager", java)
-    return Obstacle("malformed-checkpoint", text, f"{task.name}/.checkpoint", messages)
+    return Obstacle("malformed-checkpoint", text, f"{task.name}/{CHECKPOINT}", messages)
 
 
 def store_file_obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | None:
     """``<store>.position``, and ``.checkpoint_<store>`` of a store that does not keep its own offsets."""
     if store.position_file is not None and (error := unreadable(store.position_file.path)) is not None:
-        text = f"{task.name}/{store.name}.position: {error.reason}"
+        text = f"{task.name}/{position_file(store.name)}: {error.reason}"
         ctx.found("malformed-position", text, task, store.name)
         java = java_text(error)
         wrapped = () if error.streams_exception in _RAW else ("Error reading checkpoint file",)
-        return Obstacle("malformed-position", text, f"{task.name}/{store.name}.position", (*wrapped, java))
+        return Obstacle("malformed-position", text, f"{task.name}/{position_file(store.name)}", (*wrapped, java))
     kept = store.store_file
     if not ctx.asked.into_family or not store.is_grace_buffer or kept is None:
         return None
     if (error := unreadable(kept.path)) is not None:
-        file = f"{task.name}/.checkpoint_{store.name}"
+        file = f"{task.name}/{store_checkpoint(store.name)}"
         text = f"{file}: {error.reason}"
         ctx.found("malformed-store-checkpoint", text, task, store.name)
         message = f"Error loading checkpoint file when creating StateStore '{store.name}'"
@@ -106,14 +107,14 @@ def segment_obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | None:
 
 def foreign_entries(ctx: Context, task: Task) -> None:
     """Entries of a task that Streams ignores, deletes, or left behind in a crash."""
-    names = {store.name for store in task.stores} | {"rocksdb"} | set(ctx.resolved[task.name].absent)
+    names = {store.name for store in task.stores} | {ROCKSDB} | set(ctx.resolved[task.name].absent)
     for name in sorted(os.listdir(task.path)):
         shown = f"{task.name}/{name}"
-        if name.endswith(".lock"):
+        if name.endswith(LOCK):
             ctx.found("lock-file-in-task", f"{shown} will be deleted", task)
         elif name in task.leftovers:
             ctx.found("leftover-file", f"{shown} is what a crash has left", task)
-        elif name not in names and not name.startswith(".checkpoint") and not name.endswith(".position"):
+        elif name not in names and not is_offsets_file(name):
             ctx.found("foreign-in-task", f"{shown} is not a file of Streams", task)
 
 
@@ -122,20 +123,20 @@ def copied_tasks(ctx: Context) -> frozenset[str]:
 
     Returns the names of the tasks that it is more likely to be: those of the higher number.
     """
-    owners: dict[tuple[str | None, str], set[str]] = {}
+    owners: dict[tuple[str | None, str], set[int]] = {}
     for task in ctx.app.tasks:
         if not task.is_global:
             topology, number = subtopology(task)
             for store in task.stores:
                 owners.setdefault((topology, store.name), set()).add(number)
     twice = {key: numbers for key, numbers in owners.items() if len(numbers) > 1}
-    for numbers in sorted({tuple(sorted(numbers, key=int)) for numbers in twice.values()}):
-        names = sorted(name for (_, name), found in twice.items() if tuple(sorted(found, key=int)) == numbers)
-        text = f"{', '.join(names)}: in the subtopologies {' and '.join(numbers)} at once"
+    for numbers in sorted({tuple(sorted(numbers)) for numbers in twice.values()}):
+        names = sorted(name for (_, name), found in twice.items() if tuple(sorted(found)) == numbers)
+        text = f"{', '.join(names)}: in the subtopologies {' and '.join(map(str, numbers))} at once"
         fatal = ctx.asked.into_family and has_global(ctx)
         more = ": 4.3 opens the global stores in the wrong one too, and does not start" if fatal else ""
         ctx.found("store-in-two-subtopologies", text + more, level=Level.ERROR if fatal else None)
-    higher = {(topology, sorted(numbers, key=int)[-1]) for (topology, _), numbers in twice.items()}
+    higher = {(topology, sorted(numbers)[-1]) for (topology, _), numbers in twice.items()}
     return frozenset(task.name for task in ctx.app.tasks if not task.is_global and subtopology(task) in higher)
 
 

@@ -17,6 +17,7 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.judge import Where
 from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.names import CHECKPOINT, store_folder
 
 _NOT_NEGATIVE = "seek offset must not be a negative number"
 _NOT_VALID = (
@@ -59,7 +60,9 @@ def _obstacle(ctx: Context, task: Task, store: Store) -> Obstacle | None:
         text = "its status is open: no start of 4.3 gets past it"
         ctx.found("global-status-open", text, task, store.name)
         messages = (_NOT_VALID[0].format(store.name), _NOT_VALID[1])
-        return Obstacle("global-status-open", text, f"{task.name}/rocksdb/{store.name}", messages)
+        return Obstacle(
+            "global-status-open", text, f"{task.name}/{store_folder(store.name, segmented=False)}", messages
+        )
     return None
 
 
@@ -67,7 +70,7 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
     if OFFSET_UNKNOWN in read.offsets.values():
         text = "its offset is -4, and Streams seeks to it"
         ctx.found("global-unknown-offset", text, task, store.name)
-        obstacle = Obstacle("global-unknown-offset", text, f"{task.name}/.checkpoint", (_NOT_NEGATIVE,))
+        obstacle = Obstacle("global-unknown-offset", text, f"{task.name}/{CHECKPOINT}", (_NOT_NEGATIVE,))
         return _fails(task, store, obstacle)
     ranges = [locate(ctx, key, offset) for key, offset in sorted(read.offsets.items())]
     missing = [note_missing(ctx, one.key, task, store.name) for one in ranges if ctx.lacks(one.key)]
@@ -79,7 +82,7 @@ def _by_offsets(ctx: Context, task: Task, store: Store, read: Read) -> Predictio
             hangs = one.where is Where.BELOW and ctx.asked.release.number <= _HANGS_UP_TO
             more = "; KafkaStreams#start never returns" if hangs else ""
             ctx.found(code, one.text + more, task, store.name)
-            file = f"{task.name}/rocksdb/{store.name}"
+            file = f"{task.name}/{store_folder(store.name, segmented=False)}"
             return Prediction(task.name, store.name, Outcome.FAILS, None, code, file, _FAILED)
         if one.where is Where.ABOVE:
             ctx.found("past-the-dump", one.text, task, store.name)
@@ -124,7 +127,12 @@ def _unknown_topic(ctx: Context, task: Task, found: list[Prediction]) -> list[Pr
     code = ctx.found("global-unknown-topic", text, task)
     return [
         replace(
-            one, outcome=Outcome.FAILS, records=None, code=code, file="global/.checkpoint", messages=(_UNKNOWN_TOPIC,)
+            one,
+            outcome=Outcome.FAILS,
+            records=None,
+            code=code,
+            file=f"{task.name}/{CHECKPOINT}",
+            messages=(_UNKNOWN_TOPIC,),
         )
         if one.outcome is not Outcome.FAILS
         else one

@@ -8,6 +8,7 @@ from kstate_cli.check.findings import Level
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.reading import TaskRead
 from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.names import position_file
 
 _RESTORED = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
@@ -101,10 +102,10 @@ def _stale_position(ctx: Context, task: Task, store: Store) -> None:
         if offset > kept.get((tp.topic, tp.partition), -1) and kept
     ]
     if ahead:
-        text = f"{store.name}.position is ahead of the store ({', '.join(ahead)}): bounded queries pass too early"
+        text = f"{position_file(store.name)} is ahead of the store ({', '.join(ahead)}): bounded queries pass too early"
         ctx.found("stale-position", text, task, store.name)
     else:
-        text = f"{store.name}.position is older than the store's own Position"
+        text = f"{position_file(store.name)} is older than the store's own Position"
         ctx.found("stale-position", text, task, store.name, Level.EXPECTED)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kstate_cli.check.context import Context
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.releases import HEADERS_FAMILIES, KNOWN_FAMILIES, OFFSETS_FAMILY, TIMESTAMPED_FAMILY
+from kstate_cli.formats.store_kinds import headers_families, known_families
 from kstate_cli.statedir.model import Database, ProblemCode, Store, Task
-
-_PLAIN = frozenset({"default", TIMESTAMPED_FAMILY})
+from kstate_cli.statedir.names import store_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +67,25 @@ def _without_current(database: Database) -> bool:
 
 
 def _shown(task: Task, store: Store, database: Database) -> str:
-    parent = task.name if store.segmented else f"{task.name}/rocksdb"
-    return f"{parent}/{database.path.relative_to(store.path.parent)}"
+    folder = f"{task.name}/{store_folder(store.name, segmented=store.segmented)}"
+    inside = database.path.relative_to(store.path).as_posix()
+    return folder if inside == "." else f"{folder}/{inside}"
 
 
 def _families(ctx: Context, store: Store, database: Database, shown: str) -> Obstacle | None:
     here = set(database.column_families)
     if ctx.asked.into_family:
-        unknown = sorted(here - KNOWN_FAMILIES)
+        unknown = sorted(here - known_families())
         if not unknown:
             return None
         message = f"Unexpected column family '{unknown[0]}' found in store {database.path.name}"
         return Obstacle("unknown-column-family", f"column family {unknown[0]}", shown, (message,), by_streams=True)
-    extra = here - _PLAIN
+    extra = here - (known_families() - headers_families() - {OFFSETS_CF})
     if not extra:
         return None
-    if extra & HEADERS_FAMILIES:
+    if extra & headers_families():
         code, text = "headers-store", f"a store with record headers ({store.kind.name})"
-    elif OFFSETS_FAMILY in extra:
+    elif OFFSETS_CF in extra:
         code, text = "offsets-in-column-family", "its RocksDB has the column family offsets"
     else:
         code, text = "unknown-column-family", f"column family {', '.join(sorted(extra))}"

@@ -7,7 +7,7 @@ from typing import Final
 from kstate_cli.check.context import Context
 from kstate_cli.check.findings import Level
 from kstate_cli.statedir.model import Problem, Task
-from kstate_cli.statedir.scan import CHECKPOINT, POSITION
+from kstate_cli.statedir.names import CHECKPOINT, POSITION
 
 _OPENING: Final = frozenset({"does-not-open", "segment-does-not-open", "unknown-column-family"})
 """Findings of rules that look at the problems of databases."""

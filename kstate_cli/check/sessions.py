@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from kstate_cli.check.context import Context
 from kstate_cli.check.findings import Level
-from kstate_cli.migrate.headers import plain_sessions, sessions_of_before
-from kstate_cli.releases import readable_by
+from kstate_cli.formats.store_kinds import store_kind
+from kstate_cli.migrate.headers import may_be_misread_with_headers, misread_with_headers, rows_of_before
+from kstate_cli.releases import knows_headers
 from kstate_cli.statedir.model import Store, Task
-
-HEADERS_KIND = "headers-time-ordered-session"
 
 
 def note_sessions(ctx: Context, task: Task, store: Store) -> None:
@@ -16,17 +15,17 @@ def note_sessions(ctx: Context, task: Task, store: Store) -> None:
 
     The store opens all the same: it is each row that is read which is wrong.
     """
-    if not readable_by(HEADERS_KIND, ctx.asked.release):
+    if not knows_headers(ctx.asked.release):
         return
     code = "sessions-before-headers"
-    if sessions_of_before(store):
+    if rows_of_before(store):
         ctx.found(code, "it has rows without headers, and was opened as a store with headers", task, store.name)
         return
-    certain = store.kind.name == "time-ordered-session"
-    if not plain_sessions(store):
+    if not may_be_misread_with_headers(store):
         return
+    certain = misread_with_headers(store.kind.name) is not None
     elsewhere = [one for other in ctx.siblings(task) for one in other.stores if one.name == store.name]
-    if any(one.kind.name == HEADERS_KIND for one in elsewhere):
+    if any(store_kind(one.kind.name).misread_before for one in elsewhere):
         ctx.found(code, "in other tasks it is a store with headers, and its rows here have none", task, store.name)
     elif ctx.asked.headers_format:
         text = (

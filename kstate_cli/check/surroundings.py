@@ -8,12 +8,14 @@ from datetime import datetime, timedelta, timezone
 
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import read_runs
-from kstate_cli.change.lockfile import LOCK_NAME
 from kstate_cli.change.recover import UNFINISHED
 from kstate_cli.check.context import Context
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import store_of_changelog
 from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.mounts import mount_of, read_mounts
+from kstate_cli.statedir.names import LOCK
 from kstate_cli.texts import some
 
 _CLEANUP_DELAY = 600
@@ -41,7 +43,7 @@ def _ages(ctx: Context) -> None:
 
 
 def _versioned(ctx: Context) -> None:
-    names = sorted({s.name for t in ctx.app.tasks for s in t.stores if s.kind.name == "versioned"})
+    names = sorted({s.name for t in ctx.app.tasks for s in t.stores if has_key(s.kind.name, KeySchema.VERSIONED)})
     if names and ctx.asked.into_family:
         ctx.found("versioned-position", f"{_some(names)}: its Position begins empty at each start")
 
@@ -73,7 +75,7 @@ def _place(ctx: Context) -> None:
 
 def _runs(ctx: Context) -> None:
     limit = datetime.now(timezone.utc) - _KEPT
-    held = read_lock_table().held(ctx.app.path / LOCK_NAME)
+    held = read_lock_table().held(ctx.app.path / LOCK)
     for run in read_runs(ctx.app.path):
         if run.damage is not None or run.state in UNFINISHED:
             if run.damage is not None:

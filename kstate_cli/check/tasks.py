@@ -27,6 +27,7 @@ from kstate_cli.check.reading import TaskRead, read_offsets
 from kstate_cli.check.sessions import note_sessions
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate.headers import without_headers
 from kstate_cli.releases import readable_by
 from kstate_cli.restore.judge import Where
 from kstate_cli.statedir.model import Store, Task
@@ -117,7 +118,7 @@ def _too_old(ctx: Context, task: Task) -> bool:
 
 def _open_stores(ctx: Context, draft: _Draft) -> None:
     for store in draft.task.stores:
-        if not readable_by(store.kind.name.removeprefix("headers-"), ctx.asked.release):
+        if not readable_by(without_headers(store.kind.name), ctx.asked.release):
             text = f"{ctx.asked.release} has no {store.kind.name} stores"
             ctx.found("unknown-kind", text, draft.task, store.name)
             draft.ignored.append(store.name)

@@ -37,17 +37,18 @@ def clean(
     """
     from kstate_cli.change.clean import Request, choose, clean_runs
     from kstate_cli.change.folder import read_runs, remove_empty_folders, runs_folder
-    from kstate_cli.change.lockfile import LOCK_NAME, kstate_lock
+    from kstate_cli.change.lockfile import kstate_lock
     from kstate_cli.change.place import check_place
     from kstate_cli.cli.output import say
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
     from kstate_cli.restore.area import remove_from_area
     from kstate_cli.statedir.find import find_runs_of
+    from kstate_cli.statedir.names import LOCK
 
     path = find_runs_of(app)
     request = Request(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.
-    locked = not os.path.lexists(path / LOCK_NAME)
+    locked = not os.path.lexists(path / LOCK)
     runs = read_runs(path)
     if dry_run or not runs or (locked and not choose(request).runs):
         _tell(choose(request, locked=locked), quiet=quiet)

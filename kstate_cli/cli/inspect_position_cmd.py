@@ -32,6 +32,7 @@ def inspect_position(
     from kstate_cli.cli.output import print_json, say, table
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, UsageError
     from kstate_cli.formats.position import Position, is_permitted
+    from kstate_cli.formats.task_id import TaskId
     from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
@@ -49,8 +50,8 @@ def inspect_position(
         known = row["position"] is not None
         position = Position.from_map(row["position"] or {})
         merged = merged.merge(position)
-        if not bound.is_unbounded and row["task"] != "global":
-            partition = int(row["task"].rsplit("_", 1)[1])
+        partition = TaskId.parse(row["task"]).partition
+        if not bound.is_unbounded and partition is not None:
             row["up_to_bound"] = known and is_permitted(position, bound, partition)
             if not row["up_to_bound"]:
                 behind.append(f"{row['task']}/{row['store']}")
@@ -85,15 +86,17 @@ def inspect_position(
 
 def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) -> list[Problem]:
     """What is wrong with what is shown: with the stores, with files of their tasks, with what may be out of sight."""
+    from kstate_cli.statedir.names import CHECKPOINT, ROCKSDB, position_file, store_checkpoint
+
     stores = {f"{row['task']}/{row['store']}" for row in rows} | {
-        f"{row['task']}/rocksdb/{row['store']}" for row in rows
+        f"{row['task']}/{ROCKSDB}/{row['store']}" for row in rows
     }
     tasks = {row["task"] for row in rows}
     found = [problem for problem in app.all_problems() if problem.fatal]
     if everything:
         return found
-    own = {f"{row['task']}/{row['store']}.position" for row in rows}
-    own |= {f"{row['task']}/.checkpoint_{row['store']}" for row in rows} | {f"{task}/.checkpoint" for task in tasks}
+    own = {f"{row['task']}/{name(row['store'])}" for row in rows for name in (position_file, store_checkpoint)}
+    own |= {f"{task}/{CHECKPOINT}" for task in tasks}
     return [
         one for one in found if one.where in own | stores or any(one.where.startswith(f"{root}/") for root in stores)
     ]

@@ -13,6 +13,8 @@ from kstate_cli.cli.output import say
 from kstate_cli.cli.query_options import Asked, RowFormat
 from kstate_cli.cli.query_view import Row, View
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.query import (
     FailureReason,
     KeyQuery,
@@ -34,7 +36,7 @@ from kstate_cli.query import (
 )
 from kstate_cli.query.errors import look_closer
 from kstate_cli.query.handlers import Handlers
-from kstate_cli.spec.model import SESSION_KINDS, Spec
+from kstate_cli.spec.model import Spec
 from kstate_cli.texts import command
 
 _ROWS_OF_A_TABLE = 1000
@@ -248,7 +250,7 @@ def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
         ("multi-versioned", MultiVersionedKeyQuery(b"")),
     ]
     names = [name for name, query in queries if any(handlers.find(query, kind) for kind in kinds)]
-    if kinds & SESSION_KINDS:
+    if any(has_key(kind, KeySchema.SESSION, KeySchema.TIME_ORDERED_SESSION) for kind in kinds):
         names = ["session" if name == "window-range" else name for name in names]
     return [*names, "raw-key", "raw-scan"]
 

@@ -9,9 +9,9 @@ import typer.core
 
 from kstate_cli.cli.options import App
 from kstate_cli.cli.query_options import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, asking, time_of
+from kstate_cli.formats.numbers import MAX_I64
 
 _HELP_FLAGS = ("-h", "--help")
-_FOREVER = (1 << 63) - 1
 
 
 class _Group(typer.core.TyperGroup):
@@ -282,7 +282,7 @@ _VERSION = ("key", "value", "valid_from", "valid_to")
 
 def _times(time_from: str | None, time_to: str | None) -> tuple[int, int]:
     first, last = time_of("--from", time_from), time_of("--to", time_to)
-    return 0 if first is None else first, _FOREVER if last is None else last
+    return 0 if first is None else first, MAX_I64 if last is None else last
 
 
 def _stamped(value: Any) -> dict[str, Any]:

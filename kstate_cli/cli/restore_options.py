@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.formats.numbers import MAX_I64
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kstate_cli.formats.topic_partition import TopicPartition
     from kstate_cli.restore.engines import Engine
 
-_MAX_OFFSET = (1 << 63) - 1
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -66,7 +67,7 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
             for partition, offset in _object(offsets, topic).items():
                 key = TopicPartition(topic, parse_partition(partition))
-                if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= _MAX_OFFSET:
+                if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= MAX_I64:
                     raise ValueError(f"{key}: {str(offset)[:100]} is not an offset")
                 found[key] = offset
     except (OSError, ValueError) as error:

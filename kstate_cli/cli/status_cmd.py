@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 def status(app: App, output: Output = Format.table) -> int:
     """Show the runs of kstate on an application: state, times, errors, and the bytes that are kept for undo."""
     from kstate_cli.change.folder import read_runs
-    from kstate_cli.change.lockfile import LOCK_NAME
     from kstate_cli.cli.output import print_json, say
     from kstate_cli.statedir.find import find_runs_of
     from kstate_cli.statedir.locks import read_lock_table
+    from kstate_cli.statedir.names import LOCK
 
     path = find_runs_of(app)
-    held = read_lock_table().held(path / LOCK_NAME)
+    held = read_lock_table().held(path / LOCK)
     rows = [_row(run, held=held) for run in read_runs(path)]
     if output is Format.json:
         for row in rows:

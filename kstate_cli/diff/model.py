@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstate_cli.diff.rows import group_of
+from kstate_cli.diff.rows import comparable
 from kstate_cli.query.layout import Layout
 
 
@@ -48,7 +48,7 @@ class StoreDiff:
     @property
     def comparable(self) -> bool:
         """Whether rows of these two kinds can be held against each other."""
-        return self.where != "both" or not self.kinds[0] or group_of(self.kinds[0]) == group_of(self.kinds[1])
+        return self.where != "both" or not self.kinds[0] or comparable(*self.kinds)
 
     @property
     def equal(self) -> bool:

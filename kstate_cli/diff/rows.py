@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kstate_cli.export.shapes import known, shape_of
-from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
+from kstate_cli.export.shapes import known
+from kstate_cli.formats.keys import CombinedKey, JoinSideKey, VersionedKey, WindowKey
+from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.query.layout import Layout
 from kstate_cli.query.values import ValueAndTimestamp
-from kstate_cli.spec.model import TIME_ORDERED_KINDS
 
 Same = Callable[[bytes, bytes], bool]
 Fields = dict[str, Any]
@@ -27,10 +28,14 @@ class Compared:
     """What is not, and why: for the reader."""
 
 
-def group_of(kind: str) -> str:
-    """Kinds of one group have the same row keys: their rows can be held against each other."""
-    ordered = "time-ordered-" if kind in TIME_ORDERED_KINDS else ""
-    return ordered + shape_of(kind).name
+def comparable(one: str, other: str) -> bool:
+    """Kinds with the same row keys: their rows can be held against each other. What is untold counts as windows."""
+    return _key_schema(one) is _key_schema(other)
+
+
+def _key_schema(kind: str) -> KeySchema:
+    key = store_kind(kind).key
+    return KeySchema.WINDOW if key is KeySchema.UNTOLD else key
 
 
 def compared(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_headers: bool) -> Compared:
@@ -55,7 +60,7 @@ def same_values(a: Layout, b: Layout, what: Compared) -> Same:
     It raises MalformedBytesError for a value that is none of its layout.
     """
     decode_a, decode_b = _decoder(a), _decoder(b)
-    one_layout = a.decode is b.decode
+    one_layout = a.values is b.values
 
     def same(left: bytes, right: bytes) -> bool:
         if one_layout and left == right:
@@ -101,21 +106,23 @@ def key_fields(kind: str, row: bytes) -> Fields:
 
 
 def _key_fields(kind: str, row: bytes) -> Fields:
-    group = group_of(kind)
-    if group in ("window", "time-ordered-window", "grace-buffer"):
-        window = WindowKey.from_bytes(row) if group == "window" else WindowKey.from_time_first(row)
-        time = "buffer_time" if group == "grace-buffer" else "window_start"
-        return {"key": window.key, time: window.start, "seq": window.seq}
-    if group in ("session", "time-ordered-session"):
-        session = SessionKey.from_bytes(row) if group == "session" else SessionKey.from_time_first(row)
+    key = _key_schema(kind)
+    if key is KeySchema.BUFFER:
+        buffered = WindowKey.from_time_first(row)
+        return {"key": buffered.key, "buffer_time": buffered.start, "seq": buffered.seq}
+    if key.windows:
+        window = key.window(row)
+        return {"key": window.key, "window_start": window.start, "seq": window.seq}
+    if key.sessions:
+        session = key.session(row)
         return {"key": session.key, "window_start": session.start, "window_end": session.end}
-    if group == "versioned":
+    if key is KeySchema.VERSIONED:
         version = VersionedKey.from_bytes(row)
         return {"key": version.key, "segment": "latest" if version.is_latest else version.segment}
-    if group == "list-value":
+    if key is KeySchema.JOIN_SIDE:
         waiting = JoinSideKey.from_bytes(row)
         return {"key": waiting.key, "timestamp": waiting.timestamp, "side": "left" if waiting.left else "right"}
-    if group == "foreign-key-subscription":
+    if key is KeySchema.COMBINED:
         combined = CombinedKey.from_bytes(row)
         return {"key": combined.primary_key, "foreign_key": combined.foreign_key}
     return {"key": row}

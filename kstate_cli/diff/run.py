@@ -10,7 +10,7 @@ from typing import Any
 
 from kstate_cli.diff.merge import pairs, rows_of
 from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
-from kstate_cli.diff.rows import Compared, compared, group_of, is_value, same_values
+from kstate_cli.diff.rows import Compared, comparable, compared, is_value, same_values
 from kstate_cli.errors import InUse, UsageError
 from kstate_cli.export.choose import Steady, open_whole, refuse_running
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -22,12 +22,13 @@ from kstate_cli.query.store import StoreReader
 from kstate_cli.spec.combine import refuse_other_kinds
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.names import CHECKPOINT, POSITION
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 
 _STEP = 65_536
 """Rows between two calls of ``Watcher.at``."""
-_OFFSET_FILES = (".checkpoint", ".position")
+_OFFSET_FILES = (CHECKPOINT, POSITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ def _open(
 
 def _kinds(a: StoreReader, b: StoreReader, filled_a: list[Segment], filled_b: list[Segment]) -> tuple[str, str]:
     """A store without rows may look like another kind: then it is what the other one is."""
-    if group_of(a.kind) != group_of(b.kind):
+    if not comparable(a.kind, b.kind):
         if not filled_a and not filled_b:
             return a.kind, a.kind
         if not filled_a:

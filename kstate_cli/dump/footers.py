@@ -6,6 +6,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kstate_cli.formats.numbers import MAX_I32
 from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 
 from .errors import DumpError, printable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _NEEDED: Final = ("key", "value", "timestamp", "headers", "offset")
 _FIXED: Final = 8
-_MAX_PARTITION: Final = (1 << 31) - 1
 _ROWS_AT_ONCE: Final = 1 << 20
 
 
@@ -175,7 +175,7 @@ def _checked(found: _Range, hive: dict[str, str], file: Listed) -> TopicPartitio
     where = printable(file.path)
     if not legal_topic(found.topic):
         raise DumpError(f"{found.topic[:300]!r} is not the name of a topic", where=where)
-    if not 0 <= found.partition <= _MAX_PARTITION:
+    if not 0 <= found.partition <= MAX_I32:
         raise DumpError(f"topic {found.topic}: {found.partition} is not a partition", where=where)
     key = TopicPartition(found.topic, found.partition)
     if found.first < 0:

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.numbers import MAX_I32, MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
 
 from .errors import DumpError, printable
@@ -38,8 +39,6 @@ FORMATS: Final = (1, 2)
 _WITH_READINGS: Final = 2
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
-_MAX_I32: Final = (1 << 31) - 1
-_MAX_I64: Final = (1 << 63) - 1
 _MAX_TIME: Final = 253_402_300_799_999
 """The last millisecond that has a date of four digits."""
 _SHA256: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
@@ -146,7 +145,7 @@ def _file_facts(one: ManifestFile) -> _Json:
 
 def _manifest(content: Any) -> Manifest:
     whole = _object(content, "the manifest")
-    if _number(whole, "format", _MAX_I32) not in FORMATS:
+    if _number(whole, "format", MAX_I32) not in FORMATS:
         raise DumpError(f"format {whole['format']} is not known (known: {', '.join(map(str, FORMATS))})")
     isolation = whole.get("isolation")
     if isolation not in ISOLATIONS:
@@ -179,10 +178,10 @@ def _partitions(content: Any) -> Iterator[_Json]:
 
 
 def _partition(facts: _Json) -> ManifestPartition:
-    topic, partition = _topic(facts), _number(facts, "partition", _MAX_I32)
+    topic, partition = _topic(facts), _number(facts, "partition", MAX_I32)
     name = f"{topic}-{partition}"
     start, end, first, last = (_maybe(facts, field) for field in ("log_start", "log_end", "first", "last"))
-    rows = _number(facts, "rows", _MAX_I64)
+    rows = _number(facts, "rows", MAX_I64)
     if (first is None) != (rows == 0) or (last is None) != (rows == 0):
         raise DumpError(f"{name}: {rows} rows, but first is {first} and last is {last}")
     if start is not None and end is not None and start > end:
@@ -210,7 +209,7 @@ def _reading(facts: _Json, name: str) -> Reading:
     policy = facts.get("cleanup_policy")
     if policy is not None and not isinstance(policy, str):
         raise DumpError(f"{name}: cleanup_policy is not a string")
-    epoch = None if facts.get("leader_epoch") is None else _number(facts, "leader_epoch", _MAX_I32)
+    epoch = None if facts.get("leader_epoch") is None else _number(facts, "leader_epoch", MAX_I32)
     digest = facts.get("last_record_sha256")
     return Reading(
         started,
@@ -238,12 +237,12 @@ def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
     if digest is not None:
         digest = _digest(digest, f"{printable(path)}: the digest")
     topic = _topic(facts) if facts.get("topic") is not None else key.topic if key else None
-    partition = _number(facts, "partition", _MAX_I32) if facts.get("partition") is not None else None
+    partition = _number(facts, "partition", MAX_I32) if facts.get("partition") is not None else None
     if key is not None:
         partition = key.partition if partition is None else partition
         if (topic, partition) != (key.topic, key.partition):
             raise DumpError(f"{printable(path)} is listed under {key}, but names another partition")
-    return ManifestFile(path, _number(facts, "size", _MAX_I64), digest, topic, partition)
+    return ManifestFile(path, _number(facts, "size", MAX_I64), digest, topic, partition)
 
 
 def inside(path: str) -> bool:
@@ -258,7 +257,7 @@ def _committed(whole: _Json) -> dict[TopicPartition, int]:
         _topic({"topic": topic})
         offsets = _object(of_topic, f"committed of {topic}")
         for partition in offsets:
-            found[TopicPartition(topic, _key(partition))] = _number(offsets, partition, _MAX_I64)
+            found[TopicPartition(topic, _key(partition))] = _number(offsets, partition, MAX_I64)
     return found
 
 
@@ -285,7 +284,7 @@ def _number(facts: _Json, name: str, most: int) -> int:
 
 
 def _maybe(facts: _Json, name: str) -> int | None:
-    return None if facts.get(name) is None else _number(facts, name, _MAX_I64)
+    return None if facts.get(name) is None else _number(facts, name, MAX_I64)
 
 
 def _object(content: Any, what: str) -> _Json:

@@ -12,7 +12,7 @@ from kstate_cli.export.choose import open_whole
 from kstate_cli.export.part import PartJob
 from kstate_cli.export.ranges import Range, split
 from kstate_cli.export.shapes import Shape, bounds_of, shape_of
-from kstate_cli.formats.offsets import OFFSETS_CF
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.segment import UNREADABLE, Segment
 from kstate_cli.query.store import StoreReader

@@ -22,12 +22,13 @@ from kstate_cli.formats.keys import (
     VersionedKey,
     WindowKey,
 )
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.values import UNKNOWN_TIMESTAMP, BufferValue, Header, decode_list
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
 from kstate_cli.query.layout import Layout
 from kstate_cli.query.values import ValueAndTimestamp
 from kstate_cli.rocks.scanning import Row
-from kstate_cli.spec.model import SESSION_KINDS, TIME_ORDERED_KINDS, VERSIONED, WINDOW_KINDS
 
 Record = tuple[Any, ...]
 _I64: Final = Struct(">q")
@@ -45,13 +46,13 @@ class Shape:
 
 
 def shape_of(kind: str) -> Shape:
-    """The shape of a kind of store (``formats.kinds.KINDS``)."""
-    return _SHAPES[kind]
+    """The shape of a kind of store (``formats.store_kinds``)."""
+    return _SHAPES[store_kind(kind).key]
 
 
 def bounds_of(kind: str) -> tuple[bytes | None, bytes | None]:
     """The range of row keys that hold data: the index rows of a time-ordered store repeat its other rows."""
-    return (BASE_PREFIX, INDEX_PREFIX) if kind in TIME_ORDERED_KINDS else (None, None)
+    return (BASE_PREFIX, INDEX_PREFIX) if store_kind(kind).key.time_ordered else (None, None)
 
 
 def known(timestamp: int) -> int | None:
@@ -91,7 +92,7 @@ def _key_value(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
 
 
 def _window(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
-    read = WindowKey.from_time_first if layout.kind in TIME_ORDERED_KINDS else WindowKey.from_bytes
+    read = WindowKey.from_time_first if layout.key.time_ordered else WindowKey.from_bytes
     split = _splitter(layout)
     for row, data in rows:
         key = read(row)
@@ -99,7 +100,7 @@ def _window(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
 
 
 def _session(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
-    read = SessionKey.from_time_first if layout.kind in TIME_ORDERED_KINDS else SessionKey.from_bytes
+    read = SessionKey.from_time_first if layout.key.time_ordered else SessionKey.from_bytes
     split = _splitter(layout)
     for row, data in rows:
         key = read(row)
@@ -143,25 +144,35 @@ def _buffer(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
         yield key.key, data, known(value.timestamp), listed(value.headers), key.start, key.seq
 
 
-_KEY_VALUE: Final = Shape("key-value", ("key", "value", "timestamp", "headers"), _key_value)
-_WINDOW: Final = Shape("window", ("key", "value", "timestamp", "headers", "window_start", "window_end", "seq"), _window)
-_SESSION: Final = Shape("session", ("key", "value", "headers", "window_start", "window_end"), _session)
-_SHAPES: Final[Mapping[str, Shape]] = MappingProxyType(
+_KEY_VALUE: Final = Shape(KeySchema.KEY.value, ("key", "value", "timestamp", "headers"), _key_value)
+_WINDOW: Final = Shape(
+    KeySchema.WINDOW.value, ("key", "value", "timestamp", "headers", "window_start", "window_end", "seq"), _window
+)
+_SESSION: Final = Shape(KeySchema.SESSION.value, ("key", "value", "headers", "window_start", "window_end"), _session)
+_SHAPES: Final[Mapping[KeySchema, Shape]] = MappingProxyType(
     {
-        **dict.fromkeys(("key-value", "timestamped-key-value", "headers-key-value"), _KEY_VALUE),
-        # "windowed" is a store of which only its folder is known: it has no rows.
-        **dict.fromkeys((*WINDOW_KINDS, "windowed"), _WINDOW),
-        **dict.fromkeys(SESSION_KINDS, _SESSION),
-        VERSIONED: Shape("versioned", ("key", "value", "valid_from", "valid_to", "is_latest", "tombstone"), _versions),
-        "list-value": Shape("list-value", ("key", "value", "timestamp", "side", "seq"), _list),
-        "foreign-key-subscription": Shape(
-            "foreign-key-subscription",
+        KeySchema.KEY: _KEY_VALUE,
+        KeySchema.WINDOW: _WINDOW,
+        KeySchema.TIME_ORDERED_WINDOW: _WINDOW,
+        # A store of which only its folder is known: it has no rows.
+        KeySchema.UNTOLD: _WINDOW,
+        KeySchema.SESSION: _SESSION,
+        KeySchema.TIME_ORDERED_SESSION: _SESSION,
+        KeySchema.VERSIONED: Shape(
+            KeySchema.VERSIONED.value, ("key", "value", "valid_from", "valid_to", "is_latest", "tombstone"), _versions
+        ),
+        KeySchema.JOIN_SIDE: Shape(KeySchema.JOIN_SIDE.value, ("key", "value", "timestamp", "side", "seq"), _list),
+        KeySchema.COMBINED: Shape(
+            KeySchema.COMBINED.value,
             ("key", "foreign_key", "value", "timestamp", "headers"),
             _subscription,
             internal=True,
         ),
-        "grace-buffer": Shape(
-            "grace-buffer", ("key", "value", "timestamp", "headers", "buffer_time", "seq"), _buffer, internal=True
+        KeySchema.BUFFER: Shape(
+            KeySchema.BUFFER.value,
+            ("key", "value", "timestamp", "headers", "buffer_time", "seq"),
+            _buffer,
+            internal=True,
         ),
     }
 )

@@ -6,11 +6,7 @@ import struct
 from typing import Final
 
 from .malformed import MalformedBytesError
-
-MIN_I32: Final = -(1 << 31)
-MAX_I32: Final = (1 << 31) - 1
-MIN_I64: Final = -(1 << 63)
-MAX_I64: Final = (1 << 63) - 1
+from .numbers import MAX_I32, MAX_I64, MIN_I32, MIN_I64
 
 _I32: Final = struct.Struct(">i")
 _I64: Final = struct.Struct(">q")

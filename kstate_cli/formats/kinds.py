@@ -4,8 +4,7 @@ Column families decide most of it: since they name the layout, they cannot be wr
 (plain, versioned, list-value; or plain window, session, time-ordered and grace buffer) is told apart by rows, and only
 by rules that rows of the other kinds could meet by accident alone. Where rows allow two answers, none is given.
 
-:data:`KINDS` lists the names. A kind is about bytes, not about the API: a timestamped builder over a plain supplier
-leaves a plain store.
+The kinds themselves are in :mod:`~kstate_cli.formats.store_kinds`.
 """
 
 from __future__ import annotations
@@ -15,10 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ._reader import MAX_I64
+from .families import DEFAULT_CF, OFFSETS_CF
 from .keys import BASE_PREFIX, INDEX_PREFIX, CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
+from .layouts import Inner, KeySchema, ValueLayout
 from .malformed import MalformedBytesError
-from .offsets import OFFSETS_CF
+from .numbers import MAX_I64
+from .store_kinds import SINGLE_UNTOLD, UNTOLD, StoreKind, kinds_of_family, known_families, store_kinds
 from .values import (
     UNKNOWN_TIMESTAMP,
     BufferValue,
@@ -29,49 +30,16 @@ from .values import (
 )
 from .versioned import LatestValue, SegmentValue
 
-DEFAULT_CF: Final = "default"
-TIMESTAMPED_CF: Final = "keyValueWithTimestamp"
-HEADERS_CF: Final = "keyValueWithTimestampAndHeaders"
-SESSION_HEADERS_CF: Final = "sessionKeyValueWithHeaders"
-WINDOW_HEADERS_CF: Final = "windowKeyValueWithHeaders"
-
-KINDS: Final = frozenset(
-    {
-        "key-value",
-        "timestamped-key-value",
-        "headers-key-value",
-        "versioned",
-        "list-value",
-        "foreign-key-subscription",
-        "window",
-        "timestamped-window",
-        "headers-window",
-        "session",
-        "headers-session",
-        "time-ordered-window",
-        "headers-time-ordered-window",
-        "time-ordered-session",
-        "headers-time-ordered-session",
-        "grace-buffer",
-        "windowed",
-    }
-)
-"""Every name that :func:`infer_kind` gives; ``windowed`` is a segmented store that could be more than one of them."""
-
-_KNOWN_FAMILIES: Final = frozenset(
-    {DEFAULT_CF, TIMESTAMPED_CF, HEADERS_CF, SESSION_HEADERS_CF, WINDOW_HEADERS_CF, OFFSETS_CF}
-)
 # With no segment but the one at 0 nothing bounds its end. A time in it is then taken for milliseconds before the year
 # 2248: enough to see that four bytes of a key and four of a time are not one number.
 _UNBOUNDED_END: Final = 1 << 43
-_BUFFER_NAME: Final = "-Buffer"
 
 Row = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A name of :data:`KINDS`, whether the bytes leave no other, and what it was taken from, as text for a reader."""
+    """A name of ``store_kinds``, whether the bytes leave no other, and what it was taken from, as text for a reader."""
 
     name: str
     certain: bool
@@ -94,9 +62,9 @@ def infer_kind(
     is never certain. Nothing is raised for strange rows: they fit no special kind.
     """
     rows = {family: tuple(samples.get(family, ())) for family in families if family != OFFSETS_CF}
-    foreign = sorted(families - _KNOWN_FAMILIES)
+    foreign = sorted(families - known_families())
     if foreign:
-        name = "key-value" if segment_starts is None else "windowed"
+        name = SINGLE_UNTOLD if segment_starts is None else UNTOLD
         return Kind(name, False, f"column families that Streams does not create: {', '.join(foreign)}")
     if segment_starts is None:
         kind = _single(rows, store_name)
@@ -114,29 +82,57 @@ def infer_kind(
 
 
 def _single(rows: Mapping[str, tuple[Row, ...]], store_name: str) -> Kind:
-    wrong = sorted(rows.keys() & {SESSION_HEADERS_CF, WINDOW_HEADERS_CF})
+    kinds = _kinds(segmented=False)
+    wrong = sorted(name for name in rows if all(kind.layout_in(name) is None for kind in kinds))
     if wrong:
-        return Kind("key-value", False, f"column family {wrong[0]} belongs to a segmented store")
-    family = next((name for name in (HEADERS_CF, TIMESTAMPED_CF) if name in rows), None)
-    if family is not None:
-        by_rows = _subscription(rows)
-        if by_rows is not None:
-            return by_rows
-        if not any(rows.values()) and _names_subscription(store_name):
-            return Kind("foreign-key-subscription", False, f"column family {family} and the store's name; no rows")
-        name = "headers-key-value" if family == HEADERS_CF else "timestamped-key-value"
-        return Kind(name, True, f"column family {family}")
-    plain = rows.get(DEFAULT_CF, ())
-    if not plain:
-        if _names_shared_join(store_name):
-            return Kind("list-value", False, "the store's name; no rows")
-        return Kind("key-value", False, "column family default; no rows, so it could be versioned or list-value too")
-    if _every(_is_list_row, plain):
+        return Kind(SINGLE_UNTOLD, False, f"column family {wrong[0]} belongs to a segmented store")
+    family = _newest(rows, kinds)
+    candidates = kinds_of_family(family, segmented=False)
+    named = _by_name(candidates, store_name)
+    empty = not any(rows.values())
+    if family != DEFAULT_CF:
+        if any(kind.inner is Inner.SUBSCRIPTION for kind in candidates):
+            by_rows = _subscription(rows)
+            if by_rows is not None:
+                return by_rows
+        if empty and named is not None:
+            return Kind(named, False, f"column family {family} and the store's name; no rows")
+        plain = [kind.name for kind in candidates if kind.inner is Inner.ANY]
+        if len(plain) == 1:
+            return Kind(plain[0], True, f"column family {family}")
+        return Kind(plain[0], False, f"column family {family}, which {' and '.join(plain)} have")
+    sampled = rows.get(DEFAULT_CF, ())
+    if not sampled:
+        if named is not None:
+            return Kind(named, False, "the store's name; no rows")
+        others = " or ".join(kind.name for kind in candidates if kind.name != SINGLE_UNTOLD)
+        return Kind(SINGLE_UNTOLD, False, f"column family default; no rows, so it could be {others} too")
+    if _every(_is_list_row, sampled):
         return Kind("list-value", True, "rows with join-side keys and lists of entries of that side")
-    if _every(_is_versioned_row, plain):
-        latest = any(key.startswith(b"\xff" * 8) for key, _ in plain)
+    if _every(_is_versioned_row, sampled):
+        latest = any(key.startswith(b"\xff" * 8) for key, _ in sampled)
         return Kind("versioned", True, f"rows of {'latest values' if latest else 'version segments'}")
-    return Kind("key-value", True, "rows in column family default that are neither versioned nor list-value")
+    return Kind(SINGLE_UNTOLD, True, "rows in column family default that are neither versioned nor list-value")
+
+
+def _kinds(*, segmented: bool) -> list[StoreKind]:
+    return [kind for kind in store_kinds() if kind.told and kind.key.segmented is segmented]
+
+
+def _newest(rows: Mapping[str, tuple[Row, ...]], kinds: Sequence[StoreKind]) -> str:
+    """The newest of the column families: the one with most families before it in some kind."""
+    older: dict[str, int] = {}
+    for kind in kinds:
+        for number, family in enumerate(reversed(kind.families)):
+            older[family.name] = max(number, older.get(family.name, 0))
+    return max(rows, key=lambda name: older.get(name, -1), default=DEFAULT_CF)
+
+
+def _by_name(kinds: Sequence[StoreKind], store_name: str) -> str | None:
+    """The kind whose names the DSL gives like this one."""
+    return next(
+        (kind.name for kind in kinds if kind.dsl_name is not None and kind.dsl_name.fullmatch(store_name)), None
+    )
 
 
 def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
@@ -158,9 +154,18 @@ def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
 
 
 def _inner_value(family: str, value: bytes) -> bytes:
-    if family == HEADERS_CF:
+    layout = next(
+        (
+            one.layout
+            for kind in store_kinds()
+            for one in kind.families
+            if one.name == family and kind.key.segmented is False
+        ),
+        ValueLayout.PLAIN,
+    )
+    if layout is ValueLayout.HEADERS:
         return HeadersValue.from_bytes(value).value
-    if family == TIMESTAMPED_CF:
+    if layout is ValueLayout.TIMESTAMPED:
         return TimestampedValue.from_bytes(value).value
     # A row of default has not been migrated: it is the plain value.
     return value
@@ -206,63 +211,59 @@ class _Span:
 def _segmented(rows: Mapping[str, tuple[Row, ...]], starts: Sequence[int], store_name: str) -> Kind:
     # A time-ordered window store is recognised by its own family before any row is read; the other two share theirs
     # between windows and joins, whose rows look alike because they are alike.
-    for family, name in (
-        (WINDOW_HEADERS_CF, "headers-time-ordered-window"),
-        (HEADERS_CF, "headers-window"),
-        (TIMESTAMPED_CF, "timestamped-window"),
-    ):
-        if family in rows:
-            return Kind(name, True, f"column family {family}")
-    sampled = [row for family in rows for row in rows[family]]
+    kinds = _kinds(segmented=True)
+    family = _newest(rows, kinds)
+    candidates = kinds_of_family(family, segmented=True)
+    if family != DEFAULT_CF and len(candidates) == 1:
+        return Kind(candidates[0].name, True, f"column family {family}")
+    sampled = [row for name in rows for row in rows[name]]
     span = _span(starts)
-    if SESSION_HEADERS_CF in rows:
-        return _headers_session(rows, span)
+    if family != DEFAULT_CF:
+        return _by_keys(family, candidates, sampled, span)
     if not sampled:
-        return _empty_segmented(starts, store_name)
-    if set(starts) == {0} and _every(_is_buffer_row, sampled):
-        return Kind("grace-buffer", True, "one segment at 0, with time-first keys and buffered records")
-    if store_name.endswith(_BUFFER_NAME) and set(starts) == {0}:
-        return Kind("grace-buffer", False, "the store's name and its only segment, 0; rows that do not tell")
-    tests: dict[str, Callable[[bytes, bytes], bool]] = {
-        "window": lambda key, _: _is_window(WindowKey.from_bytes(key), span),
-        "session": lambda key, _: _is_session(SessionKey.from_bytes(key), span),
-        "time-ordered-window": lambda key, value: _is_time_ordered_window_row(key, value, span),
-        "time-ordered-session": lambda key, value: _is_time_ordered_session_row(key, value, span),
-    }
-    fitting = [name for name, test in tests.items() if _every(test, sampled)]
+        return _empty_segmented(candidates, starts, store_name)
+    buffers = [kind for kind in candidates if kind.key is KeySchema.BUFFER]
+    if set(starts) == {0} and buffers:
+        if _every(_is_buffer_row, sampled):
+            return Kind(buffers[0].name, True, "one segment at 0, with time-first keys and buffered records")
+        if _by_name(buffers, store_name):
+            return Kind(buffers[0].name, False, "the store's name and its only segment, 0; rows that do not tell")
+    fitting = [kind.name for kind in candidates if kind.key.expires and _every(_row_of(kind, span), sampled)]
     if len(fitting) == 1:
         return Kind(fitting[0], True, f"{len(sampled)} rows whose keys fit only this schema and their segment")
     if not fitting:
-        return Kind("windowed", False, "rows whose keys fit no schema in their segment")
-    return Kind("windowed", False, f"rows whose keys fit {' and '.join(fitting)}")
+        return Kind(UNTOLD, False, "rows whose keys fit no schema in their segment")
+    return Kind(UNTOLD, False, f"rows whose keys fit {' and '.join(fitting)}")
 
 
-def _headers_session(rows: Mapping[str, tuple[Row, ...]], span: _Span) -> Kind:
-    # Not yet migrated rows lie in default, with the same keys.
-    sampled = [row for family in rows for row in rows[family]]
+def _by_keys(family: str, candidates: Sequence[StoreKind], sampled: Sequence[Row], span: _Span) -> Kind:
+    """Kinds that share a family, told apart by their keys. Rows not yet migrated lie in default, with the same keys.
+
+    Values tell nothing: those of a time-ordered store may be any bytes, whatever the family is called.
+    """
+    first = candidates[0].name
+    others = " or ".join(_short(kind) for kind in candidates[1:])
     if not sampled:
-        return Kind(
-            "headers-session", False, f"column family {SESSION_HEADERS_CF}; no rows, so it could be time-ordered"
-        )
-    by_key = _every(lambda key, _: _is_session(SessionKey.from_bytes(key), span), sampled)
-    # Whatever the family is called, a time-ordered store has bare aggregations in it: any bytes.
-    by_time = _every(lambda key, _: _is_time_ordered_session_key(key, span), sampled) and all(
-        _is_index_value(value) for key, value in sampled if key.startswith(INDEX_PREFIX)
-    )
-    if by_key == by_time:
-        why = "both session schemas" if by_key else "no session schema"
-        return Kind("headers-session", False, f"column family {SESSION_HEADERS_CF}, rows whose keys fit {why}")
-    name = "headers-time-ordered-session" if by_time else "headers-session"
-    return Kind(name, True, f"column family {SESSION_HEADERS_CF} and keys")
+        return Kind(first, False, f"column family {family}; no rows, so it could be {others}")
+    fitting = [kind for kind in candidates if _every(_key_of(kind, span), sampled)]
+    if len(fitting) == 1:
+        return Kind(fitting[0].name, True, f"column family {family} and keys")
+    schemas = "session schema" if all(kind.key.sessions for kind in candidates) else "schema"
+    why = f"both {schemas}s" if fitting else f"no {schemas}"
+    return Kind(first, False, f"column family {family}, rows whose keys fit {why}")
 
 
-def _empty_segmented(starts: Sequence[int], store_name: str) -> Kind:
+def _short(kind: StoreKind) -> str:
+    return "time-ordered" if kind.key.time_ordered else kind.name
+
+
+def _empty_segmented(candidates: Sequence[StoreKind], starts: Sequence[int], store_name: str) -> Kind:
+    named = _by_name(candidates, store_name)
     # A segment .0 without rows is no sign of a buffer: it may merely carry the offset of a store without segments.
-    if store_name.endswith(_BUFFER_NAME) and not set(starts) - {0}:
-        return Kind("grace-buffer", False, "the store's name; no rows")
-    if _names_join(store_name):
-        return Kind("window", False, "the store's name; no rows")
-    return Kind("windowed", False, "segments with column family default only; no rows")
+    buffer = any(kind.name == named and kind.key is KeySchema.BUFFER for kind in candidates)
+    if named is not None and not (buffer and set(starts) - {0}):
+        return Kind(named, False, "the store's name; no rows")
+    return Kind(UNTOLD, False, "segments with column family default only; no rows")
 
 
 def _span(starts: Sequence[int]) -> _Span:
@@ -284,22 +285,37 @@ def _is_session(key: SessionKey, span: _Span) -> bool:
     return key.end in span and 0 <= key.start <= key.end
 
 
-def _is_time_ordered_window_row(key: bytes, value: bytes, span: _Span) -> bool:
-    if key.startswith(INDEX_PREFIX):
-        return _is_window(WindowKey.from_key_first(key), span) and not value
-    return (
-        _is_window(WindowKey.from_time_first(key), span)
-        and TimestampedValue.from_bytes(value).timestamp >= UNKNOWN_TIMESTAMP
-    )
+Test = Callable[[bytes, bytes], bool]
 
 
-def _is_time_ordered_session_key(key: bytes, span: _Span) -> bool:
-    by_key = key.startswith(INDEX_PREFIX)
-    return _is_session(SessionKey.from_key_first(key) if by_key else SessionKey.from_time_first(key), span)
+def _key_of(kind: StoreKind, span: _Span) -> Test:
+    """Whether a row has a key of the kind, in its segment; an index row holds nothing."""
+
+    def test(key: bytes, value: bytes) -> bool:
+        indexed = kind.key.time_ordered and key.startswith(INDEX_PREFIX)
+        if indexed and not _is_index_value(value):
+            return False
+        if kind.key.sessions:
+            return _is_session(SessionKey.from_key_first(key) if indexed else kind.key.session(key), span)
+        return _is_window(WindowKey.from_key_first(key) if indexed else kind.key.window(key), span)
+
+    return test
 
 
-def _is_time_ordered_session_row(key: bytes, value: bytes, span: _Span) -> bool:
-    return _is_time_ordered_session_key(key, span) and not (key.startswith(INDEX_PREFIX) and value)
+def _row_of(kind: StoreKind, span: _Span) -> Test:
+    """Whether a row of ``default`` is one of the kind, where nothing has ever been migrated."""
+    of_key = _key_of(kind, span)
+
+    def test(key: bytes, value: bytes) -> bool:
+        if not of_key(key, value):
+            return False
+        if kind.key.time_ordered and key.startswith(INDEX_PREFIX):
+            return not value
+        if kind.family.layout is ValueLayout.TIMESTAMPED:
+            return TimestampedValue.from_bytes(value).timestamp >= UNKNOWN_TIMESTAMP
+        return True
+
+    return test
 
 
 def _is_index_value(value: bytes) -> bool:
@@ -322,19 +338,3 @@ def _every(test: Callable[[bytes, bytes], bool], rows: Iterable[Row]) -> bool:
         return all(test(key, value) for key, value in rows)
     except MalformedBytesError:
         return False
-
-
-def _names_subscription(store_name: str) -> bool:
-    # <name>-subscription-store, and KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-<number> without a name.
-    return "subscription-st" in store_name.lower()
-
-
-def _names_shared_join(store_name: str) -> bool:
-    # <name>-left-shared-join-store, <name>-outer-shared-join-store, KSTREAM-OUTERSHARED-<number>-store.
-    return store_name.endswith("-shared-join-store") or store_name.startswith("KSTREAM-OUTERSHARED-")
-
-
-def _names_join(store_name: str) -> bool:
-    return store_name.endswith(("-this-join-store", "-other-join-store")) or store_name.startswith(
-        ("KSTREAM-JOINTHIS-", "KSTREAM-JOINOTHER-", "KSTREAM-OUTERTHIS-", "KSTREAM-OUTEROTHER-")
-    )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from .malformed import MalformedBytesError
+from .numbers import MAX_I32
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # Written by Integer.toString: no sign, no leading zero.
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
-_MAX_PARTITION: Final = (1 << 31) - 1
 _CHANGELOG_SUFFIX: Final = "-changelog"
 
 
@@ -49,7 +49,7 @@ def parse_partition(text: str) -> int:
 
     ``int()`` takes ``1_0`` for 10, and digits of other scripts.
     """
-    if _PARTITION.fullmatch(text) is None or int(text) > _MAX_PARTITION:
+    if _PARTITION.fullmatch(text) is None or int(text) > MAX_I32:
         raise MalformedBytesError(f"{text[:100]!r} is not a partition")
     return int(text)
 

@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
-import re
-
 from kstate_cli.change.plan import Conversion
-from kstate_cli.releases import HEADERS_FAMILIES, TIMESTAMPED_FAMILY
+from kstate_cli.formats.layouts import KeySchema, stripped
+from kstate_cli.formats.store_kinds import (
+    JOIN_WINDOW,
+    StoreKind,
+    headers_families,
+    kinds_of_family,
+    store_kind,
+    store_kinds,
+)
 from kstate_cli.statedir.model import Database, Store
-
-_JOIN_WINDOW = re.compile(r".*-(this|other)-join-store|KSTREAM-(JOINTHIS|JOINOTHER|OUTERTHIS|OUTEROTHER)-\d+-store")
 
 
 def undecided(store: Store) -> bool:
     """True where the rows do not tell which layout they have: session stores come with and without a header prefix."""
-    return "sessionKeyValueWithHeaders" in store.families and not store.kind.certain and not store.empty
+    if store.kind.certain or store.empty:
+        return False
+    return any(
+        len({_older(kind, family, store.name) for kind in kinds_of_family(family, segmented=store.segmented)}) > 1
+        for family in headers_families() & store.families
+    )
 
 
-def sessions_of_before(store: Store) -> bool:
+def rows_of_before(store: Store) -> bool:
     """True for an on-window-close session store that was opened as one with headers, and has rows of before.
 
     4.3.1 puts a zero byte before the bare aggregation of such a row when it reads it, and writes it back so: a number
     no longer deserializes, a text is silently another one. Which rows have got one already cannot be told.
     """
-    if store.kind.name != "headers-time-ordered-session":
-        return False
-    return any(database.samples.get("default") for database in store.databases)
+    kind = store_kind(store.kind.name)
+    older = [family.name for family in kind.families[1:]]
+    return kind.misread_before and any(database.samples.get(name) for database in store.databases for name in older)
 
 
-def plain_sessions(store: Store) -> bool:
-    """True where a store has, or may have, rows of on-window-close sessions in the layout without headers."""
-    return store.kind.name in ("time-ordered-session", "windowed") and not store.empty
+def misread_with_headers(kind: str) -> str | None:
+    """The kind with headers as which 4.3.1 reads the rows of stores of this kind wrong; None: there is none."""
+    return next((one.name for one in store_kinds() if one.misread_before and one.headers_of == kind), None)
+
+
+def may_be_misread_with_headers(store: Store) -> bool:
+    """True where a store has, or may have, rows that 4.3.1 reads wrong under ``dsl.store.format=HEADERS``."""
+    told = store_kind(store.kind.name).told
+    return not store.empty and (not told or misread_with_headers(store.kind.name) is not None)
+
+
+def without_headers(kind: str) -> str:
+    """The kind that the same topology has without record headers."""
+    return store_kind(kind).headers_of or kind
 
 
 def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
@@ -38,16 +58,19 @@ def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
     Key-value and window rows keep their timestamp, sessions never had one. The windows of stream-stream joins are
     plain there (``StreamJoinedStoreFactory``); only their names tell them apart.
     """
+    kind = store_kind(store.kind.name)
     found = []
-    for family in sorted(HEADERS_FAMILIES & set(database.column_families)):
-        if family == "sessionKeyValueWithHeaders":
-            # Real 4.3.1 writes bare aggregations into time-ordered session stores, and reads back nothing else.
-            bare = store.kind.name == "headers-time-ordered-session"
-            found.append(Conversion(family, "default", "bare" if bare else "session"))
-        elif family == "windowKeyValueWithHeaders":
-            found.append(Conversion(family, "default", "time-ordered"))
-        elif store.segmented and _JOIN_WINDOW.fullmatch(store.name):
-            found.append(Conversion(family, "default", "plain"))
-        else:
-            found.append(Conversion(family, TIMESTAMPED_FAMILY, "timestamped"))
+    for family in sorted(headers_families() & set(database.column_families)):
+        of = kind if kind.layout_in(family) else kinds_of_family(family, segmented=store.segmented)[0]
+        target, layout = _older(of, family, store.name)
+        found.append(Conversion(family, target, layout))
     return tuple(found)
+
+
+def _older(kind: StoreKind, family: str, store_name: str) -> tuple[str, str]:
+    """Where rows of a family with headers go, and what is left of their values (``layouts.STRIP``)."""
+    number = next(i for i, one in enumerate(kind.families) if one.name == family)
+    newer, older = kind.families[number : number + 2]
+    if kind.key is KeySchema.WINDOW and JOIN_WINDOW.fullmatch(store_name):
+        older = kind.families[-1]
+    return older.name, stripped(newer.layout, older.layout, kind.key)

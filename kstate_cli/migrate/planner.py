@@ -17,20 +17,30 @@ from kstate_cli.change.plan import (
 )
 from kstate_cli.errors import Refused
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
+from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
+from kstate_cli.formats.layouts import Inner
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import OFFSETS_CF, STATUS_CLOSED, OffsetsRecord
+from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
+from kstate_cli.formats.store_kinds import headers_families, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
 from kstate_cli.formats.values import subscription_version
-from kstate_cli.migrate.headers import conversions, plain_sessions, sessions_of_before, undecided
+from kstate_cli.migrate.headers import (
+    conversions,
+    may_be_misread_with_headers,
+    misread_with_headers,
+    rows_of_before,
+    undecided,
+    without_headers,
+)
 from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import (
-    HEADERS_FAMILIES,
     OLD_SST_FORMAT,
     SUBSCRIPTION_VERSION_SINCE,
     OffsetsHome,
     Release,
+    knows_headers,
     proven,
     readable_by,
     release,
@@ -39,6 +49,7 @@ from kstate_cli.releases import (
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.names import CHECKPOINT, ROCKSDB, position_file, store_checkpoint
 from kstate_cli.texts import command, first_lines, quoted
 
 
@@ -166,16 +177,16 @@ def _refuse_unreadable(draft: _Draft) -> None:
     for task in draft.app.tasks:
         for store in task.stores:
             shown = f"{task.name}/{store.name}"
-            if store.families & HEADERS_FAMILIES and not draft.into_family:
+            if store.families & headers_families() and not draft.into_family:
                 headers.append(f"{shown}: a store with record headers ({store.kind.name})")
-                kind = store.kind.name.removeprefix("headers-")
+                kind = without_headers(store.kind.name)
                 if undecided(store):
                     lines.append(f"{shown}: its rows do not tell whether sessions are time-ordered")
             else:
                 kind = store.kind.name
             if not readable_by(kind, target):
                 lines.append(f"{shown}: {kind} stores are unknown to {target}")
-            if store.kind.name == "foreign-key-subscription":
+            if store_kind(store.kind.name).inner is Inner.SUBSCRIPTION:
                 lines += _unreadable_subscriptions(shown, store, target)
     if lines:
         raise Refused(
@@ -195,20 +206,22 @@ def _refuse_unreadable(draft: _Draft) -> None:
 
 def _refuse_sessions_of_before(draft: _Draft) -> None:
     """On-window-close sessions that 4.3.1 reads wrong as soon as their store is one with headers."""
-    to_headers = draft.options.headers_format and readable_by("headers-time-ordered-session", draft.target)
     lines: list[str] = []
     names: dict[str, None] = {}
     at_risk: list[str] = []
     for task in draft.app.tasks:
         for store in task.stores:
             shown = f"{task.name}/{store.name}"
-            if sessions_of_before(store):
+            as_headers = misread_with_headers(store.kind.name)
+            if rows_of_before(store):
                 lines.append(f"{shown}: rows without headers beside rows of the layout with them")
                 names[store.name] = None
-            elif to_headers and plain_sessions(store):
+            elif not knows_headers(draft.target) or not may_be_misread_with_headers(store):
+                continue
+            elif draft.options.headers_format:
                 lines.append(f"{shown}: {store.kind.name}")
                 names[store.name] = None
-            elif store.kind.name == "time-ordered-session" and not store.empty:
+            elif as_headers is not None:
                 at_risk.append(shown)
     if lines:
         raise Refused(
@@ -219,7 +232,7 @@ def _refuse_sessions_of_before(draft: _Draft) -> None:
             "it is restored from its changelog:",
             hint_details=[command("wipe", draft.app.path, "--store", name) for name in names],
         )
-    if at_risk and readable_by("headers-time-ordered-session", draft.target):
+    if at_risk:
         draft.notes.append(
             f"{', '.join(at_risk)}: on-window-close sessions, which 4.3.1 reads wrong under dsl.store.format=HEADERS: "
             "leave it at DEFAULT"
@@ -278,7 +291,7 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
             path = _relative(draft, store.path / f"{store.name}.0")
             draft.steps.append(CreateDatabase(path, record))
         if store.is_grace_buffer and found.offsets:
-            _write_offsets(draft, task, f".checkpoint_{store.name}", found.offsets)
+            _write_offsets(draft, task, store_checkpoint(store.name), found.offsets)
         _name_unlogged(draft, found)
         if store.position_file is not None and (store.databases or found.offsets):
             draft.steps.append(
@@ -294,7 +307,7 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
         draft.steps.append(RemoveFile(_relative(draft, task.checkpoint.path), "its offsets are in the stores now"))
     _remove_leftovers(draft, task)
     kept = sorted(set(task.position_files) - {s.name for s in task.stores})
-    draft.notes += [f"{task.name}/{name}.position: no store of that name here; it stays" for name in kept]
+    draft.notes += [f"{task.name}/{position_file(name)}: no store of that name here; it stays" for name in kept]
 
 
 def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: dict[TopicPartition, int]) -> None:
@@ -311,11 +324,11 @@ def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: dict[To
         if same[0].segmented:
             draft.steps.append(CreateDatabase(_relative(draft, task.path / name / f"{name}.0"), record))
         else:
-            path = _relative(draft, task.path / "rocksdb" / name)
+            path = _relative(draft, task.path / ROCKSDB / name)
             draft.steps.append(CreateDatabase(path, record, "create empty store"))
         return
-    _write_offsets(draft, task, f".checkpoint_{name}", offsets)
-    draft.notes.append(f"{task.name}: {name} has no RocksDB here; its offset goes to .checkpoint_{name}")
+    _write_offsets(draft, task, store_checkpoint(name), offsets)
+    draft.notes.append(f"{task.name}: {name} has no RocksDB here; its offset goes to {store_checkpoint(name)}")
     buffers = any(s.is_grace_buffer for t in draft.app.tasks for s in t.stores if s.name == name)
     if not unknown or buffers:
         return
@@ -340,7 +353,7 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
         _edit_out(draft, store)
         if found.stale:
             draft.warnings.append(
-                f"global/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "
+                f"{task.name}/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "
                 "where a release up to 4.2 does not start with an unknown one"
             )
             continue
@@ -364,7 +377,7 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
             lines.update(offsets)
     lines = _without_unreadable(draft, task, lines)
     if lines:
-        _write_offsets(draft, task, ".checkpoint", lines)
+        _write_offsets(draft, task, CHECKPOINT, lines)
     elif task.checkpoint is not None:
         draft.steps.append(RemoveFile(_relative(draft, task.checkpoint.path), "no store here has an offset"))
     for file in task.store_files.values():
@@ -395,7 +408,7 @@ def _edit_out(draft: _Draft, store: Store) -> None:
 
 
 def _is_carrier(store: Store, start: int | None, *, empty: bool, families: tuple[str, ...]) -> bool:
-    return start == 0 and empty and not store.is_grace_buffer and set(families) == {"default", OFFSETS_CF}
+    return start == 0 and empty and not store.is_grace_buffer and set(families) == {DEFAULT_CF, OFFSETS_CF}
 
 
 def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -413,7 +426,7 @@ def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, i
 def _position_file(draft: _Draft, task: Task, found: StoreOffsets) -> None:
     if task.is_global or found.position.is_empty:
         return
-    path = _relative(draft, task.path / f"{found.store.name}.position")
+    path = _relative(draft, task.path / position_file(found.store.name))
     try:
         data = render(found.position.to_checkpoint_entries())
     except ValueError as error:

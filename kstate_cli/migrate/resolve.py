@@ -14,6 +14,7 @@ from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.owners import give_lines
 from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.names import store_checkpoint
 
 _GLOBAL_GAP_NS = 60 * 1_000_000_000
 """Global stores are opened one after another at a start; one opened this much earlier belongs to an earlier run."""
@@ -152,7 +153,7 @@ def _judge_store(found: TaskOffsets, store: Store, result: StoreOffsets, *, has_
     if not store.empty and OFFSET_UNKNOWN in result.offsets.values():
         found.unclean.append(Unclean(shown, "its offset is unknown (-4) although it has rows", store.name))
     if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
-        found.unclean.append(Unclean(shown, f"it has rows but no .checkpoint_{store.name}", store.name))
+        found.unclean.append(Unclean(shown, f"it has rows but no {store_checkpoint(store.name)}", store.name))
 
 
 def _judge_files(found: TaskOffsets) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kstate_cli.errors import Refused
+from kstate_cli.formats.task_id import is_task_or_global, is_topology
 from kstate_cli.query.errors import UnknownStateStoreError
-from kstate_cli.statedir.find import TASK_NAME, TOPOLOGY_NAME
-from kstate_cli.statedir.model import GLOBAL, Application, Problem, Store, Task, task_parts
+from kstate_cli.statedir.model import Application, Problem, Store, Task
+from kstate_cli.statedir.names import ROCKSDB, store_folder
 from kstate_cli.texts import command
 
 
@@ -55,16 +56,14 @@ def first_problem(task: Task, store: Store) -> str | None:
 
 
 def _number(task: Task) -> int:
-    return task_parts(task.name).subtopology or 0
+    return task.id.subtopology or 0
 
 
 def _hidden_tasks(app: Application) -> Iterator[Problem]:
     """Task directories that were not read."""
     for problem in app.problems:
         parts = problem.where.split("/")
-        if problem.fatal and (
-            parts[-1] == GLOBAL or TASK_NAME.fullmatch(parts[-1]) or TOPOLOGY_NAME.fullmatch(parts[0])
-        ):
+        if problem.fatal and (is_task_or_global(parts[-1]) or is_topology(parts[0])):
             yield problem
 
 
@@ -72,8 +71,8 @@ def _hidden_stores(task: Task, name: str) -> Iterator[Problem]:
     """What is in the place of a store in a task that seems to have none."""
     if any(store.name == name for store in task.stores):
         return
-    yield from (one for one in task.problems if one.fatal and one.where == f"{task.name}/rocksdb")
-    for root in (f"{task.name}/{name}", f"{task.name}/rocksdb/{name}"):
+    yield from (one for one in task.problems if one.fatal and one.where == f"{task.name}/{ROCKSDB}")
+    for root in (f"{task.name}/{store_folder(name, segmented=segmented)}" for segmented in (True, False)):
         yield from _within(task, root)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kstate_cli.formats.kinds import KINDS
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import StoreKind, kind_names, store_kinds
 from kstate_cli.query.key_value import key_query, range_query, timestamped_key_query, timestamped_range_query
 from kstate_cli.query.queries import (
     KeyQuery,
@@ -35,15 +36,38 @@ from kstate_cli.query.windows import (
     window_key_query,
     window_range_query,
 )
-from kstate_cli.spec.model import SESSION_KINDS, VERSIONED, WINDOW_KINDS
 
 Handler = Callable[[StoreReader, Any], Any]
 Unless = Callable[[Any], "str | None"]
 
-KEY_VALUE_KINDS = frozenset(
-    {"key-value", "timestamped-key-value", "headers-key-value", "list-value", "foreign-key-subscription"}
-)
-TIMESTAMPED_KINDS = frozenset({"timestamped-key-value", "headers-key-value", "foreign-key-subscription"})
+
+def key_value(kind: StoreKind) -> bool:
+    """Whether Streams keeps it as a key-value store: one row for each key."""
+    return not kind.key.segmented and kind.key is not KeySchema.VERSIONED
+
+
+def _timestamped(kind: StoreKind) -> bool:
+    return key_value(kind) and kind.family.layout.has_timestamps
+
+
+def _windows(kind: StoreKind) -> bool:
+    return kind.key.windows
+
+
+def _sessions(kind: StoreKind) -> bool:
+    return kind.key.sessions
+
+
+def _versioned(kind: StoreKind) -> bool:
+    return kind.key is KeySchema.VERSIONED
+
+
+def _untold(kind: StoreKind) -> bool:
+    return not kind.told
+
+
+def _any(_kind: StoreKind) -> bool:
+    return True
 
 
 class Handlers:
@@ -56,13 +80,14 @@ class Handlers:
     def register(
         self, query: type[Query[Any]], kinds: Iterable[str], handler: Handler, *, unless: Unless | None = None
     ) -> None:
-        """From now on ``handler`` answers ``query`` at these kinds. ValueError for what is not in ``KINDS``.
+        """From now on ``handler`` answers ``query`` at these kinds. ValueError for what is no kind of store.
 
         ``unless`` may tell of one query of the class why it has no answer at such a store.
         """
+        names = kind_names()
         for kind in kinds:
-            if kind not in KINDS:
-                raise ValueError(f"{kind!r} is not a kind of store: {', '.join(sorted(KINDS))}")
+            if kind not in names:
+                raise ValueError(f"{kind!r} is not a kind of store: {', '.join(sorted(names))}")
             self._known[query, kind] = handler
             self._unless.pop((query, kind), None)
             if unless is not None:
@@ -85,20 +110,22 @@ class Handlers:
 def default_handlers() -> Handlers:
     """A new table with the handlers of kstate."""
     handlers = Handlers()
-    for query, kinds, handler in (
-        (RawKeyQuery, KINDS, raw_key_query),
-        (RawScanQuery, KINDS, raw_scan_query),
-        (KeyQuery, KEY_VALUE_KINDS, key_query),
-        (RangeQuery, KEY_VALUE_KINDS, range_query),
-        (TimestampedKeyQuery, TIMESTAMPED_KINDS, timestamped_key_query),
-        (TimestampedRangeQuery, TIMESTAMPED_KINDS, timestamped_range_query),
+    answered: tuple[tuple[type[Query[Any]], Callable[[StoreKind], bool], Handler, Unless | None], ...] = (
+        (RawKeyQuery, _any, raw_key_query, None),
+        (RawScanQuery, _any, raw_scan_query, None),
+        (KeyQuery, key_value, key_query, None),
+        (RangeQuery, key_value, range_query, None),
+        (TimestampedKeyQuery, _timestamped, timestamped_key_query, None),
+        (TimestampedRangeQuery, _timestamped, timestamped_range_query, None),
+        (WindowKeyQuery, _windows, window_key_query, None),
+        (WindowRangeQuery, _windows, window_range_query, not_by_time),
+        (WindowRangeQuery, _sessions, session_range_query, not_by_key),
         # Segments without any rows: windows or sessions, that is not known.
-        (WindowKeyQuery, WINDOW_KINDS | {"windowed"}, window_key_query),
-        (WindowRangeQuery, {"windowed"}, no_rows),
-        (VersionedKeyQuery, {VERSIONED}, versioned_key_query),
-        (MultiVersionedKeyQuery, {VERSIONED}, multi_versioned_key_query),
-    ):
-        handlers.register(query, kinds, handler)
-    handlers.register(WindowRangeQuery, WINDOW_KINDS, window_range_query, unless=not_by_time)
-    handlers.register(WindowRangeQuery, SESSION_KINDS, session_range_query, unless=not_by_key)
+        (WindowKeyQuery, _untold, window_key_query, None),
+        (WindowRangeQuery, _untold, no_rows, None),
+        (VersionedKeyQuery, _versioned, versioned_key_query, None),
+        (MultiVersionedKeyQuery, _versioned, multi_versioned_key_query, None),
+    )
+    for query, of_kind, handler, unless in answered:
+        handlers.register(query, [kind.name for kind in store_kinds() if of_kind(kind)], handler, unless=unless)
     return handlers

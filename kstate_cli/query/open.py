@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.store_kinds import expires, is_segmented, store_kind
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable, look_closer
 from kstate_cli.query.find import first_problem
@@ -14,8 +15,7 @@ from kstate_cli.query.segment import Segment
 from kstate_cli.query.serde_type import StoreSerdes
 from kstate_cli.query.store import StoreReader
 from kstate_cli.query.times import FOREVER
-from kstate_cli.spec.model import IN_MEMORY, SEGMENTED_KINDS
-from kstate_cli.spec.times import segment_time_of
+from kstate_cli.spec.model import IN_MEMORY
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.texts import command
 
@@ -70,9 +70,9 @@ def open_store(
 
 def _off_grid(kind: str, segments: Sequence[Segment], databases: Sequence[Database]) -> StoreUnreadable | None:
     """What is wrong where a sampled row does not lie in its segment: the one interval that there must be is none."""
-    if kind not in SEGMENTED_KINDS:
+    if not expires(kind):
         return None
-    time_of = segment_time_of(kind)
+    time_of = store_kind(kind).key.segment_time
     try:
         for segment, database in zip(segments, databases, strict=True):
             for key, _ in chain.from_iterable(database.samples.values()):
@@ -100,7 +100,7 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
                 hint_details=[f"to have one written: {command('ls', task.app, '--spec')}"],
             )
     layout = layout_of(name, store.families)
-    if store.segmented != (name in SEGMENTED_KINDS or name in ("grace-buffer", "windowed")):
+    if store.segmented != is_segmented(name):
         segmented = "segmented" if store.segmented else "not segmented"
         raise StoreUnreadable(
             f"{task.name}/{store.name} is {segmented}: it is no {name} store",

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kstate_cli.errors import InUse
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import OFFSETS_CF
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable, look_closer
 from kstate_cli.query.layout import Family, Layout

@@ -12,7 +12,6 @@ from kstate_cli.query.layout import Layout
 from kstate_cli.query.segment import Segment
 from kstate_cli.query.serde_type import BYTES, NOT_TAKEN, StoreSerdes
 from kstate_cli.query.values import Unreadable, ValueAndTimestamp
-from kstate_cli.spec.model import SEGMENTED_KINDS
 
 
 class StoreReader:
@@ -48,7 +47,7 @@ class StoreReader:
 
     @property
     def kind(self) -> str:
-        """One of ``formats.kinds.KINDS``."""
+        """A name of ``formats.store_kinds``."""
         return self.layout.kind
 
     def __str__(self) -> str:
@@ -57,7 +56,7 @@ class StoreReader:
     @property
     def database(self) -> Segment | None:
         """The only database of a store that is not segmented; None where it was never opened."""
-        if self.kind in SEGMENTED_KINDS:
+        if self.layout.key.expires:
             raise StoreUnreadable(f"{self} has a database per segment")
         return self.segments[0] if self.segments else None
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.position import is_permitted
+from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable
 from kstate_cli.query.find import stores_of
@@ -91,8 +92,8 @@ class OfflineStreams:
         take, UsageError and Refused for a directory that cannot be asked.
         """
         found = {task.name: (task, store) for task, store in self.stores(request.store)}
-        if "global" in found:
-            return StateQueryResult(global_result=self._answer(request, *found["global"]))
+        if GLOBAL in found:
+            return StateQueryResult(global_result=self._answer(request, *found[GLOBAL]))
         by_partition = {task.partition: (task, store) for task, store in found.values()}
         wanted = request.partitions if request.partitions is not None else {p for p in by_partition if p is not None}
         answers: dict[int, QueryResult[R]] = {}

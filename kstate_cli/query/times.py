@@ -11,6 +11,8 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
+from kstate_cli.formats.numbers import MAX_I64
+
 _NUMBER: Final = re.compile(r"([+-]?[0-9]{1,19})(ms)?")
 _DATES: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 _YEARS: Final = range(1900, 2200)
@@ -18,7 +20,7 @@ _SECONDS: Final = range(1_000_000_000, 2_500_000_000)
 """From 2001 to 2049, as seconds since 1970."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-FOREVER: Final = (1 << 63) - 1
+FOREVER: Final = MAX_I64
 """The last millisecond."""
 
 

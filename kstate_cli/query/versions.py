@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
+from kstate_cli.formats.numbers import MIN_I64
 from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
 from kstate_cli.query.queries import MultiVersionedKeyQuery, ResultOrder, VersionedKeyQuery
 from kstate_cli.query.rows import RowIterator
@@ -19,7 +20,6 @@ from kstate_cli.query.times import FOREVER
 from kstate_cli.query.values import VersionedRecord
 
 _ID_BYTES = 8
-_BEGINNING = -(1 << 63)
 
 
 def versioned_key_query(store: StoreReader, query: VersionedKeyQuery[Any, Any]) -> VersionedRecord[Any] | None:
@@ -46,7 +46,7 @@ def multi_versioned_key_query(
 ) -> RowIterator[VersionedRecord[Any]]:
     """The versions that were valid in a time, the newest first unless asked otherwise."""
     key = store.key_bytes(query.key)
-    first = _BEGINNING if query.from_timestamp is None else query.from_timestamp
+    first = MIN_I64 if query.from_timestamp is None else query.from_timestamp
     last = FOREVER if query.to_timestamp is None else query.to_timestamp
     ascending = query.order is ResultOrder.ASCENDING
     found = _versions(store, key, first, last)
@@ -100,7 +100,7 @@ def _oldest(store: StoreReader) -> int:
     """The first time that history answers for; the latest version never expires."""
     earliest = store.earliest(_newest)
     # What is hidden is older than stream time less retention; a window's bound is one later.
-    return earliest - 1 if earliest else _BEGINNING
+    return earliest - 1 if earliest else MIN_I64
 
 
 def _newest(store: StoreReader) -> int | None:

@@ -18,7 +18,6 @@ from kstate_cli.query.store import StoreReader
 from kstate_cli.query.times import FOREVER
 from kstate_cli.query.values import Windowed
 from kstate_cli.rocks.scanning import Row
-from kstate_cli.spec.model import TIME_ORDERED_KINDS
 
 _WINDOW_TAIL = 12
 _SESSION_TAIL = 16
@@ -45,7 +44,7 @@ def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) ->
     """Windows and values of all keys in a time."""
     assert query.time_from is not None and query.time_to is not None
     first = max(0, query.time_from, store.earliest(newest_window))
-    read = WindowKey.from_time_first if store.kind in TIME_ORDERED_KINDS else WindowKey.from_bytes
+    read = store.layout.key.window
     value = _values(store) or _as_it_is
 
     def decode(row: _Found) -> tuple[Windowed[Any], Any]:
@@ -99,7 +98,7 @@ def _values(store: StoreReader) -> Any:
 
 def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterator[tuple[int, bytes]]:
     for segment in store.between(first, last):
-        if store.kind not in TIME_ORDERED_KINDS:
+        if not store.layout.key.time_ordered:
             size = len(key) + _WINDOW_TAIL
             for row, value in segment.scan(key + _time(first), key + _time(last) + _LAST):
                 # A longer key may begin with this one.
@@ -126,7 +125,7 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
 
 def _windows(store: StoreReader, first: int, last: int) -> Iterator[_Found]:
     for segment in store.between(first, last):
-        if store.kind in TIME_ORDERED_KINDS:
+        if store.layout.key.time_ordered:
             for row, value in _base_rows(segment, first):
                 if segment.own(WindowKey.from_time_first(row).start) > last:
                     break
@@ -139,7 +138,7 @@ def _windows(store: StoreReader, first: int, last: int) -> Iterator[_Found]:
 
 def _sessions_of(store: StoreReader, key: bytes, first: int) -> Iterator[tuple[SessionKey, bytes]]:
     for segment in store.between(first, FOREVER):
-        if store.kind not in TIME_ORDERED_KINDS:
+        if not store.layout.key.time_ordered:
             size = len(key) + _SESSION_TAIL
             for row, value in segment.scan(key + _time(first), key + _time(FOREVER) + _LAST + b"\0"):
                 if len(row) == size:
@@ -181,20 +180,16 @@ def _time(time: int) -> bytes:
 
 def newest_window(store: StoreReader) -> int | None:
     """The start of the newest window: the stream time that Streams has seen. Reads the keys of the last segment."""
-    if store.kind in TIME_ORDERED_KINDS:
-        return _newest(store, lambda row: WindowKey.from_time_first(row).start)
-    return _newest(store, lambda row: WindowKey.from_bytes(row).start)
+    return _newest(store, lambda row: store.layout.key.window(row).start)
 
 
 def newest_session(store: StoreReader) -> int | None:
     """The end of the newest session. Reads the keys of the last segment."""
-    if store.kind in TIME_ORDERED_KINDS:
-        return _newest(store, lambda row: SessionKey.from_time_first(row).end)
-    return _newest(store, lambda row: SessionKey.from_bytes(row).end)
+    return _newest(store, lambda row: store.layout.key.session(row).end)
 
 
 def _newest(store: StoreReader, time: Any) -> int | None:
-    ordered = store.kind in TIME_ORDERED_KINDS
+    ordered = store.layout.key.time_ordered
     for segment in reversed(store.segments):
         if ordered:
             rows: Iterator[Row] = segment.scan(BASE_PREFIX, INDEX_PREFIX, reverse=True)

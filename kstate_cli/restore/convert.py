@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.errors import Refused
+from kstate_cli.formats.layouts import KeySchema, Logged, ValueLayout
+from kstate_cli.formats.store_kinds import StoreKind
 from kstate_cli.formats.values import Header, encode_headers
-from kstate_cli.restore.shapes import KeyRule, Shape, ValueRule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,17 +24,8 @@ if TYPE_CHECKING:
 _TIME_BYTES = 8
 _SEQUENCE_BYTES = 4
 _BLOCK_ROWS = 131_072
-_WINDOW_TAIL = _TIME_BYTES + _SEQUENCE_BYTES
-_SESSION_TAIL = 2 * _TIME_BYTES
 _LATEST_MS = 1 << 43
 """In the year 2248: with a later time, four bytes of a key and four of a time were read as one number."""
-_TAILS = {
-    KeyRule.WINDOW: _WINDOW_TAIL,
-    KeyRule.TIME_ORDERED_WINDOW: _WINDOW_TAIL,
-    KeyRule.SESSION: _SESSION_TAIL,
-    KeyRule.TIME_ORDERED_SESSION: _SESSION_TAIL,
-}
-"""Bytes after the record's key; the segment's time is the first eight of them."""
 
 
 def buffers(array: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
@@ -45,7 +37,7 @@ def buffers(array: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
     return found, np.frombuffer(data or b"", dtype=np.uint8)
 
 
-def segment_times(keys: pa.BinaryArray, rule: KeyRule, what: str) -> Ints:
+def segment_times(keys: pa.BinaryArray, rule: KeySchema, what: str) -> Ints:
     """The time (ms) in each key that decides its segment.
 
     Raises Refused for keys that no store of the kind has: only the spec says of a lost store what it was.
@@ -53,7 +45,7 @@ def segment_times(keys: pa.BinaryArray, rule: KeyRule, what: str) -> Ints:
     import numpy as np
 
     offsets, data = buffers(keys)
-    tail = _TAILS[rule]
+    tail = rule.tail
     if len(keys) == 0:
         return np.empty(0, dtype=np.int64)
     if int((offsets[1:] - offsets[:-1]).min()) < tail:
@@ -63,7 +55,7 @@ def segment_times(keys: pa.BinaryArray, rule: KeyRule, what: str) -> Ints:
         )
     starts = offsets[1:] - tail
     times = _numbers(data, starts, ">i8")
-    windows = rule in (KeyRule.WINDOW, KeyRule.TIME_ORDERED_WINDOW)
+    windows = rule.windows
     # A window's number among duplicates is never negative, and a session begins before it ends.
     rest = _numbers(data, starts + _TIME_BYTES, ">i4" if windows else ">i8")
     fits = (times >= 0) & (times < _LATEST_MS) & (rest >= 0) & (windows | (rest <= times))
@@ -97,9 +89,9 @@ def segment_ids(times: Ints, interval_ms: int) -> Ints:
     return np.where(times >= 0, times // interval_ms, -((-times) // interval_ms)).astype(np.int64)
 
 
-def base_key(rule: KeyRule) -> Callable[[bytes], bytes]:
+def base_key(rule: KeySchema) -> Callable[[bytes], bytes]:
     """The row key of a time-ordered store from its changelog key (``TimeFirst…KeySchema``)."""
-    if rule is KeyRule.TIME_ORDERED_WINDOW:
+    if rule is KeySchema.TIME_ORDERED_WINDOW:
         return lambda key: b"\x00" + key[-12:-4] + key[:-12] + key[-4:]
     return lambda key: b"\x00" + key[-16:] + key[:-16]
 
@@ -149,22 +141,22 @@ def _order_by_word(keys: pa.BinaryArray) -> Ints | None:
 
 
 def row_values(
-    shape: Shape, values: list[bytes | None], timestamps: Ints, headers: list[Any] | None, what: str
+    kind: StoreKind, values: list[bytes | None], timestamps: Ints, headers: list[Any] | None, what: str
 ) -> list[bytes | None]:
     """The row values of records, None for a tombstone. ``timestamps`` in ms, -1 unknown."""
-    rule = shape.value
-    if rule is ValueRule.PLAIN:
-        return values
-    if rule is ValueRule.BUFFER:
+    if kind.logged is Logged.BUFFERED:
         return [None if value is None else _buffered(value, what) for value in values]
-    if rule is ValueRule.HEADERS_SESSION:
+    layout = kind.family.layout
+    if layout is ValueLayout.PLAIN:
+        return values
+    if layout is ValueLayout.HEADERS_SESSION:
         assert headers is not None
         return [
             None if value is None else encode_headers(_headers(h)) + value
             for value, h in zip(values, headers, strict=True)
         ]
     times = timestamps.astype(">i8").view("V8").tolist()
-    if rule is ValueRule.HEADERS:
+    if layout is ValueLayout.HEADERS:
         assert headers is not None
         return [
             None if value is None else encode_headers(_headers(h)) + time + value

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli.errors import Refused
+from kstate_cli.formats.families import DEFAULT_CF
 from kstate_cli.formats.keys import VersionedKey
-from kstate_cli.formats.kinds import DEFAULT_CF
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
 from kstate_cli.restore.jobs import SliceJob

@@ -9,13 +9,14 @@ from typing import Final
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.manifest import ManifestPartition
 from kstate_cli.errors import Refused
-from kstate_cli.formats.kinds import KINDS
+from kstate_cli.formats.store_kinds import is_segmented, kind_names, store_kind
+from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
 from kstate_cli.releases import opens_in
-from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.work import Draft
 from kstate_cli.spec.model import Spec, StoreSpec
-from kstate_cli.statedir.model import GLOBAL, ProblemCode, Store, task_parts
+from kstate_cli.statedir.model import ProblemCode, Store
+from kstate_cli.statedir.names import position_file, store_folder
 from kstate_cli.texts import command, first_lines, quoted
 
 _FIFO: Final = "kCompactionStyleFIFO"
@@ -44,7 +45,7 @@ def warn_of_the_rest(draft: Draft, spec: Spec) -> None:
             continue
         resolved = draft.tasks.get(task)
         here = {one.store.name for one in resolved.stores if one.offsets} if resolved else set()
-        parts = task_parts(task)
+        parts = TaskId.parse(task)
         missing = [
             store.name
             for store in spec.stores
@@ -152,7 +153,7 @@ def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:
 
     What cannot be read stays in the way (:func:`refuse_problems`): no store is replaced because a disk does not answer.
     """
-    folder = f"{task}/{store.name}/" if store.segmented else f"{task}/rocksdb/{store.name}/"
+    folder = f"{task}/{store_folder(store.name, segmented=store.segmented)}/"
     for problem in draft.problems:
         unknown = problem.code is ProblemCode.UNREADABLE
         if problem.fatal and not unknown and f"{problem.where}/".startswith(folder):
@@ -163,7 +164,7 @@ def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:
 def foreign(draft: Draft, store: Store) -> str | None:
     """Why the release that is restored for cannot open what is there of a store; None where it can."""
     release = draft.options.release.name
-    kinds = frozenset({store.kind.name} & KINDS)
+    kinds = frozenset({store.kind.name} & kind_names())
     if release in opens_in(kinds=kinds, families=store.families, sst_formats=store.sst_formats):
         return None
     migrate = command("migrate", draft.app, "--to", release)
@@ -187,9 +188,9 @@ def forgetful(store: Store) -> str | None:
 
 def unfit_name(draft: Draft, store: StoreSpec) -> str | None:
     """Why a store cannot be kept under its name here; None where it can. A segment's name has a time of 13 digits."""
-    longest = f"{store.name}.{_LATEST_START}" if SHAPES[store.kind].segmented else store.name
+    longest = f"{store.name}.{_LATEST_START}" if is_segmented(store.kind) else store.name
     if not draft.into_family and not store.is_global:
-        longest = max(longest, f"{store.name}.position.tmp", key=len)
+        longest = max(longest, f"{position_file(store.name)}.tmp", key=len)
     folder = draft.app
     while not folder.exists():
         folder = folder.parent
@@ -201,5 +202,5 @@ def unfit_name(draft: Draft, store: StoreSpec) -> str | None:
 
 def older_layout(store: Store, kind: str) -> str | None:
     """The column family that still has rows of an older layout of the store (``DualColumnFamilyAccessor``)."""
-    wanted = SHAPES[kind].family
+    wanted = store_kind(kind).family.name
     return next((name for d in store.databases for name, rows in d.samples.items() if rows and name != wanted), None)

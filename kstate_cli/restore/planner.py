@@ -10,6 +10,8 @@ from kstate_cli.change.plan import OmitTree, Plan
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.store_kinds import expires, store_kind
+from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import readable_by
@@ -27,11 +29,10 @@ from kstate_cli.restore.obstacles import (
     unfit_name,
     warn_of_the_rest,
 )
-from kstate_cli.restore.shapes import SHAPES
 from kstate_cli.restore.taskfiles import task_steps
 from kstate_cli.restore.work import Draft, Part, RestoreOptions, RestorePlan, StoreWork
 from kstate_cli.spec.model import Spec, StoreSpec
-from kstate_cli.statedir.model import GLOBAL, Application
+from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command, first_lines, quoted, some
 
 _NAMED = 5
@@ -118,17 +119,12 @@ def _wanted(draft: Draft, spec: Spec) -> dict[str, list[StoreSpec]]:
     missing = sorted(options.tasks - found.keys())
     if missing and not draft.refused:
         raise UsageError(f"no task of this name: {', '.join(missing)}", hint=f"tasks: {', '.join(sorted(found))}")
-    names = sorted(found, key=_task_order)
+    names = sorted(found, key=lambda name: TaskId.parse(name).order)
     if options.share:
         i, n = options.share
         # Every host has all global stores.
         names = [name for at, name in enumerate(names) if name == GLOBAL or at % n == i - 1]
     return {name: found[name] for name in names if not options.tasks or name in options.tasks}
-
-
-def _task_order(name: str) -> tuple[bool, str, list[int]]:
-    topology, _, task = name.rpartition("/")
-    return name == GLOBAL, topology, [int(part) for part in task.split("_")] if task != GLOBAL else []
 
 
 def _tasks_of(draft: Draft, store: StoreSpec) -> list[str]:
@@ -217,7 +213,7 @@ def _judge_store(
     if unfit is not None:
         draft.refused.append(f"{shown}: {unfit}")
         return None
-    if SHAPES[store.kind].expires and not (store.retention_ms and store.segment_interval_ms):
+    if expires(store.kind) and not (store.retention_ms and store.segment_interval_ms):
         draft.refused.append(
             f"{shown}: which segments are live is not known: add retention_ms = … to [stores.{store.name}]"
         )
@@ -228,7 +224,7 @@ def _judge_store(
     dumps = _partitions(draft, task, store)
     if not dumps:
         what = f"the dump has no {store.changelog}" + (
-            "" if task == GLOBAL else f", partition {task.rpartition('_')[2]}"
+            "" if task == GLOBAL else f", partition {TaskId.parse(task).partition}"
         )
         asked = store.name in draft.options.stores or draft.options.allowed.rebuild
         if existing is not None and existing.offsets and not unclean and not asked:
@@ -236,7 +232,7 @@ def _judge_store(
         else:
             draft.refused.append(f"{shown}: {what}")
         return None
-    if SHAPES[store.kind].needs_headers and not draft.dump.has_headers:
+    if store_kind(store.kind).needs_headers and not draft.dump.has_headers:
         draft.refused.append(
             f"{shown}: its rows hold record headers, and the dump has no headers (includeHeaders=true)"
         )
@@ -389,7 +385,7 @@ def _not_to_be_caught_up(draft: Draft, store: StoreSpec, existing: StoreOffsets)
 def _partitions(draft: Draft, task: str, store: StoreSpec) -> list[PartitionDump]:
     if store.is_global:
         return [d for key, d in sorted(draft.dump.partitions.items()) if key.topic == store.changelog]
-    key = TopicPartition(store.changelog or "", int(task.rpartition("_")[2]))
+    key = TopicPartition(store.changelog or "", TaskId.parse(task).partition or 0)
     found = draft.dump.partitions.get(key)
     return [found] if found else []
 

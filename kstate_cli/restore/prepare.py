@@ -14,19 +14,21 @@ from kstate_cli.dump.model import Dump, PartitionDump, Slice
 from kstate_cli.dump.slices import slices
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import render
+from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
+from kstate_cli.formats.store_kinds import expires, has_key, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.host import cores_here, memory_here
 from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
 from kstate_cli.restore.judge import Action
-from kstate_cli.restore.shapes import SHAPES, KeyRule
 from kstate_cli.restore.spark import SparkSettings
 from kstate_cli.restore.staging import Staging
 from kstate_cli.restore.work import Part, StoreWork
 from kstate_cli.signals import mapped
 from kstate_cli.spec.model import StoreSpec
+from kstate_cli.statedir.names import position_file
 
 _MIB = 1024 * 1024
 _FIXED_BYTES = 700 * _MIB
@@ -108,7 +110,11 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
 
     Raises Refused.
     """
-    far = [] if spark.local else [one.shown for one in work if one.spec.kind == "versioned" and not one.rebuild]
+    far = (
+        []
+        if spark.local
+        else [one.shown for one in work if has_key(one.spec.kind, KeySchema.VERSIONED) and not one.rebuild]
+    )
     if far:
         raise Refused(
             f"versioned stores are caught up on this host only: {', '.join(far)}",
@@ -162,7 +168,7 @@ def _slices(
     after, until = None if work.rebuild else part.verdict.after, part.log.until
     total = sum(piece.share for piece in rows.pieces)
     each = max(total // rows.rows, 1)
-    whole = SHAPES[work.spec.kind].key is KeyRule.VERSIONED
+    whole = has_key(work.spec.kind, KeySchema.VERSIONED)
     # Keys alone are held at once: values come in as many passes as memory asks for.
     records = slots.memory // _held_of_each(work.spec, rows, _tells_positions(dump, work.spec))
     fitting = min(records * each, _KEY_BYTES)
@@ -179,9 +185,9 @@ def _slices(
 
 def _held_of_each(spec: StoreSpec, dump: PartitionDump, positions: bool) -> int:
     """Bytes that a task holds for each record, whatever its value."""
-    shape = SHAPES[spec.kind]
-    found = _INDEXED_RECORD_BYTES if shape.time_ordered else _RECORD_BYTES
-    if shape.expires and not shape.time_ordered:
+    kind = store_kind(spec.kind)
+    found = _INDEXED_RECORD_BYTES if kind.key.time_ordered else _RECORD_BYTES
+    if kind.key.expires and not kind.key.time_ordered:
         found = _SEGMENTED_RECORD_BYTES
     keys = sum(piece.key_bytes for piece in dump.pieces) // max(sum(piece.rows for piece in dump.pieces), 1)
     return found + _KEY_COPIES * keys + (_POSITION_BYTES if positions else 0)
@@ -199,7 +205,7 @@ def _jobs_of(
     number: int,
 ) -> list[SliceJob]:
     spec = work.spec
-    shape = SHAPES[spec.kind]
+    kind = store_kind(spec.kind)
     job = SliceJob(
         number=number,
         task=work.key,
@@ -210,13 +216,13 @@ def _jobs_of(
         dump_uri=uri,
         staging=staging,
         memory=slots.memory,
-        interval_ms=(spec.segment_interval_ms or 0) if shape.expires or shape.key is KeyRule.VERSIONED else 0,
+        interval_ms=(spec.segment_interval_ms or 0) if kind.has_retention else 0,
         retention_ms=spec.retention_ms or 0,
         indexed=spec.indexed,
         tombstones=not work.rebuild or number > 0,
         positions=_tells_positions(dump, spec),
     )
-    if shape.key is not KeyRule.VERSIONED:
+    if kind.key is not KeySchema.VERSIONED:
         return [job]
     buckets = max(1, -(-piece.rows * _HISTORY_BYTES // slots.memory))
     base = str(app / work.path) if not work.rebuild else ""
@@ -225,9 +231,9 @@ def _jobs_of(
 
 def _tells_positions(dump: Dump, spec: StoreSpec) -> bool:
     """Where records' headers are Streams' own: headers stores and source topics have those of users."""
-    shape = SHAPES[spec.kind]
-    own = not shape.needs_headers and not spec.source_topic and not spec.is_global
-    return dump.has_headers and own and shape.key is not KeyRule.VERSIONED
+    kind = store_kind(spec.kind)
+    own = not kind.needs_headers and not spec.source_topic and not spec.is_global
+    return dump.has_headers and own and kind.key is not KeySchema.VERSIONED
 
 
 def to_steps(
@@ -265,7 +271,7 @@ def _databases(
     app: Path,
     report: StoreReport,
 ) -> list[Step]:
-    spec, shape = work.spec, SHAPES[work.spec.kind]
+    spec, kind = work.spec, store_kind(work.spec.kind)
     runs: dict[int | None, list[RunFile]] = {}
     for result in results:
         report.records += result.records
@@ -292,9 +298,9 @@ def _databases(
         if start is not None and oldest is not None and start < oldest:
             steps.append(_expired(app, database.path))
     targets: set[int | None] = set(runs) | {s for s in before if s is None or oldest is None or s >= oldest}
-    if not targets and (not shape.segmented or (record is not None and spec.kind != "grace-buffer")):
+    if not targets and (not kind.key.segmented or (record is not None and kind.key is not KeySchema.BUFFER)):
         # Segment 0 is a multiple of every interval: without one the offset would have no home.
-        targets = {0 if shape.segmented else None}
+        targets = {0 if kind.key.segmented else None}
     for segment in sorted(targets, key=lambda s: -1 if s is None else s):
         files = runs.get(segment, [])
         if not files and record is None and segment in before:
@@ -304,7 +310,7 @@ def _databases(
                 path=work.path if segment is None else f"{work.path}/{spec.name}.{segment}",
                 kind=spec.kind,
                 release=release,
-                family=shape.family,
+                family=kind.family.name,
                 runs=tuple(str(paths[file.path]) for file in files),
                 rows=sum(file.rows + file.deletes for file in files),
                 deletes=sum(file.deletes for file in files),
@@ -320,7 +326,8 @@ def _databases(
                 f"{work.shown}: the Position in its changelog's headers cannot be written: {error}",
                 hint="restore for 4.3 or later, which keeps it in the store",
             ) from None
-        steps.append(WriteFile(f"{work.task}/{spec.name}.position", text, "Position, from the changelog's headers"))
+        path = f"{work.task}/{position_file(spec.name)}"
+        steps.append(WriteFile(path, text, "Position, from the changelog's headers"))
     return steps
 
 
@@ -348,7 +355,7 @@ def _fetched(files: Sequence[RunFile], staging: Staging, folder: Path) -> dict[s
 def _oldest_live(work: StoreWork, results: Sequence[SliceResult]) -> int | None:
     """Start (ms) of the oldest live segment by all that was seen (``AbstractSegments.cleanupExpiredSegments``)."""
     spec = work.spec
-    if not SHAPES[spec.kind].expires or not spec.segment_interval_ms or spec.retention_ms is None:
+    if not expires(spec.kind) or not spec.segment_interval_ms or spec.retention_ms is None:
         return None
     times = [result.max_time for result in results if result.max_time is not None]
     if not times:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kstate_cli.change.attempts import refuse_after_error
-from kstate_cli.change.lockfile import LOCK_NAME, application_lock, in_use
+from kstate_cli.change.lockfile import application_lock, in_use
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.recover import recover, unfinished_runs
@@ -28,6 +28,7 @@ from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.model import Spec
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.statedir.special import refuse_special
 
@@ -68,7 +69,7 @@ def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: 
             watcher.recovered(f"run {run.name} is unfinished: the next command that changes something takes it over")
         return Outcome(plan)
     check_place(request.app, lock_is_shared=request.lock_is_shared)
-    if not (request.app / LOCK_NAME).exists():
+    if not (request.app / LOCK).exists():
         # Taking the lock would create the file: what is refused, or done already, must not leave even that.
         plan = _plan(request, dump, watcher)
         if plan.change.empty:
@@ -104,8 +105,8 @@ def _make_application(app: Path) -> int:
 def _unmake_application(app: Path, made: int) -> None:
     """Removes the directory that was made, if it is still that one and nobody has put anything into it."""
     with contextlib.suppress(OSError):
-        if app.stat().st_ino == made and set(os.listdir(app)) <= {LOCK_NAME}:
-            (app / LOCK_NAME).unlink(missing_ok=True)
+        if app.stat().st_ino == made and set(os.listdir(app)) <= {LOCK}:
+            (app / LOCK).unlink(missing_ok=True)
             app.rmdir()
 
 

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from kstate_cli.dump.place import open_place
 from kstate_cli.dump.reader import iter_slice, read_slice
+from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
+from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
 from kstate_cli.releases import release
 from kstate_cli.restore import convert
 from kstate_cli.restore.consistency import merge_positions
 from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
-from kstate_cli.restore.shapes import SHAPES, KeyRule, Shape
 from kstate_cli.restore.staging import Staging
 from kstate_cli.restore.winners import LastOfEachKey, Winners
 from kstate_cli.rocks.run_file import RunWriter
@@ -95,19 +96,19 @@ def build_runs(job: SliceJob) -> SliceResult:
     attempt = uuid.uuid4().hex[:12]
     staging = Staging(job.staging)
     staging.mark_started(job, attempt)
-    shape = SHAPES[job.kind]
+    kind = store_kind(job.kind)
     counts = _Counts()
     writers = _Writers(job, staging, attempt)
     try:
-        if shape.key is KeyRule.VERSIONED:
+        if kind.key is KeySchema.VERSIONED:
             from kstate_cli.restore.history import build_history
 
             order = None
             max_time = build_history(job, partial(_batches, job), writers, counts)
         else:
-            order = _order(job, shape, counts)
+            order = _order(job, kind, counts)
             max_time = order.max_time
-            _write(job, shape, order, writers, counts)
+            _write(job, kind, order, writers, counts)
     except BaseException:
         staging.discard(attempt)
         raise
@@ -145,7 +146,7 @@ def _batches(job: SliceJob, columns: tuple[str, ...]) -> Iterator[pa.Table]:
         yield table.slice(first, _BATCH_RECORDS)
 
 
-def _order(job: SliceJob, shape: Shape, counts: _Counts) -> _Order:
+def _order(job: SliceJob, kind: StoreKind, counts: _Counts) -> _Order:
     """The first reading: keys only."""
     import numpy as np
     import pyarrow as pa
@@ -158,22 +159,22 @@ def _order(job: SliceJob, shape: Shape, counts: _Counts) -> _Order:
             last.add(chunk)
     counts.records, counts.null_keys = last.records, last.null_keys
     winners = last.finish()
-    if not shape.segmented or shape.key is KeyRule.ONE_SEGMENT:
+    if not kind.key.segmented or kind.key is KeySchema.BUFFER:
         order = convert.sort_order(winners.keys)
-        whole = (0 if shape.segmented else None, 0, len(order))
+        whole = (0 if kind.key.segmented else None, 0, len(order))
         found = _Order(winners.keys.take(pa.array(order)), winners.record[order], [whole] if len(order) else [])
         if job.positions:
             assert winners.codes is not None, "codes were asked for"
             found.segment_of_record = np.where(winners.codes >= 0, whole[0] or 0, -1)
         return found
-    return _order_by_segment(job, shape, winners)
+    return _order_by_segment(job, kind, winners)
 
 
-def _order_by_segment(job: SliceJob, shape: Shape, winners: Winners) -> _Order:
+def _order_by_segment(job: SliceJob, kind: StoreKind, winners: Winners) -> _Order:
     import numpy as np
     import pyarrow as pa
 
-    times = convert.segment_times(winners.keys, shape.key, job.shown)
+    times = convert.segment_times(winners.keys, kind.key, job.shown)
     ids = convert.segment_ids(times, job.interval_ms)
     max_time = int(times.max()) if len(times) else None
     oldest = None
@@ -187,8 +188,8 @@ def _order_by_segment(job: SliceJob, shape: Shape, winners: Winners) -> _Order:
         if oldest is not None and number < oldest:
             continue
         keys = winners.keys.take(pa.array(rows))
-        if shape.time_ordered:
-            to_base = convert.base_key(shape.key)
+        if kind.key.time_ordered:
+            to_base = convert.base_key(kind.key)
             keys = pa.array([to_base(key) for key in keys.to_pylist()], pa.binary())
         parts.append(rows[convert.sort_order(keys)])
         segments.append((number * job.interval_ms, at, at + len(rows)))
@@ -203,11 +204,11 @@ def _order_by_segment(job: SliceJob, shape: Shape, winners: Winners) -> _Order:
     return order
 
 
-def _write(job: SliceJob, shape: Shape, order: _Order, writers: _Writers, counts: _Counts) -> None:
+def _write(job: SliceJob, kind: StoreKind, order: _Order, writers: _Writers, counts: _Counts) -> None:
     """The second reading: values of the winners, pass by pass, and one SST per segment."""
     passes = _passes(job, len(order.record), counts.records)
     rows_per_pass = -(-len(order.record) // passes) if passes else 0
-    source = _Source(job, shape, order, rows_per_pass, counts)
+    source = _Source(job, kind, order, rows_per_pass, counts)
     at_once = _rows_at_once(job)
     for segment, begin, end in order.segments:
         writer = writers.open(segment)
@@ -216,8 +217,8 @@ def _write(job: SliceJob, shape: Shape, order: _Order, writers: _Writers, counts
             last = min(first + at_once, end)
             keys = order.keys.slice(first, last - first).to_pylist()
             values = source.rows(first, last)
-            if shape.time_ordered:
-                to_base = convert.base_key(shape.key)
+            if kind.key.time_ordered:
+                to_base = convert.base_key(kind.key)
                 if job.indexed:
                     index += [(b"\x01" + key, value is None) for key, value in zip(keys, values, strict=True)]
                 keys = [to_base(key) for key in keys]
@@ -245,16 +246,16 @@ def _passes(job: SliceJob, rows: int, records: int) -> int:
 class _Source:
     """Row values by row number, in rising order; holds those of one pass."""
 
-    def __init__(self, job: SliceJob, shape: Shape, order: _Order, rows_per_pass: int, counts: _Counts) -> None:
-        self._job, self._shape, self._order, self._counts = job, shape, order, counts
+    def __init__(self, job: SliceJob, kind: StoreKind, order: _Order, rows_per_pass: int, counts: _Counts) -> None:
+        self._job, self._kind, self._order, self._counts = job, kind, order, counts
         self._per_pass = rows_per_pass
         self._begin = self._end = 0
         self._table: pa.Table | None = None
         self._place: Ints | None = None
         self._columns: tuple[str, ...] = ("value",)
-        if shape.needs_timestamp:
+        if kind.needs_timestamp:
             self._columns += ("timestamp",)
-        if shape.needs_headers:
+        if kind.needs_headers:
             self._columns += ("headers",)
 
     def rows(self, first: int, last: int) -> list[bytes | None]:
@@ -304,16 +305,16 @@ class _Source:
         part = self._table.take(pa.array(self._place[first - self._begin : last - self._begin]))
         times = (
             part.column("timestamp").to_numpy().astype(np.int64)
-            if self._shape.needs_timestamp
+            if self._kind.needs_timestamp
             else np.empty(0, dtype=np.int64)
         )
-        headers = part.column("headers").to_pylist() if self._shape.needs_headers else None
-        return convert.row_values(self._shape, part.column("value").to_pylist(), times, headers, self._job.shown)
+        headers = part.column("headers").to_pylist() if self._kind.needs_headers else None
+        return convert.row_values(self._kind, part.column("value").to_pylist(), times, headers, self._job.shown)
 
 
 def _positions(job: SliceJob, order: _Order) -> tuple[tuple[int | None, Position], ...]:
     """Merges the Positions in the ``c`` headers of records whose segment is live."""
-    segmented = SHAPES[job.kind].segmented
+    segmented = is_segmented(job.kind)
     found: dict[int, Position] = {}
     number = 0
     for table in _batches(job, ("headers",)):

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 from kstate_cli.change.build import BuildStore
 from kstate_cli.change.plan import RemoveFile, Step, offsets_file, offsets_text
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
 from kstate_cli.restore.obstacles import foreign
 from kstate_cli.restore.work import Draft, StoreWork
+from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
 from kstate_cli.texts import command
 
 
@@ -49,12 +52,12 @@ def _files_of_family(
                 f"{task}: it has a .checkpoint, as releases up to 4.2 leave it; migrate it first: "
                 + command("migrate", draft.app, "--to", draft.options.release.name)
             )
-        draft.steps.append(RemoveFile(f"{task}/.checkpoint", "its stores are restored: their offsets are in them"))
+        draft.steps.append(RemoveFile(f"{task}/{CHECKPOINT}", "its stores are restored: their offsets are in them"))
     for one in work:
-        if one.spec.kind == "grace-buffer":
-            draft.steps.append(offsets_file(f"{task}/.checkpoint_{one.spec.name}", one.offsets))
+        if has_key(one.spec.kind, KeySchema.BUFFER):
+            draft.steps.append(offsets_file(f"{task}/{store_checkpoint(one.spec.name)}", one.offsets))
         if resolved is not None and one.spec.name in resolved.task.position_files and one.rebuild:
-            draft.steps.append(RemoveFile(f"{task}/{one.spec.name}.position", "the store is rebuilt"))
+            draft.steps.append(RemoveFile(f"{task}/{position_file(one.spec.name)}", "the store is rebuilt"))
 
 
 def _checkpoint(
@@ -71,7 +74,7 @@ def _checkpoint(
         lines |= absent
     for one in work:
         lines |= one.offsets
-    yield offsets_file(f"{task}/.checkpoint", lines)
+    yield offsets_file(f"{task}/{CHECKPOINT}", lines)
     for one in work:
         if resolved is not None and one.spec.name in resolved.task.position_files and one.rebuild:
-            yield RemoveFile(f"{task}/{one.spec.name}.position", "the store is rebuilt")
+            yield RemoveFile(f"{task}/{position_file(one.spec.name)}", "the store is rebuilt")

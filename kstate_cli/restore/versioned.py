@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
+from kstate_cli.formats.numbers import MIN_I64
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 NO_TIMESTAMP: Final = -1
 """The stream time with which a store begins at every start (``ConsumerRecord.NO_TIMESTAMP``)."""
 
-_NEVER: Final = -(1 << 63)
 _TOMBSTONE: Final = -1
 _PREFIX: Final = struct.Struct(">q")
 _ENDS: Final = struct.Struct(">qq")
@@ -107,7 +107,7 @@ class VersionedReplay:
         if history is None:
             history = self._histories[key] = _History(self._interval)
         if batch_end is None:
-            history.put(value, timestamp, _NEVER)
+            history.put(value, timestamp, MIN_I64)
             return
         oldest = batch_end - self._retention
         history.expire(segment_id(oldest, self._interval))

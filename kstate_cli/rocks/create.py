@@ -6,39 +6,21 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.formats.kinds import (
-    DEFAULT_CF,
-    HEADERS_CF,
-    KINDS,
-    SESSION_HEADERS_CF,
-    TIMESTAMPED_CF,
-    WINDOW_HEADERS_CF,
-)
-from kstate_cli.formats.offsets import OFFSETS_CF
+from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
+from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.rocks.errors import RocksError, as_rocks_error
 from kstate_cli.rocks.files import newest_options
 from kstate_cli.rocks.settings import database_options, family_options, with_filter_bits, with_quiet_log
 from kstate_cli.rocks.writable import remove_config
 
-_DATA_FAMILY = {
-    "timestamped-key-value": TIMESTAMPED_CF,
-    "foreign-key-subscription": TIMESTAMPED_CF,
-    "timestamped-window": TIMESTAMPED_CF,
-    "headers-key-value": HEADERS_CF,
-    "headers-window": HEADERS_CF,
-    "headers-session": SESSION_HEADERS_CF,
-    "headers-time-ordered-session": SESSION_HEADERS_CF,
-    "headers-time-ordered-window": WINDOW_HEADERS_CF,
-}
-"""Where the rows of a kind of store are; all others keep them in ``default``."""
-
 
 def data_family(kind: str) -> str:
-    """The column family that the rows of a kind of store are in. ValueError for what is not one kind."""
-    if kind not in KINDS or kind == "windowed":
-        raise ValueError(f"{kind!r} does not name one kind of store")
-    return _DATA_FAMILY.get(kind, DEFAULT_CF)
+    """The column family that the rows of a new store of this kind go to. ValueError for what is not one kind."""
+    found = store_kind(kind)
+    if not found.told:
+        raise ValueError(f"{kind!r} is not one kind of store")
+    return found.family.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kstate_cli.formats.offsets import OFFSETS_CF
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.releases import OLD_SST_FORMAT, OffsetsHome, Release
 
 if TYPE_CHECKING:

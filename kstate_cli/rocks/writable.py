@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from kstate_cli.formats.offsets import OFFSETS_CF
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.options_file import restore_settings
 from kstate_cli.releases import RELEASES
 from kstate_cli.rocks.errors import RocksError, as_rocks_error

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from kstate_cli.errors import Refused
+from kstate_cli.formats.store_kinds import expires
 from kstate_cli.spec.asking import complete, key_of, literal, table_of
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft, draft_of
 from kstate_cli.spec.infer import Evidence, Inference, infer
 from kstate_cli.spec.intervals import default_segment_interval
-from kstate_cli.spec.model import IN_MEMORY, SEGMENTED_KINDS, Spec
+from kstate_cli.spec.model import IN_MEMORY, Spec
 from kstate_cli.spec.topology import FROM, TopologyText
 from kstate_cli.statedir.model import Application
 
@@ -126,7 +127,7 @@ def _against_evidence(stated: StoreDraft, named: str, merged: StoreDraft, eviden
         possible = " or ".join(sorted(evidence.kinds))
         yield f"{named} says kind = {literal(stated.kind)}, the directory allows only {possible}"
     interval = merged.segment_interval_ms
-    if stated.segment_interval_ms is None and stated.retention_ms is not None and merged.kind in SEGMENTED_KINDS:
+    if stated.segment_interval_ms is None and stated.retention_ms is not None and merged.kind and expires(merged.kind):
         # What the file says must lead to the segments that are there. A versioned store may have any (KIP-889).
         interval = default_segment_interval(merged.kind, stated.retention_ms)
     if interval is not None and evidence.interval.wrong is None and not evidence.interval.fits(interval):

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kstate_cli.formats.store_kinds import has_retention, is_time_ordered, store_kind
 from kstate_cli.formats.topic_partition import changelog_topic
 from kstate_cli.spec.intervals import default_segment_interval
 from kstate_cli.spec.model import (
-    RETAINED_KINDS,
-    SESSION_KINDS,
     SOURCE_TOPIC,
-    SPEC_KINDS,
-    TIME_ORDERED_KINDS,
     Spec,
     StoreSpec,
+    spec_kinds,
 )
 
 FIELDS: Final = (
@@ -115,7 +113,7 @@ class StoreDraft:
             if interval is not None and self.segment_interval_ms is None:
                 found["segment_interval_ms"] = interval
                 inferred["segment_interval_ms"] = "the rule of Streams for this retention"
-        if self.kind in TIME_ORDERED_KINDS and (self.kind in SESSION_KINDS or self.kind.startswith("headers-")):
+        if is_time_ordered(self.kind) and store_kind(str(self.kind)).always_indexed:
             default("indexed", True, "stores of this kind always are")
         return replace(self, **found, inferred=inferred)
 
@@ -129,9 +127,9 @@ class StoreDraft:
             needed["changelog"] = "nothing tells the topic that the global store is read from"
         elif self.logged is not False:
             needed["changelog"] = "without the application's id the changelog must be named"
-        if self.kind in RETAINED_KINDS and self.logged is not False:
+        if has_retention(self.kind) and self.logged is not False:
             needed["retention_ms"] = "nothing tells the retention"
-        if self.kind == "time-ordered-window":
+        if is_time_ordered(self.kind) and not store_kind(str(self.kind)).always_indexed:
             needed["indexed"] = "true for sliding windows, false for others"
         found = {name: Question(why) for name, why in needed.items() if self.get(name) is None}
         found |= self._open()
@@ -146,7 +144,7 @@ class StoreDraft:
             answered.add("logged")
         if self.logged is False:
             answered |= {"changelog", "retention_ms", "segment_interval_ms"}
-        if self.kind is not None and self.kind not in RETAINED_KINDS:
+        if self.kind is not None and not has_retention(self.kind):
             answered |= {"retention_ms", "segment_interval_ms"}
         if self.is_global is False:
             answered.add("source")
@@ -154,7 +152,7 @@ class StoreDraft:
 
     def spec(self) -> StoreSpec:
         """The finished store. Only for a draft without :meth:`missing`; ValueError otherwise."""
-        if self.kind not in SPEC_KINDS:
+        if self.kind is None or self.kind not in spec_kinds():
             raise ValueError(f"{self.name} has no kind")
         return StoreSpec(
             name=self.name,
@@ -199,7 +197,7 @@ def _draft_of(store: StoreSpec, with_inferred: bool) -> StoreDraft:
     # False is the default of both flags: it states something only where the flag matters.
     if not store.is_global:
         values.pop("is_global", None)
-    if store.kind not in TIME_ORDERED_KINDS:
+    if not is_time_ordered(store.kind):
         values.pop("indexed", None)
     if store.changelog is None and (with_inferred or not {"changelog", "logged"} & inferred.keys()):
         values["logged"] = False

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
+from kstate_cli.formats.families import DEFAULT_CF
 from kstate_cli.formats.keys import INDEX_PREFIX
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import (
+    UNTOLD,
+    expires,
+    has_key,
+    is_segmented,
+    is_time_ordered,
+    store_kind,
+    store_kinds,
+)
 from kstate_cli.formats.topic_partition import legal_topic
-from kstate_cli.releases import HEADERS_FAMILIES
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft
 from kstate_cli.spec.intervals import MIN_INTERVAL_MS, histories_of
-from kstate_cli.spec.model import IN_MEMORY, SEGMENTED_KINDS, SPEC_KINDS, TIME_ORDERED_KINDS, VERSIONED
+from kstate_cli.spec.model import IN_MEMORY, spec_kinds
 from kstate_cli.spec.times import MAX_ROWS, Interval, segment_interval, versioned_interval
 from kstate_cli.spec.topics import absent_stores, prefix_of, topic_of
-from kstate_cli.statedir.model import Application, Database, Store, Task, task_parts
-
-_SEGMENTED: Final = SEGMENTED_KINDS | {"grace-buffer"}
-_KEY_ORDERED: Final = ("window", "session", "time-ordered-window", "time-ordered-session")
+from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.names import CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +102,21 @@ def _store(app: Application, name: str, places: list[tuple[Task, Store]], *, rea
     _place(answers, app, [task for task, _ in places])
     _topic(answers, app, name, places)
     interval = _times(answers, kind, databases, read=read) if databases else Interval()
-    if kind in TIME_ORDERED_KINDS:
+    if kind is not None and is_time_ordered(kind):
         _index(answers, kind, databases)
     return answers.draft(name), Evidence(kinds, interval)
 
 
 def _stored_as(store: Store) -> str:
     """The kind; a subscription store under ``dsl.store.format=HEADERS`` lies and is restored as any headers store."""
-    if store.kind.name == "foreign-key-subscription" and store.families & HEADERS_FAMILIES:
-        return "headers-key-value"
-    return store.kind.name
+    kind = store_kind(store.kind.name)
+    newest = kind.families_in(store.families)[0]
+    return kind.restored_as if kind.restored_as is not None and newest is not kind.family else kind.name
+
+
+def _told_by_rows() -> tuple[str, ...]:
+    """The kinds of segments that only rows tell apart."""
+    return tuple(kind.name for kind in store_kinds() if kind.key.expires and kind.family.name == DEFAULT_CF)
 
 
 def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset[str]]:
@@ -112,15 +125,16 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
         name, kind = next(iter(certain.items()))
         answers.know("kind", name, kind.inferred_from)
         return name, frozenset({name})
-    possible = _SEGMENTED if any(store.segmented for store in stores) else SPEC_KINDS - _SEGMENTED - {IN_MEMORY}
+    segmented = any(store.segmented for store in stores)
+    possible = frozenset(name for name in spec_kinds() - {IN_MEMORY} if is_segmented(name) is segmented)
     if certain:
         answers.ask("kind", f"its tasks differ: {' and '.join(sorted(certain))}", *sorted(certain))
         return None, frozenset(certain)
     # The task whose kind is named best speaks for the others.
-    unsure = min((store.kind for store in stores), key=lambda kind: kind.name == "windowed")
-    likely = _KEY_ORDERED if unsure.name == "windowed" else (unsure.name,)
+    unsure = min((store.kind for store in stores), key=lambda kind: kind.name == UNTOLD)
+    likely = _told_by_rows() if unsure.name == UNTOLD else (unsure.name,)
     answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
-    if any(store.segmented for store in stores) and unsure.name != "grace-buffer":
+    if segmented and not has_key(unsure.name, KeySchema.BUFFER):
         answers.ask("retention_ms", "it follows from the rows of a store of known kind")
     return None, possible
 
@@ -154,7 +168,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
 
 
 def _subtopology(task: Task) -> tuple[str | None, int]:
-    parts = task_parts(task.name)
+    parts = task.id
     return parts.topology, parts.subtopology or 0
 
 
@@ -183,9 +197,9 @@ def _offsets(task: Task, store: Store) -> list[Any]:
 
 
 def _times(answers: _Answers, kind: str | None, databases: list[Database], *, read: bool) -> Interval:
-    if kind == VERSIONED:
+    if has_key(kind, KeySchema.VERSIONED):
         return _history(answers, databases)
-    if kind not in SEGMENTED_KINDS:
+    if kind is None or not expires(kind):
         return Interval()
     interval = segment_interval(kind, databases, read=read)
     exact = interval.exact
@@ -235,6 +249,6 @@ def _index(answers: _Answers, kind: str, databases: list[Database]) -> None:
 def _absent(app: Application, task: Task, name: str, topic: str) -> StoreDraft:
     answers = _Answers()
     answers.ask("kind", "only an offset is here: in memory, custom, or gone", IN_MEMORY)
-    answers.know("changelog", topic, ".checkpoint")
+    answers.know("changelog", topic, CHECKPOINT)
     _place(answers, app, [task])
     return answers.draft(name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.spec.model import RETAINED_KINDS, VERSIONED
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import has_key, has_retention
 
 MIN_INTERVAL_MS: Final = 60_000
 """Segments of window and session stores are never shorter."""
@@ -19,9 +20,9 @@ def default_segment_interval(kind: str, retention_ms: int) -> int | None:
     ``RocksDbSessionBytesStoreSupplier``); by a table for versioned stores
     (``RocksDbVersionedKeyValueBytesStoreSupplier``).
     """
-    if kind not in RETAINED_KINDS:
+    if not has_retention(kind):
         return None
-    if kind != VERSIONED:
+    if not has_key(kind, KeySchema.VERSIONED):
         return max(retention_ms // 2, MIN_INTERVAL_MS)
     for longest, parts, least in _HISTORIES:
         if retention_ms <= longest:

@@ -6,22 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kstate_cli.formats.kinds import KINDS
+from kstate_cli.formats.store_kinds import is_segmented, store_kinds
 
 IN_MEMORY: Final = "in-memory"
 """Kind of a store without a directory: it is restored at every start."""
-VERSIONED: Final = "versioned"
-WINDOW_KINDS: Final = frozenset(
-    {"window", "timestamped-window", "headers-window", "time-ordered-window", "headers-time-ordered-window"}
-)
-SESSION_KINDS: Final = frozenset({"session", "headers-session", "time-ordered-session", "headers-time-ordered-session"})
-SEGMENTED_KINDS: Final = WINDOW_KINDS | SESSION_KINDS
-"""Kinds with one database per segment and a retention; the grace buffer has segment 0 only, and none."""
-TIME_ORDERED_KINDS: Final = frozenset(kind for kind in SEGMENTED_KINDS if "time-ordered" in kind)
-RETAINED_KINDS: Final = SEGMENTED_KINDS | {VERSIONED}
-"""Kinds that need ``retention_ms``."""
-SPEC_KINDS: Final = (KINDS - {"windowed"}) | {IN_MEMORY}
-"""Every kind that a specification may name."""
+
+
+def spec_kinds() -> frozenset[str]:
+    """Every kind that a specification may name."""
+    return frozenset(kind.name for kind in store_kinds() if kind.told) | {IN_MEMORY}
+
 
 GLOBAL_SOURCES: Final = frozenset({"table", "processor"})
 SOURCE_TOPIC: Final = "topic"
@@ -33,7 +27,7 @@ class StoreSpec:
 
     name: str
     kind: str
-    """One of :data:`SPEC_KINDS`."""
+    """One of :func:`spec_kinds`."""
     changelog: str | None = None
     """The topic that it is restored from; None for a store without logging."""
     subtopology: int | None = None
@@ -72,7 +66,7 @@ class StoreSpec:
     @property
     def segmented(self) -> bool:
         """True for ``<store>/<store>.<start>``: one database per segment (a grace buffer has segment 0 only)."""
-        return self.kind in SEGMENTED_KINDS or self.kind == "grace-buffer"
+        return is_segmented(self.kind)
 
 
 @dataclass(frozen=True, slots=True)

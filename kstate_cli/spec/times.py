@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from kstate_cli.formats.keys import BASE_PREFIX, SessionKey, VersionedKey, WindowKey
+from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.keys import VersionedKey
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import OFFSETS_CF
+from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.versioned import SegmentValue
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.spec.intervals import MIN_INTERVAL_MS
-from kstate_cli.spec.model import SESSION_KINDS, TIME_ORDERED_KINDS
 from kstate_cli.statedir.model import Database
 
 MAX_ROWS: Final = 500_000
@@ -92,7 +92,7 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
     divides = math.gcd(*starts)
     if 0 < divides < MIN_INTERVAL_MS:
         return Interval(divides, wrong=f"starts of segments that have only {divides} ms in common")
-    time_of = segment_time_of(kind)
+    time_of = store_kind(kind).key.segment_time
     farthest = -1
     try:
         for database in databases:
@@ -144,21 +144,6 @@ def _distance(database: Database, key: bytes, time_of: Callable[[bytes], int]) -
     if distance < 0:
         raise _OutsideError(f"a row before the start of its segment {database.segment_start}")
     return distance
-
-
-def segment_time_of(kind: str) -> Callable[[bytes], int]:
-    """The time that chooses a row's segment: a window's start, a session's end (``segmentTimestamp``)."""
-    if kind in SESSION_KINDS:
-        if kind in TIME_ORDERED_KINDS:
-            return lambda key: (
-                (SessionKey.from_time_first(key) if key.startswith(BASE_PREFIX) else SessionKey.from_key_first(key)).end
-            )
-        return lambda key: SessionKey.from_bytes(key).end
-    if kind in TIME_ORDERED_KINDS:
-        return lambda key: (
-            (WindowKey.from_time_first(key) if key.startswith(BASE_PREFIX) else WindowKey.from_key_first(key)).start
-        )
-    return lambda key: WindowKey.from_bytes(key).start
 
 
 # --- versioned stores -------------------------------------------------------------------------------------------------

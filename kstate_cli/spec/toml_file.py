@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import UsageError
+from kstate_cli.formats.numbers import MAX_I32, MAX_I64
+from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
 from kstate_cli.regular import NotReadableError, read_given
 from kstate_cli.spec.asking import complete
 from kstate_cli.spec.draft import SpecDraft, StoreDraft
 from kstate_cli.spec.model import (
     GLOBAL_SOURCES,
-    RETAINED_KINDS,
     SOURCE_TOPIC,
-    SPEC_KINDS,
-    TIME_ORDERED_KINDS,
     Spec,
+    spec_kinds,
 )
 from kstate_cli.texts import command
 
@@ -35,8 +35,6 @@ else:
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 << 20
 _MAX_SHOWN: Final = 100
-_MAX_INT: Final = (1 << 31) - 1
-_MAX_LONG: Final = (1 << 63) - 1
 _TOP: Final = ("format", "application", "stores")
 
 
@@ -118,15 +116,15 @@ def _topic(value: Any) -> bool:
 
 
 KEYS: Final[Mapping[str, _Key]] = {
-    "kind": _Key("kind", _one_of(SPEC_KINDS), f"one of {', '.join(sorted(SPEC_KINDS))}"),
+    "kind": _Key("kind", _one_of(spec_kinds()), f"one of {', '.join(sorted(spec_kinds()))}"),
     "logged": _Key("logged", _flag, "true or false"),
     "global": _Key("is_global", _flag, "true or false"),
     "source": _Key("source", _one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}), '"table", "processor" or "topic"'),
     "changelog": _Key("changelog", _topic, f"a topic: {_LEGAL}"),
-    "subtopology": _Key("subtopology", _whole(0, _MAX_INT), "a whole number from 0"),
-    "partitions": _Key("partitions", _whole(1, _MAX_INT), "a whole number from 1"),
-    "retention_ms": _Key("retention_ms", _whole(1, _MAX_LONG), "milliseconds, a whole number from 1"),
-    "segment_interval_ms": _Key("segment_interval_ms", _whole(1, _MAX_LONG), "milliseconds, a whole number from 1"),
+    "subtopology": _Key("subtopology", _whole(0, MAX_I32), "a whole number from 0"),
+    "partitions": _Key("partitions", _whole(1, MAX_I32), "a whole number from 1"),
+    "retention_ms": _Key("retention_ms", _whole(1, MAX_I64), "milliseconds, a whole number from 1"),
+    "segment_interval_ms": _Key("segment_interval_ms", _whole(1, MAX_I64), "milliseconds, a whole number from 1"),
     "indexed": _Key("indexed", _flag, "true or false"),
     "topology": _Key("topology", _topic, "the name of a named topology"),
 }
@@ -149,7 +147,7 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
     for key, value in table.items():
         rule = KEYS[key]
         if not rule.fits(value):
-            close = _similar(value, SPEC_KINDS) if key == "kind" else None
+            close = _similar(value, spec_kinds()) if key == "kind" else None
             message = f"{where}: {shown} {key} = {_short(value)} does not fit"
             raise UsageError(message, hint=close or f"{key} is {rule.expected}")
         values[rule.field] = value
@@ -178,11 +176,11 @@ def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
     elif store.source == SOURCE_TOPIC and store.changelog is None:
         yield 'has source = "topic" and names none', "name the source topic as changelog"
     if store.kind is not None:
-        if store.kind not in RETAINED_KINDS:
+        if not has_retention(store.kind):
             for key in ("retention_ms", "segment_interval_ms"):
                 if store.get(key) is not None:
                     yield f"is of kind {store.kind} and has {key}", f"that kind has none: remove {key}"
-        if store.indexed and store.kind not in TIME_ORDERED_KINDS:
+        if store.indexed and not is_time_ordered(store.kind):
             yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
 
 

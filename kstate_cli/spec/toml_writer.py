@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.formats.numbers import MAX_I32
+from kstate_cli.formats.store_kinds import is_time_ordered
 from kstate_cli.spec.asking import key_of, line_of, literal
 from kstate_cli.spec.draft import Missing, SpecDraft, StoreDraft, draft_of
-from kstate_cli.spec.model import TIME_ORDERED_KINDS, Spec
+from kstate_cli.spec.model import Spec
 from kstate_cli.spec.toml_file import FORMAT, KEYS
 
 if TYPE_CHECKING:
     from tomlkit.items import Table
-
-_NO_NUMBER = 1 << 31
 
 
 def to_toml(spec: Spec | SpecDraft, *, notes: Iterable[str] = ()) -> str:
@@ -39,7 +39,7 @@ def to_toml(spec: Spec | SpecDraft, *, notes: Iterable[str] = ()) -> str:
 
 
 def _order(store: StoreDraft) -> tuple[bool, str, int, str]:
-    number = _NO_NUMBER if store.subtopology is None else store.subtopology
+    number = MAX_I32 if store.subtopology is None else store.subtopology
     return bool(store.is_global), store.topology or "", number, store.name
 
 
@@ -71,7 +71,7 @@ def _worth_writing(store: StoreDraft, field: str, value: Any) -> bool:
         return store.logged is not False
     if field == "is_global":
         return bool(value)
-    return field != "indexed" or store.kind in TIME_ORDERED_KINDS
+    return field != "indexed" or is_time_ordered(store.kind)
 
 
 def _to_fill_in(missing: Missing) -> str:

@@ -15,6 +15,7 @@ from kstate_cli.formats.topic_partition import changelog_topic, legal_topic
 from kstate_cli.spec.draft import Question
 from kstate_cli.spec.model import SOURCE_TOPIC
 from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.names import CHECKPOINT
 
 _SUFFIX = "-changelog"
 
@@ -45,7 +46,7 @@ def topic_of(app_id: str, name: str, places: Sequence[tuple[Task, Store]]) -> To
         return _one(app_id, name, places, exact, "the offsets in the store")
     lines = _legal(topic for task, store in places for topic in _line_topics(app_id, task, store))
     if lines:
-        return _one(app_id, name, places, lines, ".checkpoint")
+        return _one(app_id, name, places, lines, CHECKPOINT)
     claimed = _legal(topic for task, store in places for topic in _source_topics(app_id, task, store))
     if claimed:
         why = "the topics in .checkpoint and the store's Position"

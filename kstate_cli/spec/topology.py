@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.errors import UsageError
+from kstate_cli.formats.numbers import MAX_I32
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
 from kstate_cli.regular import NotReadableError, read_given
 from kstate_cli.spec.draft import SpecDraft, StoreDraft
 
 FROM: Final = "Topology#describe"
 _MAX_BYTES: Final = 16 << 20
-_MAX_ID: Final = (1 << 31) - 1
 
 # Each named topology begins with a header of its own.
 _HEADER: Final = re.compile(r"\s*(?:Topologies:|Topology: (?P<named>\S+?):)\s*")
@@ -142,7 +142,7 @@ def parse_topology(text: str, where: str = "the topology") -> TopologyText:
 def _read_line(where: str, number: int, line: str, topology: str | None, parts: list[_Part]) -> None:
     head = _SUBTOPOLOGY.fullmatch(line)
     if head is not None:
-        if int(head["id"]) > _MAX_ID:
+        if int(head["id"]) > MAX_I32:
             raise _wrong(where, number, f"{head['id']} is no number of a subtopology")
         parts.append(_Part(int(head["id"]), topology, head["global"] is not None, number))
         return

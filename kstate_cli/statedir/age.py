@@ -11,8 +11,8 @@ import hashlib
 import time
 from dataclasses import dataclass
 
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import OFFSETS_CF
 from kstate_cli.formats.sst_properties import read_properties
 from kstate_cli.statedir.model import Store
 

@@ -10,10 +10,12 @@ from itertools import islice
 from pathlib import Path
 
 from kstate_cli.formats import sst
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.manifest import torn
-from kstate_cli.formats.offsets import OFFSETS_CF, OffsetsRecord, decode_rows
+from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
 from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
+from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.host import CHECK_THE_DISK, cannot_be_read, host_error
 from kstate_cli.regular import (
     MOST_MANIFEST_BYTES,
@@ -25,7 +27,7 @@ from kstate_cli.regular import (
     open_regular,
     read_small,
 )
-from kstate_cli.releases import KNOWN_FAMILIES, NEWEST_SST_FORMAT
+from kstate_cli.releases import NEWEST_SST_FORMAT
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import check_size, newest_options
 from kstate_cli.rocks.shadow import LiveFile, Shadow
@@ -93,7 +95,7 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
         problems.append(
             Problem(shown, f"the MANIFEST does not name {', '.join(orphans)}", rule, fatal=False, doubt=True)
         )
-    unknown = sorted(set(families) - KNOWN_FAMILIES)
+    unknown = sorted(set(families) - known_families())
     if unknown:
         names = ", ".join(unknown)
         problems.append(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from kstate_cli.errors import Refused, UsageError
-
-TASK_NAME = re.compile(r"\d+_\d+")
-TOPOLOGY_NAME = re.compile(r"__.+__")
-PROCESS_FILE = "kafka-streams-process-metadata"
-OWN_FOLDER = ".kstate"
+from kstate_cli.formats.task_id import TaskId, is_task, is_task_or_global, is_topology
+from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE
 
 
 def find_application(path: Path) -> Path:
@@ -29,8 +25,8 @@ def find_application(path: Path) -> Path:
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory", hint="give state.dir/application.id")
     absolute = Path(os.path.realpath(path))
-    named = absolute.name == "global" or TASK_NAME.fullmatch(absolute.name) or TOPOLOGY_NAME.fullmatch(absolute.name)
-    part = bool(named) and not _has_lock(str(absolute)) and looks_like_application(absolute.parent)
+    named = is_task_or_global(absolute.name) or is_topology(absolute.name)
+    part = named and not _has_lock(str(absolute)) and looks_like_application(absolute.parent)
     if part or OWN_FOLDER in absolute.parts:
         # Its lock would not be the application's.
         raise UsageError(
@@ -55,7 +51,7 @@ def find_application(path: Path) -> Path:
         names = ", ".join(entry.name for entry in inside)
         raise UsageError(f"{absolute} holds several applications: {names}", hint="name one of them")
     raise UsageError(
-        f"{absolute} is not an application directory of Kafka Streams: no .lock, no {PROCESS_FILE}, no task directory",
+        f"{absolute} is not an application directory of Kafka Streams: no {LOCK}, no {PROCESS_FILE}, no task directory",
         hint="give state.dir/application.id",
     )
 
@@ -78,9 +74,9 @@ def looks_like_application(path: Path) -> bool:
     try:
         with os.scandir(path) as entries:
             for entry in entries:
-                if entry.name in (".lock", PROCESS_FILE):
+                if entry.name in (LOCK, PROCESS_FILE):
                     return True
-                named = entry.name == "global" or TASK_NAME.fullmatch(entry.name)
+                named = is_task_or_global(entry.name)
                 # An application may have the name of a task: it is told by what only an application has.
                 if named and entry.is_dir(follow_symlinks=False) and not _has_lock(entry.path):
                     return True
@@ -92,7 +88,7 @@ def looks_like_application(path: Path) -> bool:
 
 
 def _has_lock(path: str) -> bool:
-    return any(os.path.lexists(os.path.join(path, name)) for name in (".lock", PROCESS_FILE))
+    return any(os.path.lexists(os.path.join(path, name)) for name in (LOCK, PROCESS_FILE))
 
 
 def task_directories(app: Path) -> list[tuple[str, Path]]:
@@ -102,19 +98,12 @@ def task_directories(app: Path) -> list[tuple[str, Path]]:
         path = app / entry
         if path.is_symlink() or not path.is_dir():
             continue
-        if TASK_NAME.fullmatch(entry) or entry == "global":
+        if is_task_or_global(entry):
             found.append((entry, path))
-        elif TOPOLOGY_NAME.fullmatch(entry):
+        elif is_topology(entry):
             found += [
                 (f"{entry}/{name}", path / name)
                 for name in sorted(os.listdir(path))
-                if TASK_NAME.fullmatch(name) and (path / name).is_dir() and not (path / name).is_symlink()
+                if is_task(name) and (path / name).is_dir() and not (path / name).is_symlink()
             ]
-    return sorted(found, key=_order)
-
-
-def _order(item: tuple[str, Path]) -> tuple[bool, str, tuple[int, ...]]:
-    name = item[0]
-    topology, _, task = name.rpartition("/")
-    numbers = tuple(int(part) for part in task.split("_")) if TASK_NAME.fullmatch(task) else ()
-    return name == "global", topology, numbers
+    return sorted(found, key=lambda task: TaskId.parse(task[0]).order)

@@ -7,15 +7,16 @@ from enum import Enum, auto
 from pathlib import Path
 
 from kstate_cli.formats.checkpoint import Checkpoint
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.position import Position
+from kstate_cli.formats.store_kinds import has_key
+from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import LiveFile
-
-GLOBAL = "global"
-_TOPOLOGY_MARK = "__"
 
 
 class ProblemCode(Enum):
@@ -58,25 +59,6 @@ class Problem:
     code: ProblemCode = ProblemCode.OTHER
     doubt: bool = False
     """Rows may be missing without a word: no reader may call its answer whole. Only of problems that are not fatal."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskParts:
-    """What the name of a task says: ``__<topology>__/<subtopology>_<partition>``, or ``global``."""
-
-    topology: str | None
-    subtopology: int | None
-    partition: int | None
-
-
-def task_parts(name: str) -> TaskParts:
-    """Takes the name of a task apart. The name of a topology may itself begin or end with underscores."""
-    folder, slash, task = name.rpartition("/")
-    topology = folder[len(_TOPOLOGY_MARK) : -len(_TOPOLOGY_MARK)] if slash else None
-    if task == GLOBAL:
-        return TaskParts(topology, None, None)
-    subtopology, _, partition = task.partition("_")
-    return TaskParts(topology, int(subtopology), int(partition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +106,7 @@ class Database:
     @property
     def data_families(self) -> tuple[str, ...]:
         """All column families but ``offsets``."""
-        return tuple(name for name in self.column_families if name != "offsets")
+        return tuple(name for name in self.column_families if name != OFFSETS_CF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +163,13 @@ class Store:
     @property
     def has_offsets_family(self) -> bool:
         """True when any of its databases has the column family ``offsets``."""
-        return "offsets" in self.families
+        return OFFSETS_CF in self.families
 
     @property
     def is_grace_buffer(self) -> bool:
         """The buffer of a stream-table join: 4.3 keeps its offset in ``.checkpoint_<store>``."""
         only_zero = self.segmented and [d.segment_start for d in self.databases] == [0]
-        return self.kind.name == "grace-buffer" or (only_zero and self.name.endswith("-Buffer"))
+        return has_key(self.kind.name, KeySchema.BUFFER) or (only_zero and self.name.endswith("-Buffer"))
 
     @property
     def status(self) -> str | None:
@@ -237,14 +219,19 @@ class Task:
         return self.name == GLOBAL
 
     @property
+    def id(self) -> TaskId:
+        """What its name says."""
+        return TaskId.parse(self.name)
+
+    @property
     def partition(self) -> int | None:
         """The partition of the task, None for ``global``."""
-        return task_parts(self.name).partition
+        return self.id.partition
 
     @property
     def topology(self) -> str | None:
         """The named topology that the task belongs to, if any."""
-        return task_parts(self.name).topology
+        return self.id.topology
 
     @property
     def has_offsets_family(self) -> bool:

@@ -12,29 +12,27 @@ from kstate_cli.errors import InUse
 from kstate_cli.formats import checkpoint
 from kstate_cli.formats.kinds import Kind, infer_kind
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.task_id import is_task, is_task_or_global, is_topology
 from kstate_cli.formats.topic_partition import legal_store_name
 from kstate_cli.host import CHECK_THE_DISK, cannot_be_read
 from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
 from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.database import is_database, read_database
-from kstate_cli.statedir.find import TASK_NAME, TOPOLOGY_NAME, task_directories
+from kstate_cli.statedir.find import task_directories
 from kstate_cli.statedir.locks import LockTable, read_lock_table
-from kstate_cli.statedir.model import (
-    GLOBAL,
-    Application,
-    CheckpointFile,
-    Database,
-    Problem,
-    ProblemCode,
-    Store,
-    Task,
+from kstate_cli.statedir.model import Application, CheckpointFile, Database, Problem, ProblemCode, Store, Task
+from kstate_cli.statedir.names import (
+    CHECKPOINT,
+    LOCK,
+    POSITION,
+    ROCKSDB,
+    is_offsets_file,
+    position_file,
+    store_checkpoint,
 )
 from kstate_cli.statedir.segments import segment_start
 from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 
-CHECKPOINT = ".checkpoint"
-STORE_CHECKPOINT = ".checkpoint_"
-POSITION = ".position"
 _ATTEMPTS = 8
 _NOT_THERE = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, ProblemCode.NO_MANIFEST})
 """Between the first file of a database and CURRENT, and between the first that is deleted and the last."""
@@ -130,7 +128,7 @@ def _not_named_yet(path: Path, problems: list[Problem], tasks: tuple[Task, ...])
 
 
 def _running(path: Path, tasks: tuple[Task, ...], table: LockTable) -> tuple[bool | None, int | None]:
-    lock = path / ".lock"
+    lock = path / LOCK
     pid = table.holder(lock)
     if pid is not None:
         return True, pid
@@ -151,17 +149,17 @@ def _foreign_in_application(path: Path) -> list[Problem]:
     found = []
     for name in sorted(os.listdir(path)):
         entry = path / name
-        named = name == GLOBAL or TASK_NAME.fullmatch(name) or TOPOLOGY_NAME.fullmatch(name)
-        if entry.is_symlink() and (named or name == ".lock" or entry.is_dir()):
+        named = is_task_or_global(name) or is_topology(name)
+        if entry.is_symlink() and (named or name == LOCK or entry.is_dir()):
             found.append(Problem(name, "is a symbolic link", "task directories and .lock must lie in the application"))
         elif named and not entry.is_dir():
             found.append(Problem(name, "is not a directory", "what is named like a task is a directory"))
-        elif TOPOLOGY_NAME.fullmatch(name):
+        elif is_topology(name):
             for child in sorted(os.listdir(entry)):
                 if (entry / child).is_symlink():
                     rule = "task directories must lie in the application"
                     found.append(Problem(f"{name}/{child}", "is a symbolic link", rule))
-                elif TASK_NAME.fullmatch(child) and not (entry / child).is_dir():
+                elif is_task(child) and not (entry / child).is_dir():
                     rule = "what is named like a task is a directory"
                     found.append(Problem(f"{name}/{child}", "is not a directory", rule))
     return found
@@ -251,21 +249,21 @@ def _sort_entries(task: str, path: Path) -> _TaskEntries:
             found.problems.append(Problem(shown, "is a symbolic link", "files of a task must lie in its directory"))
         elif not entry.is_dir() and not entry.is_file():
             found.problems += filter(None, [special_entry(entry, shown)])
-        elif entry.is_dir() and (name.startswith(CHECKPOINT) or name.endswith(POSITION)):
+        elif entry.is_dir() and is_offsets_file(name):
             found.problems.append(Problem(shown, "is a directory", "offset files are files"))
         elif name == CHECKPOINT:
             found.checkpoint = _read_checkpoint(entry, shown, found.problems)
         elif name.startswith(CHECKPOINT) and name.endswith(".tmp"):
             found.leftovers.append(name)
-        elif name.startswith(STORE_CHECKPOINT):
+        elif name.startswith(store_checkpoint("")):
             file = _read_checkpoint(entry, shown, found.problems)
-            found.store_files |= {} if file is None else {name.removeprefix(STORE_CHECKPOINT): file}
+            found.store_files |= {} if file is None else {name.removeprefix(store_checkpoint("")): file}
         elif name.endswith(POSITION):
             file = _read_checkpoint(entry, shown, found.problems)
             found.position_files |= {} if file is None else {name.removesuffix(POSITION): file}
-        elif name.endswith((POSITION + ".tmp", ".lock")):
+        elif name.endswith((POSITION + ".tmp", LOCK)):
             found.leftovers.append(name)
-        elif name == "rocksdb" and entry.is_dir():
+        elif name == ROCKSDB and entry.is_dir():
             _sort_rocksdb(shown, entry, found)
         elif entry.is_dir():
             _sort_directory(shown, name, entry, found)
@@ -303,7 +301,7 @@ def _sort_directory(shown: str, name: str, path: Path, found: _TaskEntries) -> N
         found.problems.append(Problem(f"{shown!r}", "is no legal store name", "[a-zA-Z0-9._-], 249 at most"))
         return
     if children and not segments:
-        if (path.parent / f"{name}{POSITION}").exists():
+        if (path.parent / position_file(name)).exists():
             rule = (
                 "a store with a Position is one of Streams: 4.3 does not start with what it cannot parse as a segment"
             )

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.kinds import Kind
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import OFFSETS_CF, decode_rows
+from kstate_cli.formats.offsets import decode_rows
+from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.host import cannot_be_read, host_error
-from kstate_cli.releases import KNOWN_FAMILIES
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.verify import files
 from kstate_cli.verify.alone import Table
@@ -155,7 +156,7 @@ class _Verification:
                 self._remarks.append(f"{shown}/{manifest} {what}: {shown} {_UNDER_WAY}")
             else:
                 self._findings.append(Finding(CORRUPT, f"{shown}/{manifest}", f"{what}: one of them is cut off"))
-        for family in sorted(there - KNOWN_FAMILIES):
+        for family in sorted(there - known_families()):
             self._findings.append(Finding(NOT_UNDERSTOOD, shown, f"column family {family} is none of Streams"))
 
     def _read(self, database: WholeDatabase, manifest: str) -> None:

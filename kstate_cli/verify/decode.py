@@ -11,15 +11,11 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kstate_cli.formats.families import DEFAULT_CF
 from kstate_cli.formats.keys import BASE_PREFIX, CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
-from kstate_cli.formats.kinds import (
-    DEFAULT_CF,
-    HEADERS_CF,
-    SESSION_HEADERS_CF,
-    TIMESTAMPED_CF,
-    WINDOW_HEADERS_CF,
-    Kind,
-)
+from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.layouts import Inner, KeySchema, ValueLayout
+from kstate_cli.formats.store_kinds import StoreKind, store_kind, store_kinds
 from kstate_cli.formats.values import (
     BufferValue,
     HeadersSessionValue,
@@ -33,7 +29,6 @@ from kstate_cli.formats.versioned import LatestValue, SegmentValue
 from kstate_cli.verify.quick import headers_end, list_fits, segment_fits, subscription_fits
 
 Rows = list[bytes]
-_WINDOW_TAIL, _SESSION_TAIL = 12, 16
 _TIMESTAMP = 8
 _COMBINED = struct.Struct(">i")
 
@@ -52,10 +47,24 @@ def rule_for(kind: Kind, family: str, *, segmented: bool) -> Rule | None:
     Where the kind is not certain, only what the column family itself promises is checked.
     """
     if kind.certain:
-        found = _BY_KIND.get((kind.name, family))
-        if found is not None:
-            return found
-    return (_SEGMENTED if segmented else _SINGLE).get(family)
+        layout = store_kind(kind.name).layout_in(family)
+        if layout is not None:
+            return _rule(store_kind(kind.name), family, layout)
+    return _promised(family, segmented=segmented)
+
+
+def _promised(family: str, *, segmented: bool) -> Rule | None:
+    """What all kinds with that column family have in common: a key schema, and what comes before a value."""
+    having = [
+        (kind, layout)
+        for kind in store_kinds()
+        if kind.told and kind.key.segmented is segmented and (layout := kind.layout_in(family)) is not None
+    ]
+    layouts, keys = {layout for _, layout in having}, {kind.key for kind, _ in having}
+    layout = layouts.pop() if len(layouts) == 1 else ValueLayout.PLAIN
+    if len(keys) == 1 and (segmented or layout is not ValueLayout.PLAIN):
+        return _rule_of(keys.pop(), layout, _index_values(family))
+    return None if layout is ValueLayout.PLAIN else _rule_of(KeySchema.KEY, layout, _EMPTY)
 
 
 # --- quick tests ------------------------------------------------------------------------------------------------------
@@ -150,71 +159,69 @@ def _anything(data: bytes) -> object:
     return data
 
 
-def _within(decode: Callable[[bytes], TimestampedValue | HeadersValue]) -> Decoder:
-    def inner(data: bytes) -> object:
-        return SubscriptionWrapper.from_bytes(decode(data).value)
-
-    return inner
-
-
-def _time_first_window(base: Decoder, fits: Callable[[bytes], bool], index: frozenset[bytes]) -> Rule:
-    keys = (WindowKey.from_time_first, WindowKey.from_key_first)
-    return Rule(_prefixed((keys[0], base), (keys[1], strip_index_headers)), _time_ordered(_WINDOW_TAIL, fits, index))
-
-
-def _time_first_session(base: Decoder, fits: Callable[[bytes], bool], index: frozenset[bytes]) -> Rule:
-    keys = (SessionKey.from_time_first, SessionKey.from_key_first)
-    return Rule(_prefixed((keys[0], base), (keys[1], strip_index_headers)), _time_ordered(_SESSION_TAIL, fits, index))
+def _time_first(key: KeySchema, value: Decoder, fits: Callable[[bytes], bool], index: frozenset[bytes]) -> Rule:
+    by_key = SessionKey.from_key_first if key.sessions else WindowKey.from_key_first
+    base: Decoder = key.session if key.sessions else key.window
+    return Rule(_prefixed((base, value), (by_key, strip_index_headers)), _time_ordered(key.tail, fits, index))
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 _EMPTY = frozenset({b""})
 _EMPTY_OR_MIGRATED = frozenset({b"", b"\0"})
-_WINDOW = Rule(_row(WindowKey.from_bytes, _anything), _lengths(_WINDOW_TAIL, 0))
-_SESSION = Rule(_row(SessionKey.from_bytes, _anything), _lengths(_SESSION_TAIL, 0))
-_TIME_WINDOW = _time_first_window(TimestampedValue.from_bytes, lambda v: len(v) >= _TIMESTAMP, _EMPTY)
-_TIME_SESSION = _time_first_session(_anything, lambda _: True, _EMPTY)
+_VALUES: dict[ValueLayout, Decoder] = {
+    ValueLayout.PLAIN: _anything,
+    ValueLayout.TIMESTAMPED: TimestampedValue.from_bytes,
+    ValueLayout.HEADERS: HeadersValue.from_bytes,
+    ValueLayout.HEADERS_SESSION: HeadersSessionValue.from_bytes,
+}
+_FITS: dict[ValueLayout, Callable[[bytes], bool]] = {
+    ValueLayout.PLAIN: lambda _: True,
+    ValueLayout.TIMESTAMPED: lambda value: len(value) >= _TIMESTAMP,
+    ValueLayout.HEADERS: lambda value: headers_end(value, _TIMESTAMP),
+    ValueLayout.HEADERS_SESSION: lambda value: headers_end(value, 0),
+}
 
-_SINGLE: dict[str, Rule] = {
-    TIMESTAMPED_CF: Rule(_row(_anything, TimestampedValue.from_bytes), _lengths(0, _TIMESTAMP)),
-    HEADERS_CF: Rule(_row(_anything, HeadersValue.from_bytes), _headers(0, _TIMESTAMP)),
-}
-_SEGMENTED: dict[str, Rule] = {
-    TIMESTAMPED_CF: Rule(_row(WindowKey.from_bytes, TimestampedValue.from_bytes), _lengths(_WINDOW_TAIL, _TIMESTAMP)),
-    HEADERS_CF: Rule(_row(WindowKey.from_bytes, HeadersValue.from_bytes), _headers(_WINDOW_TAIL, _TIMESTAMP)),
-    WINDOW_HEADERS_CF: _time_first_window(
-        HeadersValue.from_bytes, lambda v: headers_end(v, _TIMESTAMP), _EMPTY_OR_MIGRATED
-    ),
-}
-_BY_KIND: dict[tuple[str, str], Rule] = {
-    ("versioned", DEFAULT_CF): Rule(_decode_versioned, _versioned),
-    ("list-value", DEFAULT_CF): Rule(_row(JoinSideKey.from_bytes, decode_list), _list),
-    # Rows of an older family are those of the older layout, until Streams moves them.
-    ("foreign-key-subscription", DEFAULT_CF): Rule(
-        _row(CombinedKey.from_bytes, SubscriptionWrapper.from_bytes), _subscription(0)
-    ),
-    ("foreign-key-subscription", TIMESTAMPED_CF): Rule(
-        _row(CombinedKey.from_bytes, _within(TimestampedValue.from_bytes)), _subscription(_TIMESTAMP)
-    ),
-    ("foreign-key-subscription", HEADERS_CF): Rule(
-        _row(CombinedKey.from_bytes, _within(HeadersValue.from_bytes)), _subscription_with_headers
-    ),
-    ("window", DEFAULT_CF): _WINDOW,
-    ("timestamped-window", DEFAULT_CF): _WINDOW,
-    ("headers-window", DEFAULT_CF): _WINDOW,
-    ("session", DEFAULT_CF): _SESSION,
-    ("headers-session", DEFAULT_CF): _SESSION,
-    ("headers-session", SESSION_HEADERS_CF): Rule(
-        _row(SessionKey.from_bytes, HeadersSessionValue.from_bytes), _headers(_SESSION_TAIL, 0)
-    ),
-    ("time-ordered-window", DEFAULT_CF): _TIME_WINDOW,
-    ("headers-time-ordered-window", DEFAULT_CF): _TIME_WINDOW,
-    ("time-ordered-session", DEFAULT_CF): _TIME_SESSION,
-    ("headers-time-ordered-session", DEFAULT_CF): _TIME_SESSION,
-    # The family is named for headers, and 4.3.1 writes bare aggregations into it.
-    ("headers-time-ordered-session", SESSION_HEADERS_CF): _time_first_session(
-        _anything, lambda _: True, _EMPTY_OR_MIGRATED
-    ),
-    ("grace-buffer", DEFAULT_CF): Rule(_row(WindowKey.from_time_first, BufferValue.from_bytes), _never),
-}
+
+def _index_values(family: str) -> frozenset[bytes]:
+    """What an index row may hold; a zero byte once Streams has moved it into a family with headers."""
+    return _EMPTY if family == DEFAULT_CF else _EMPTY_OR_MIGRATED
+
+
+def _rule(kind: StoreKind, family: str, layout: ValueLayout) -> Rule | None:
+    if kind.inner is Inner.VERSIONS:
+        return Rule(_decode_versioned, _versioned)
+    if kind.inner is Inner.LIST:
+        return Rule(_row(JoinSideKey.from_bytes, decode_list), _list)
+    if kind.inner is Inner.BUFFERED:
+        return Rule(_row(WindowKey.from_time_first, BufferValue.from_bytes), _never)
+    if kind.inner is Inner.SUBSCRIPTION:
+        return _subscriptions(layout)
+    return _rule_of(kind.key, layout, _index_values(family))
+
+
+def _rule_of(key: KeySchema, layout: ValueLayout, index: frozenset[bytes]) -> Rule | None:
+    if key.time_ordered:
+        return _time_first(key, _VALUES[layout], _FITS[layout], index)
+    if not key.expires and layout is ValueLayout.PLAIN:
+        return None
+    of_key: Decoder = key.session if key.sessions else key.window if key.windows else _anything
+    least = _TIMESTAMP if layout.has_timestamps else 0
+    fits = _headers(key.tail, least) if layout.has_headers else _lengths(key.tail, least)
+    return Rule(_row(of_key, _VALUES[layout]), fits)
+
+
+def _subscriptions(layout: ValueLayout) -> Rule:
+    """Rows of an older family are those of the older layout, until Streams moves them."""
+    if layout is ValueLayout.PLAIN:
+        return Rule(_row(CombinedKey.from_bytes, SubscriptionWrapper.from_bytes), _subscription(0))
+    value = TimestampedValue.from_bytes if layout is ValueLayout.TIMESTAMPED else HeadersValue.from_bytes
+    fits = _subscription(_TIMESTAMP) if layout is ValueLayout.TIMESTAMPED else _subscription_with_headers
+    return Rule(_row(CombinedKey.from_bytes, _within(value)), fits)
+
+
+def _within(decode: Callable[[bytes], TimestampedValue | HeadersValue]) -> Decoder:
+    def inner(data: bytes) -> object:
+        return SubscriptionWrapper.from_bytes(decode(data).value)
+
+    return inner

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kstate_cli.statedir.model import Application, ProblemCode, Store, Task
+from kstate_cli.statedir.names import position_file, store_checkpoint, store_folder
 from kstate_cli.verify.database import DatabaseReport
 from kstate_cli.verify.digest import store_digest
 from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, Finding
@@ -137,7 +138,6 @@ def _of_task(task: Task) -> list[Finding]:
 def _belongs(finding: Finding, task: Task, store: Store) -> bool:
     """Whether something in a task is part of a store, or its own offset file."""
     inside = finding.file.removeprefix(f"{task.name}/")
-    own = {f"{store.name}.position", f".checkpoint_{store.name}"}
-    return inside in own or any(
-        inside == place or inside.startswith(f"{place}/") for place in (store.name, f"rocksdb/{store.name}")
-    )
+    own = {position_file(store.name), store_checkpoint(store.name)}
+    places = [store_folder(store.name, segmented=segmented) for segmented in (True, False)]
+    return inside in own or any(inside == place or inside.startswith(f"{place}/") for place in places)

@@ -27,8 +27,8 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
-from kstate_cli.statedir.find import PROCESS_FILE
 from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.names import CHECKPOINT, PROCESS_FILE
 from kstate_cli.texts import command, quoted
 
 
@@ -152,7 +152,7 @@ def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], g
         else:
             lines |= {tp: OFFSET_UNKNOWN for tp in one.offsets if tp in lines}
             draft.steps += _left_behind(draft, task, one.store, unknown)
-    path = f"{draft.relative(task.task)}/.checkpoint"
+    path = f"{draft.relative(task.task)}/{CHECKPOINT}"
     if before and not lines:
         draft.steps.append(RemoveFile(path, "no offset is left"))
     elif lines != before:

@@ -17,7 +17,8 @@ from kstate_cli.dump.open import read_dump
 from kstate_cli.dump.place import open_place
 from kstate_cli.dump.records import digest_at
 from kstate_cli.errors import Refused
-from kstate_cli.formats.offsets import OFFSETS_CF, decode_rows, encode_rows
+from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.offsets import decode_rows, encode_rows
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.resolve import resolve
 from kstate_cli.releases import release

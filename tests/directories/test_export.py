@@ -272,10 +272,10 @@ def test_a_serde_that_shows_nothing_is_named(tmp_path: Path, monkeypatch: pytest
 def test_full_column_sets() -> None:
     from kstate_cli.export.columns import schema_of
     from kstate_cli.export.shapes import shape_of
-    from kstate_cli.formats.kinds import KINDS
+    from kstate_cli.formats.store_kinds import kind_names
     from kstate_cli.query import BYTES
 
-    for kind in KINDS:
+    for kind in kind_names():
         schema = schema_of(shape_of(kind), BYTES, BYTES)
         assert schema.names[:2] == ["partition", "key"]
         assert "value" in schema.names

@@ -16,6 +16,8 @@ from rocksdict import Env, Options, Rdict, WriteOptions
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.keys import SessionKey, VersionedKey, WindowKey
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import has_key, is_time_ordered
 from kstate_cli.formats.values import HeadersSessionValue, HeadersValue, TimestampedValue
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
 from kstate_cli.query import (
@@ -44,7 +46,7 @@ from kstate_cli.query import (
     in_store,
 )
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.spec.model import SESSION_KINDS, TIME_ORDERED_KINDS, WINDOW_KINDS, Spec, StoreSpec
+from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack
@@ -54,6 +56,8 @@ from .test_verify import _flip
 
 Rows = dict[bytes, bytes]
 FOREVER = (1 << 63) - 1
+WINDOWS = (KeySchema.WINDOW, KeySchema.TIME_ORDERED_WINDOW)
+SESSIONS = (KeySchema.SESSION, KeySchema.TIME_ORDERED_SESSION)
 ORDERED = [name for name in names() if "headers" not in name]
 
 
@@ -169,22 +173,22 @@ def test_window_and_session_stores_answer_with_their_rows(tmp_path: Path, name: 
     with OfflineStreams(app) as streams:
         for task, store in _stores(app):
             kind = store.kind.name
-            if kind in WINDOW_KINDS:
+            if has_key(kind, *WINDOWS):
                 windows += _check_windows(streams, task, store, draw)
-            elif kind in SESSION_KINDS:
+            elif has_key(kind, *SESSIONS):
                 sessions += _check_sessions(streams, task, store)
     # Applications that were killed have flushed nothing, and some have no such stores.
     assert (windows and sessions) or any(word in name for word in ("killed", "sparse", "demo"))
 
 
 def _base(store: Store) -> Rows:
-    ordered = store.kind.name in TIME_ORDERED_KINDS
+    ordered = is_time_ordered(store.kind.name)
     return {key: value for key, value in _rows(store).items() if not ordered or key[:1] == b"\0"}
 
 
 def _check_windows(streams: OfflineStreams, task: Task, store: Store, draw: random.Random) -> int:
     kind = store.kind.name
-    read = WindowKey.from_time_first if kind in TIME_ORDERED_KINDS else WindowKey.from_bytes
+    read = WindowKey.from_time_first if is_time_ordered(kind) else WindowKey.from_bytes
     found = sorted((read(key).start, read(key).seq, read(key).key, value) for key, value in _base(store).items())
     shape = (lambda value: value) if kind == "window" else (lambda value: _split(kind, value))
     starts = [0, -5, FOREVER, *(row[0] for row in found)]
@@ -202,7 +206,7 @@ def _check_windows(streams: OfflineStreams, task: Task, store: Store, draw: rand
 
 
 def _check_sessions(streams: OfflineStreams, task: Task, store: Store) -> int:
-    read = SessionKey.from_time_first if store.kind.name in TIME_ORDERED_KINDS else SessionKey.from_bytes
+    read = SessionKey.from_time_first if is_time_ordered(store.kind.name) else SessionKey.from_bytes
     by_key: dict[bytes, list[tuple[int, int, bytes]]] = defaultdict(list)
     for data, value in _base(store).items():
         session = read(data)
@@ -415,9 +419,9 @@ def test_a_store_that_is_open_elsewhere_is_asked_for_its_last_flush_only_on_dema
 def test_rows_older_than_the_retention_are_hidden(tmp_path: Path, store: str) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     kind = next(s.kind.name for _, s in _stores(app) if s.name == store)
-    session = kind in SESSION_KINDS
+    session = has_key(kind, *SESSIONS)
     found = [row for _, s in _stores(app) if s.name == store for row in _base(s)]
-    ordered = kind in TIME_ORDERED_KINDS
+    ordered = is_time_ordered(kind)
     if session:
         times = [(SessionKey.from_time_first if ordered else SessionKey.from_bytes)(row).end for row in found]
     else:
@@ -457,7 +461,7 @@ def _times(streams: OfflineStreams, app: Path, store: str, session: bool) -> lis
 
 
 def _session_keys(store: Store) -> set[bytes]:
-    read = SessionKey.from_time_first if store.kind.name in TIME_ORDERED_KINDS else SessionKey.from_bytes
+    read = SessionKey.from_time_first if is_time_ordered(store.kind.name) else SessionKey.from_bytes
     return {read(key).key for key in _base(store)}
 
 

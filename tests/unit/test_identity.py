@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 
 import kstate_cli
+from kstate_cli.formats.task_id import TaskId
 from kstate_cli.migrate.describe import store_rows
 from kstate_cli.restore.obstacles import warn_of_the_rest
 from kstate_cli.spec.model import Spec, StoreSpec
-from kstate_cli.statedir.model import TaskParts, task_parts
 from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack
 
@@ -40,17 +40,17 @@ def test_a_store_does_not_inherit_what_is_wrong_with_one_of_a_longer_name(tmp_pa
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("0_1", TaskParts(None, 0, 1)),
-        ("12_345", TaskParts(None, 12, 345)),
-        ("global", TaskParts(None, None, None)),
-        ("__a__/3_4", TaskParts("a", 3, 4)),
-        ("___a___/3_4", TaskParts("_a_", 3, 4)),
-        ("__a_b__/3_4", TaskParts("a_b", 3, 4)),
-        ("_____/0_0", TaskParts("_", 0, 0)),
+        ("0_1", TaskId(None, 0, 1)),
+        ("12_345", TaskId(None, 12, 345)),
+        ("global", TaskId(None, None, None)),
+        ("__a__/3_4", TaskId("a", 3, 4)),
+        ("___a___/3_4", TaskId("_a_", 3, 4)),
+        ("__a_b__/3_4", TaskId("a_b", 3, 4)),
+        ("_____/0_0", TaskId("_", 0, 0)),
     ],
 )
-def test_names_of_tasks(name: str, parts: TaskParts) -> None:
-    assert task_parts(name) == parts
+def test_names_of_tasks(name: str, parts: TaskId) -> None:
+    assert TaskId.parse(name) == parts
 
 
 @pytest.mark.parametrize("topology", ["a", "_a", "a_", "_a_", "a_b", None])

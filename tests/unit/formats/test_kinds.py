@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.formats import kinds, values
+from kstate_cli.formats import values
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.kinds import Row, infer_kind
+from kstate_cli.formats.store_kinds import kind_names
 from kstate_cli.formats.versioned import LatestValue
 
 START, STEP = 1704067200000, 600000
@@ -154,4 +155,4 @@ def test_always_answers(
     families: frozenset[str], starts: list[int] | None, rows: list[Row], sample_start: int | None
 ) -> None:
     kind = infer_kind(families, starts, dict.fromkeys(families, rows), "s", sample_start)
-    assert kind.name in kinds.KINDS
+    assert kind.name in kind_names()

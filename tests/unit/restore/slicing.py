@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 
 from kstate_cli.dump.open import read_dump
 from kstate_cli.dump.slices import slices
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.restore.jobs import SliceJob
-from kstate_cli.restore.shapes import SHAPES, KeyRule
 
 TOPIC = "app-store-changelog"
 MIB = 1 << 20
@@ -42,8 +43,7 @@ def job_of(dump_folder: Path, kind: str, staging: Path, *, store: str = "store",
     dump = read_dump(str(dump_folder), complete=True, committed_only=True)
     (partition,) = dump.partitions.values()
     (one,), _ = slices(partition, after=None, until=None, max_bytes=1 << 40)
-    shape = SHAPES[kind]
-    timed = shape.expires or shape.key is KeyRule.VERSIONED
+    about = store_kind(kind)
     return SliceJob(
         number=0,
         task="0_0",
@@ -54,20 +54,20 @@ def job_of(dump_folder: Path, kind: str, staging: Path, *, store: str = "store",
         dump_uri=dump.uri,
         staging=str(staging),
         memory=64 * MIB,
-        interval_ms=HOUR if timed else 0,
+        interval_ms=HOUR if about.has_retention else 0,
         retention_ms=2 * HOUR,
-        indexed=shape.time_ordered,
+        indexed=about.key.time_ordered,
         tombstones=True,
-        positions=shape.key is not KeyRule.VERSIONED and not shape.needs_headers,
+        positions=about.key is not KeySchema.VERSIONED and not about.needs_headers,
         identity=identity,
     )
 
 
 def key_of(kind: str, time: int = NOW) -> bytes:
     """A key as the changelog of this kind of store has it."""
-    rule = SHAPES[kind].key
-    if rule in (KeyRule.WINDOW, KeyRule.TIME_ORDERED_WINDOW):
+    schema = store_kind(kind).key
+    if schema.windows:
         return b"key" + time.to_bytes(8, "big") + bytes(4)
-    if rule in (KeyRule.SESSION, KeyRule.TIME_ORDERED_SESSION):
+    if schema.sessions:
         return b"key" + time.to_bytes(8, "big") * 2
     return b"key"

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.keys import SessionKey, WindowKey
-from kstate_cli.formats.kinds import KINDS
+from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.restore import convert
-from kstate_cli.restore.shapes import SHAPES, KeyRule
 
 
 @given(st.sets(st.binary(max_size=20), max_size=60))
@@ -33,7 +32,7 @@ times = st.integers(0, (1 << 43) - 1)
 @given(st.lists(st.tuples(st.binary(max_size=10), times, st.integers(0, (1 << 31) - 1)), min_size=1, max_size=30))
 def test_times_of_window_keys(found: list[tuple[bytes, int, int]]) -> None:
     array = pa.array([WindowKey(*one).to_bytes() for one in found], pa.binary()).slice(len(found) // 2)
-    got = convert.segment_times(array, KeyRule.WINDOW, "s").tolist()
+    got = convert.segment_times(array, KeySchema.WINDOW, "s").tolist()
     assert got == [start for _, start, _ in found[len(found) // 2 :]]
 
 
@@ -41,22 +40,22 @@ def test_times_of_window_keys(found: list[tuple[bytes, int, int]]) -> None:
 def test_times_of_session_keys_are_their_ends(found: list[tuple[bytes, int, int]]) -> None:
     sessions = [SessionKey(key, min(one, other), max(one, other)) for key, one, other in found]
     array = pa.array([session.to_bytes() for session in sessions], pa.binary())
-    assert convert.segment_times(array, KeyRule.SESSION, "s").tolist() == [session.end for session in sessions]
+    assert convert.segment_times(array, KeySchema.SESSION, "s").tolist() == [session.end for session in sessions]
 
 
 @pytest.mark.parametrize("start", [1_704_067_200_000, 1_767_225_599_999])
 def test_sessions_are_no_windows_and_windows_are_no_sessions(start: int) -> None:
     session = SessionKey(b"user-17", start, start + 90_000).to_bytes()
     with pytest.raises(Refused, match="no time of a window store"):
-        convert.segment_times(pa.array([session]), KeyRule.WINDOW, "0_0/s")
+        convert.segment_times(pa.array([session]), KeySchema.WINDOW, "0_0/s")
     window = WindowKey(b"user-17", start, 0).to_bytes()
     with pytest.raises(Refused, match="no time of a session store"):
-        convert.segment_times(pa.array([window]), KeyRule.SESSION, "0_0/s")
+        convert.segment_times(pa.array([window]), KeySchema.SESSION, "0_0/s")
 
 
 def test_a_key_too_short_for_a_window_is_refused() -> None:
     with pytest.raises(Refused, match="shorter than 12 bytes"):
-        convert.segment_times(pa.array([b"x" * 12, b"x" * 11]), KeyRule.WINDOW, "0_0/s")
+        convert.segment_times(pa.array([b"x" * 12, b"x" * 11]), KeySchema.WINDOW, "0_0/s")
 
 
 @given(st.integers(-(1 << 50), 1 << 50), st.integers(1, 1 << 40))
@@ -70,14 +69,10 @@ def test_segment_ids_truncate_toward_zero(time: int, interval: int) -> None:
 @given(st.binary(max_size=9), times, st.integers(0, (1 << 31) - 1))
 def test_row_keys_of_time_ordered_windows(key: bytes, start: int, seq: int) -> None:
     window = WindowKey(key, start, seq)
-    assert convert.base_key(KeyRule.TIME_ORDERED_WINDOW)(window.to_bytes()) == window.to_time_first()
+    assert convert.base_key(KeySchema.TIME_ORDERED_WINDOW)(window.to_bytes()) == window.to_time_first()
 
 
 @given(st.binary(max_size=9), times, times)
 def test_row_keys_of_time_ordered_sessions(key: bytes, start: int, end: int) -> None:
     session = SessionKey(key, start, end)
-    assert convert.base_key(KeyRule.TIME_ORDERED_SESSION)(session.to_bytes()) == session.to_time_first()
-
-
-def test_every_kind_has_a_shape() -> None:
-    assert set(SHAPES) == KINDS - {"windowed"}
+    assert convert.base_key(KeySchema.TIME_ORDERED_SESSION)(session.to_bytes()) == session.to_time_first()

@@ -90,7 +90,7 @@ def test_kinds_have_their_column_families() -> None:
     assert headers.column_families == ("default", "sessionKeyValueWithHeaders", "offsets")
     assert data_family("versioned") == "default"
     for kind in ("windowed", "no such kind"):
-        with pytest.raises(ValueError, match="one kind"):
+        with pytest.raises(ValueError, match="kind of store"):
             layout_of(kind, release("4.3"))
     with pytest.raises(ValueError, match="default"):
         StoreLayout(("offsets",), release("4.3"))

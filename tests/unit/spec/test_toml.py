@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
 from kstate_cli.formats.topic_partition import legal_store_name
 from kstate_cli.spec.asking import complete
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft
-from kstate_cli.spec.model import RETAINED_KINDS, SPEC_KINDS, TIME_ORDERED_KINDS, Spec, StoreSpec
+from kstate_cli.spec.model import Spec, StoreSpec, spec_kinds
 from kstate_cli.spec.toml_file import parse_draft, read_draft, read_spec
 from kstate_cli.spec.toml_writer import to_toml
 
@@ -153,7 +154,7 @@ NUMBERS = st.integers(1, (1 << 63) - 1)
 
 @st.composite
 def stores(draw: st.DrawFn, name: str) -> StoreSpec:
-    kind = draw(st.sampled_from(sorted(SPEC_KINDS)))
+    kind = draw(st.sampled_from(sorted(spec_kinds())))
     values: dict[str, Any] = {}
     if (logging := draw(st.sampled_from(["logged", "unlogged", "source", "global"]))) != "unlogged":
         values["partitions"] = draw(st.none() | st.integers(1, 100))
@@ -170,9 +171,9 @@ def stores(draw: st.DrawFn, name: str) -> StoreSpec:
             }
     if not values.get("is_global"):
         values |= {"subtopology": draw(st.none() | st.integers(0, 99)), "topology": draw(st.none() | NAMES)}
-    if kind in RETAINED_KINDS:
+    if has_retention(kind):
         values |= {"retention_ms": draw(NUMBERS), "segment_interval_ms": draw(NUMBERS)}
-    if kind in TIME_ORDERED_KINDS:
+    if is_time_ordered(kind):
         values["indexed"] = draw(st.booleans())
     comments = st.dictionaries(
         st.sampled_from(["kind", "changelog", "partitions", "retention_ms"]), st.text(max_size=20)

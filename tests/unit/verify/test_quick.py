@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
-from kstate_cli.formats.kinds import KINDS, Kind
+from kstate_cli.formats.kinds import Kind
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.store_kinds import kind_names, known_families
 from kstate_cli.formats.values import (
     BufferValue,
     Header,
@@ -23,13 +24,12 @@ from kstate_cli.formats.values import (
 )
 from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
 from kstate_cli.query.layout import layout_of
-from kstate_cli.releases import KNOWN_FAMILIES
 from kstate_cli.verify.decode import rule_for
 
 RULES = {
     (kind, family, segmented): rule
-    for kind in sorted(KINDS)
-    for family in sorted(KNOWN_FAMILIES - {"offsets"})
+    for kind in sorted(kind_names())
+    for family in sorted(known_families() - {"offsets"})
     for segmented in (False, True)
     if (rule := rule_for(Kind(kind, True, ""), family, segmented=segmented)) is not None
 }
@@ -145,7 +145,7 @@ _WITHIN_THE_VALUE = {"versioned", "list-value", "grace-buffer"}
 """Kinds with a format of their own in what the layout gives as the whole value."""
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS - _WITHIN_THE_VALUE - {"foreign-key-subscription", "windowed"}))
+@pytest.mark.parametrize("kind", sorted(kind_names() - _WITHIN_THE_VALUE - {"foreign-key-subscription", "windowed"}))
 @given(value=_BYTES)
 def test_a_value_is_good_here_where_a_query_can_read_it(kind: str, value: bytes) -> None:
     """What is before a value is written down twice, for reading and for checking: the two must say the same."""

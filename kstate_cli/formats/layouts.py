@@ -1,0 +1,215 @@
+"""Of what a row is made: how its key is built, and what its value has before the value proper.
+
+A kind of store (:mod:`~kstate_cli.formats.store_kinds`) is a combination of these. Who reads or writes rows does so by
+key schema and value layout, never by the name of a kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from .keys import BASE_PREFIX, SessionKey, WindowKey
+from .malformed import MalformedBytesError
+from .values import strip_headers_to_plain, strip_headers_to_timestamped, strip_session_headers
+
+
+class KeySchema(Enum):
+    """How the key of a row is built (:mod:`~kstate_cli.formats.keys`). Rows of one schema can be compared."""
+
+    KEY = "key-value"
+    """The record's key."""
+    VERSIONED = "versioned"
+    """``segment id:i64 ‖ key``: a history in one database."""
+    JOIN_SIDE = "list-value"
+    """``ts:i64 ‖ side:u8 ‖ key``."""
+    COMBINED = "foreign-key-subscription"
+    """``fkLen:i32 ‖ fk ‖ pk``."""
+    WINDOW = "window"
+    """``key ‖ start:i64 ‖ seq:i32``; the segment is that of the start."""
+    SESSION = "session"
+    """``key ‖ end:i64 ‖ start:i64``; the segment is that of the end."""
+    TIME_ORDERED_WINDOW = "time-ordered-window"
+    """``00 ‖ start ‖ key ‖ seq``, and an index row ``01 ‖ key ‖ start ‖ seq``; logged as WINDOW."""
+    TIME_ORDERED_SESSION = "time-ordered-session"
+    """``00 ‖ end ‖ start ‖ key``, and an index row ``01 ‖ key ‖ end ‖ start``; logged as SESSION."""
+    BUFFER = "grace-buffer"
+    """As the rows of TIME_ORDERED_WINDOW; all lie in segment 0, and no time in a key decides anything."""
+    UNTOLD = "windowed"
+    """One database per segment: windows or sessions, nothing tells."""
+
+    @property
+    def segmented(self) -> bool:
+        """One database per segment: ``<store>/<store>.<start>``."""
+        return self in _SEGMENTED
+
+    @property
+    def windows(self) -> bool:
+        """A row is a window."""
+        return self in (KeySchema.WINDOW, KeySchema.TIME_ORDERED_WINDOW)
+
+    @property
+    def sessions(self) -> bool:
+        """A row is a session."""
+        return self in (KeySchema.SESSION, KeySchema.TIME_ORDERED_SESSION)
+
+    @property
+    def expires(self) -> bool:
+        """Segments are dropped once they are older than the retention."""
+        return self.windows or self.sessions
+
+    @property
+    def time_ordered(self) -> bool:
+        """Rows sorted by time, with an index by key beside them."""
+        return self in (KeySchema.TIME_ORDERED_WINDOW, KeySchema.TIME_ORDERED_SESSION)
+
+    @property
+    def tail(self) -> int:
+        """Bytes of a changelog key after the record's key; of a key that expires, the segment's time comes first."""
+        return _WINDOW_TAIL if self.windows else _SESSION_TAIL if self.sessions else 0
+
+    def window(self, row: bytes) -> WindowKey:
+        """The key of a base row of a window store. MalformedBytesError for what is none."""
+        return WindowKey.from_time_first(row) if self.time_ordered else WindowKey.from_bytes(row)
+
+    def session(self, row: bytes) -> SessionKey:
+        """The key of a base row of a session store. MalformedBytesError for what is none."""
+        return SessionKey.from_time_first(row) if self.time_ordered else SessionKey.from_bytes(row)
+
+    def segment_time(self, row: bytes) -> int:
+        """The time (ms) that chooses a row's segment, of an index row too (``segmentTimestamp``).
+
+        Only of a schema that expires. MalformedBytesError for what is no row of it.
+        """
+        indexed = self.time_ordered and not row.startswith(BASE_PREFIX)
+        if self.sessions:
+            return (SessionKey.from_key_first(row) if indexed else self.session(row)).end
+        return (WindowKey.from_key_first(row) if indexed else self.window(row)).start
+
+
+_WINDOW_TAIL: Final = 12
+_SESSION_TAIL: Final = 16
+_SEGMENTED: Final = frozenset(
+    {
+        KeySchema.WINDOW,
+        KeySchema.SESSION,
+        KeySchema.TIME_ORDERED_WINDOW,
+        KeySchema.TIME_ORDERED_SESSION,
+        KeySchema.BUFFER,
+        KeySchema.UNTOLD,
+    }
+)
+
+
+class ValueLayout(Enum):
+    """What comes before the value in a row (:mod:`~kstate_cli.formats.values`)."""
+
+    PLAIN = "plain"
+    """Nothing."""
+    TIMESTAMPED = "timestamped"
+    """``ts:i64``."""
+    HEADERS = "headers"
+    """``hs:zz ‖ H ‖ ts:i64``."""
+    HEADERS_SESSION = "headers-session"
+    """``hs:zz ‖ H``."""
+
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether values carry the record's timestamp."""
+        return self in (ValueLayout.TIMESTAMPED, ValueLayout.HEADERS)
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether values carry the record's headers."""
+        return self in (ValueLayout.HEADERS, ValueLayout.HEADERS_SESSION)
+
+
+class Inner(Enum):
+    """What the value proper is, where Streams itself owns its format."""
+
+    ANY = "any"
+    """The application's serde decides."""
+    LIST = "list"
+    """``decode_list``."""
+    VERSIONS = "versions"
+    """``LatestValue`` or ``SegmentValue``, as the key says."""
+    SUBSCRIPTION = "subscription"
+    """``SubscriptionWrapper``."""
+    BUFFERED = "buffered"
+    """``BufferValue``."""
+
+
+class Logged(Enum):
+    """What of a row its changelog record has."""
+
+    VALUE = "value"
+    """The value proper; timestamp and headers are the record's own (``RecordConverters``)."""
+    HISTORY = "history"
+    """One version of a key: rows are made by replaying them."""
+    BUFFERED = "buffered"
+    """The row's value with eight bytes of time after it."""
+
+
+_NO_TIMESTAMP: Final = b"\xff" * 8
+_NO_HEADERS: Final = b"\x00"
+_LIFTED: Final[Mapping[tuple[ValueLayout, ValueLayout], bytes]] = MappingProxyType(
+    {
+        (ValueLayout.PLAIN, ValueLayout.TIMESTAMPED): _NO_TIMESTAMP,
+        (ValueLayout.PLAIN, ValueLayout.HEADERS): _NO_HEADERS + _NO_TIMESTAMP,
+        (ValueLayout.TIMESTAMPED, ValueLayout.HEADERS): _NO_HEADERS,
+        (ValueLayout.PLAIN, ValueLayout.HEADERS_SESSION): _NO_HEADERS,
+    }
+)
+
+
+def lifted(older: ValueLayout, newer: ValueLayout) -> bytes:
+    """What makes a value of the older layout one of the newer when it is put before it (``DualColumnFamilyAccessor``).
+
+    ValueError for two layouts of which none follows the other.
+    """
+    if older is newer:
+        return b""
+    found = _LIFTED.get((older, newer))
+    if found is None:
+        raise ValueError(f"values are not lifted from {older.value} to {newer.value}")
+    return found
+
+
+Strip = Callable[[bytes], tuple[bytes, int]]
+
+
+def _strict_timestamped(value: bytes) -> tuple[bytes, int]:
+    """Key-value and window rows always have a timestamp; only index rows of time-ordered stores are empty."""
+    if value in (b"", _NO_HEADERS):
+        raise MalformedBytesError("a headers value without a timestamp")
+    return strip_headers_to_timestamped(value)
+
+
+STRIP: Final[Mapping[str, Strip]] = MappingProxyType(
+    {
+        "timestamped": _strict_timestamped,
+        "time-ordered": strip_headers_to_timestamped,
+        "plain": strip_headers_to_plain,
+        "session": strip_session_headers,
+        "bare": lambda value: (value, 0),
+    }
+)
+"""What is left of a value of a family with headers in each older layout, and how many headers it loses."""
+_STRIPPED: Final[Mapping[tuple[ValueLayout, ValueLayout], str]] = MappingProxyType(
+    {
+        (ValueLayout.HEADERS, ValueLayout.TIMESTAMPED): "timestamped",
+        (ValueLayout.HEADERS, ValueLayout.PLAIN): "plain",
+        (ValueLayout.HEADERS_SESSION, ValueLayout.PLAIN): "session",
+        (ValueLayout.PLAIN, ValueLayout.PLAIN): "bare",
+    }
+)
+
+
+def stripped(newer: ValueLayout, older: ValueLayout, key: KeySchema) -> str:
+    """The name in :data:`STRIP` of what takes a value back to the older layout. ValueError where nothing does."""
+    name = _STRIPPED.get((newer, older))
+    if name is None:
+        raise ValueError(f"values are not taken back from {newer.value} to {older.value}")
+    return "time-ordered" if name == "timestamped" and key.time_ordered else name

@@ -1,0 +1,271 @@
+"""The kinds of stores: one row each, from which everything that kstate knows of a kind is taken.
+
+A kind is about bytes, not about the API: a timestamped builder over a plain supplier leaves a plain store. A new kind
+of known key schemas and value layouts is one more row here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from .families import DEFAULT_CF, HEADERS_CF, OFFSETS_CF, SESSION_HEADERS_CF, TIMESTAMPED_CF, WINDOW_HEADERS_CF
+from .layouts import Inner, KeySchema, Logged, ValueLayout
+
+_HEADERS_SINCE: Final = "4.3"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A column family of rows, and how values lie in it."""
+
+    name: str
+    layout: ValueLayout
+    since: str | None = None
+    """The first release that knows the family; None: all of them do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreKind:
+    """What is known of a kind of store."""
+
+    name: str
+    key: KeySchema
+    families: tuple[Family, ...]
+    """Where rows may lie, newest first. Rows of an older one have not been migrated yet: Streams converts them when it
+    reads them, and writes them back (``DualColumnFamilyAccessor``)."""
+    made_in: str | None = None
+    """The family that a new store's rows go to; None: the newest. A newer one counts where a store has it."""
+    inner: Inner = Inner.ANY
+    logged: Logged = Logged.VALUE
+    since: str | None = None
+    """The first release that has such stores; None: all of them have."""
+    headers_of: str | None = None
+    """The kind that the same topology has without record headers (``dsl.store.format=DEFAULT``)."""
+    restored_as: str | None = None
+    """The kind that Streams restores it as where it has a family that is newer than ``made_in``."""
+    misread_before: bool = False
+    """4.3.1 puts a zero byte before rows that the kind without headers has left, and writes them back so."""
+    always_indexed: bool = False
+    """Time-ordered, and never without index rows."""
+    dsl_name: re.Pattern[str] | None = None
+    """Store names that the DSL gives to this kind, and to nothing else that looks like it while it is empty."""
+
+    @property
+    def family(self) -> Family:
+        """The family that a new store's rows go to."""
+        return next(one for one in self.families if self.made_in in (None, one.name))
+
+    @property
+    def needs_headers(self) -> bool:
+        """Rows of a new store hold the record's headers."""
+        return self.family.layout.has_headers
+
+    @property
+    def needs_timestamp(self) -> bool:
+        """Rows of a new store hold, or depend on, the record's timestamp."""
+        return self.family.layout.has_timestamps or self.logged is Logged.HISTORY
+
+    @property
+    def has_retention(self) -> bool:
+        """Rows, or versions, are forgotten after a retention."""
+        return self.key.expires or self.key is KeySchema.VERSIONED
+
+    @property
+    def told(self) -> bool:
+        """One kind, not a name for several that could not be told apart."""
+        return self.key is not KeySchema.UNTOLD
+
+    def families_in(self, there: Iterable[str]) -> tuple[Family, ...]:
+        """The families that rows of a store with the families ``there`` may lie in, newest first."""
+        here = set(there)
+        first = next(i for i, one in enumerate(self.families) if one.name in here or one is self.family)
+        return self.families[first:]
+
+    def layout_in(self, family: str) -> ValueLayout | None:
+        """How values lie in that family; None where the kind has no such family."""
+        return next((one.layout for one in self.families if one.name == family), None)
+
+
+_K, _V = KeySchema, ValueLayout
+_PLAIN: Final = Family(DEFAULT_CF, _V.PLAIN)
+_TIMESTAMPED: Final = (Family(TIMESTAMPED_CF, _V.TIMESTAMPED), _PLAIN)
+_HEADERS: Final = (Family(HEADERS_CF, _V.HEADERS, _HEADERS_SINCE), *_TIMESTAMPED)
+_STAMPED_DEFAULT: Final = Family(DEFAULT_CF, _V.TIMESTAMPED)
+JOIN_WINDOW: Final = re.compile(
+    r".*-(this|other)-join-store|KSTREAM-(JOINTHIS|JOINOTHER|OUTERTHIS|OUTEROTHER)-\d+-store"
+)
+"""Names of the windows of stream-stream joins (``StreamJoinedStoreFactory``), which are plain without headers."""
+
+_TABLE: Final[dict[str, StoreKind]] = {
+    kind.name: kind
+    for kind in (
+        StoreKind(name="key-value", key=_K.KEY, families=(_PLAIN,)),
+        StoreKind(name="timestamped-key-value", key=_K.KEY, families=_TIMESTAMPED),
+        StoreKind(
+            name="headers-key-value",
+            key=_K.KEY,
+            families=_HEADERS,
+            since=_HEADERS_SINCE,
+            headers_of="timestamped-key-value",
+        ),
+        StoreKind(
+            name="versioned",
+            key=_K.VERSIONED,
+            families=(_PLAIN,),
+            inner=Inner.VERSIONS,
+            logged=Logged.HISTORY,
+            since="3.5",
+        ),
+        StoreKind(
+            name="list-value",
+            key=_K.JOIN_SIDE,
+            families=(_PLAIN,),
+            inner=Inner.LIST,
+            # <name>-left-shared-join-store, <name>-outer-shared-join-store, KSTREAM-OUTERSHARED-<number>-store.
+            dsl_name=re.compile(r".*-shared-join-store|KSTREAM-OUTERSHARED-.*"),
+        ),
+        StoreKind(
+            name="foreign-key-subscription",
+            key=_K.COMBINED,
+            # Under dsl.store.format=HEADERS it lies, and is restored, as any store with headers.
+            families=_HEADERS,
+            made_in=TIMESTAMPED_CF,
+            restored_as="headers-key-value",
+            inner=Inner.SUBSCRIPTION,
+            # <name>-subscription-store, and KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-<number> without a name.
+            dsl_name=re.compile(r".*subscription-st.*", re.IGNORECASE),
+        ),
+        StoreKind(
+            name="window",
+            key=_K.WINDOW,
+            families=(_PLAIN,),
+            dsl_name=JOIN_WINDOW,
+        ),
+        StoreKind(name="timestamped-window", key=_K.WINDOW, families=_TIMESTAMPED),
+        StoreKind(
+            name="headers-window",
+            key=_K.WINDOW,
+            families=_HEADERS,
+            since=_HEADERS_SINCE,
+            headers_of="timestamped-window",
+        ),
+        StoreKind(name="session", key=_K.SESSION, families=(_PLAIN,)),
+        StoreKind(
+            name="headers-session",
+            key=_K.SESSION,
+            families=(Family(SESSION_HEADERS_CF, _V.HEADERS_SESSION, _HEADERS_SINCE), _PLAIN),
+            since=_HEADERS_SINCE,
+            headers_of="session",
+        ),
+        StoreKind(name="time-ordered-window", key=_K.TIME_ORDERED_WINDOW, families=(_STAMPED_DEFAULT,), since="3.3"),
+        StoreKind(
+            name="headers-time-ordered-window",
+            key=_K.TIME_ORDERED_WINDOW,
+            families=(Family(WINDOW_HEADERS_CF, _V.HEADERS, _HEADERS_SINCE), _STAMPED_DEFAULT),
+            since=_HEADERS_SINCE,
+            headers_of="time-ordered-window",
+            always_indexed=True,
+        ),
+        StoreKind(
+            name="time-ordered-session",
+            key=_K.TIME_ORDERED_SESSION,
+            families=(_PLAIN,),
+            since="3.3",
+            always_indexed=True,
+        ),
+        StoreKind(
+            name="headers-time-ordered-session",
+            key=_K.TIME_ORDERED_SESSION,
+            # The family is named for headers, and 4.3.1 writes bare aggregations into it, and reads back nothing else.
+            families=(Family(SESSION_HEADERS_CF, _V.PLAIN, _HEADERS_SINCE), _PLAIN),
+            since=_HEADERS_SINCE,
+            headers_of="time-ordered-session",
+            misread_before=True,
+            always_indexed=True,
+        ),
+        StoreKind(
+            name="grace-buffer",
+            key=_K.BUFFER,
+            families=(_PLAIN,),
+            inner=Inner.BUFFERED,
+            logged=Logged.BUFFERED,
+            since="3.6",
+            dsl_name=re.compile(r".*-Buffer"),
+        ),
+        StoreKind(name="windowed", key=_K.UNTOLD, families=(_PLAIN,)),
+    )
+}
+UNTOLD: Final = "windowed"
+"""The name of a segmented store that could be of more than one kind."""
+SINGLE_UNTOLD: Final = "key-value"
+"""What a store of one database is called where nothing tells more."""
+
+
+def store_kinds() -> tuple[StoreKind, ...]:
+    """All rows, in the order of the table, :data:`UNTOLD` included."""
+    return tuple(_TABLE.values())
+
+
+def kind_names() -> frozenset[str]:
+    """Every name of a row."""
+    return frozenset(_TABLE)
+
+
+def store_kind(name: str) -> StoreKind:
+    """The row of that name. ValueError for what is no kind of store."""
+    found = _TABLE.get(name)
+    if found is None:
+        raise ValueError(f"{name!r} is not a kind of store: {', '.join(sorted(_TABLE))}")
+    return found
+
+
+def kinds_of_family(family: str, *, segmented: bool) -> tuple[StoreKind, ...]:
+    """The kinds whose stores may have that column family as their newest one."""
+    return tuple(
+        kind
+        for kind in _TABLE.values()
+        if kind.told and kind.key.segmented is segmented and family in (kind.families[0].name, kind.family.name)
+    )
+
+
+def is_segmented(name: str | None) -> bool:
+    """Whether stores of that kind have one database per segment; False for what is no kind on disk."""
+    return name in _TABLE and _TABLE[name].key.segmented
+
+
+def expires(name: str | None) -> bool:
+    """Whether stores of that kind drop whole segments; False for what is no kind on disk."""
+    return name in _TABLE and _TABLE[name].key.expires
+
+
+def has_retention(name: str | None) -> bool:
+    """Whether stores of that kind forget after a retention; False for what is no kind on disk."""
+    return name in _TABLE and _TABLE[name].has_retention
+
+
+def is_time_ordered(name: str | None) -> bool:
+    """Whether rows of that kind are sorted by time; False for what is no kind on disk."""
+    return name in _TABLE and _TABLE[name].key.time_ordered
+
+
+def has_key(name: str | None, *keys: KeySchema) -> bool:
+    """Whether rows of that kind have one of these key schemas; False for what is no kind on disk."""
+    return name in _TABLE and _TABLE[name].key in keys
+
+
+def row_families() -> dict[str, str | None]:
+    """Column families that rows lie in, with the first release that knows each (None: all of them)."""
+    return {family.name: family.since for kind in _TABLE.values() for family in kind.families}
+
+
+def known_families() -> frozenset[str]:
+    """Every column family that some release of Streams creates."""
+    return frozenset(row_families()) | {OFFSETS_CF}
+
+
+def headers_families() -> frozenset[str]:
+    """The column families of stores with record headers, which not every release knows (KIP-1271)."""
+    return frozenset(name for name, since in row_families().items() if since is not None)

@@ -1,0 +1,107 @@
+"""What is known in one place is not written down in another: no module spells a name, or a number, that has an owner."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kstate_cli
+from kstate_cli.formats import families, task_id
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import kind_names, known_families
+from kstate_cli.statedir import names
+
+ROOT = Path(kstate_cli.__file__).parent
+OWNERS = {
+    "formats/families.py": set(known_families()),
+    "formats/store_kinds.py": set(kind_names()),
+    "formats/task_id.py": {task_id.GLOBAL},
+    "statedir/names.py": {
+        names.LOCK,
+        names.PROCESS_FILE,
+        names.OWN_FOLDER,
+        names.ROCKSDB,
+        names.CHECKPOINT,
+        names.POSITION,
+    },
+}
+OTHER_MEANINGS = {
+    # Key schemas are called after a kind that has them.
+    *(("formats/layouts.py", schema.value) for schema in KeySchema),
+    *(("formats/layouts.py", name) for name in ("headers-session",)),
+    # A hidden file of kstate's own.
+    ("cli/metrics.py", names.LOCK),
+    # The default section of OPTIONS files, which RocksDB itself requires.
+    ("formats/options_file.py", families.DEFAULT_CF),
+    # Members of JSON documents and of files of kstate's own.
+    ("change/ages.py", families.OFFSETS_CF),
+    ("cli/diff_cmd.py", families.OFFSETS_CF),
+    ("cli/restore_report.py", families.OFFSETS_CF),
+    ("spec/toml_file.py", task_id.GLOBAL),
+    ("spec/asking.py", task_id.GLOBAL),
+    ("spec/topology.py", task_id.GLOBAL),
+    # Subcommands of query, parts of conversions, and shapes of exported records.
+    ("cli/query_cmd.py", "session"),
+    ("cli/query_cmd.py", "versioned"),
+    ("cli/query_ask.py", "session"),
+    ("cli/query_ask.py", "versioned"),
+    # Which layout a kind that only its rows tell has: the rules of inference.
+    ("formats/kinds.py", "list-value"),
+    ("formats/kinds.py", "versioned"),
+    ("formats/kinds.py", "foreign-key-subscription"),
+}
+"""(module, text): the same letters, and not what the owner means."""
+
+
+@functools.cache
+def modules() -> tuple[tuple[str, ast.Module], ...]:
+    """Every module of kstate, by its path."""
+    return tuple(
+        (path.relative_to(ROOT).as_posix(), ast.parse(path.read_bytes())) for path in sorted(ROOT.rglob("*.py"))
+    )
+
+
+def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Strings that are used as they are, and the fixed parts of paths in f-strings; no prose, and no annotations."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            for part in node.values:
+                if isinstance(part, ast.Constant) and " " not in str(part.value):
+                    yield node.lineno, str(part.value).strip("/_")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_nobody_else_spells_it(owner: str) -> None:
+    found = [
+        f"{module}:{line}: {text!r} stands in {owner}"
+        for module, tree in modules()
+        if owner != module
+        for line, text in texts(tree)
+        if text in OWNERS[owner] and (module, text) not in OTHER_MEANINGS
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_exceptions_are_needed() -> None:
+    used = {(module, text) for module, tree in modules() for _, text in texts(tree)}
+    assert used >= OTHER_MEANINGS
+
+
+def test_the_ends_of_numbers_are_spelled_once() -> None:
+    found = [
+        f"{module}:{node.lineno}"
+        for module, tree in modules()
+        if module != "formats/numbers.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.LShift | ast.Pow)
+        and isinstance(node.right, ast.Constant)
+        and node.right.value in (31, 63)
+    ]
+    assert not found, found
