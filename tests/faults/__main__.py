@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from .injection import ONE_MORE
 from .sweep import rows
 
 
@@ -26,10 +25,7 @@ def main() -> int:
         print(f"{case}: {directory} {count}")
     wrong = [f"{key}: {row['wrong']}" for key, row in last.items() if row["wrong"]]
     minutes = sum(row["seconds"] for row in last.values()) / 60
-    more = sum(row["action"] == ONE_MORE for row in last.values())
-    print(
-        f"{len(last) - more} faults, {more} times no call after the last, {len(wrong)} wrong, {minutes:.0f} minutes of one worker"
-    )
+    print(f"{len(last)} faults, {len(wrong)} wrong, {minutes:.0f} minutes of one worker")
     print("\n".join(wrong))
     return 1 if wrong else 0
 

@@ -35,8 +35,6 @@ _READING = (
 READING = frozenset(_READING.split())
 KILL, EIO, FULL = "SIGKILL", "error=EIO", "error=ENOSPC"
 ACTIONS = (EIO, FULL, KILL)
-ONE_MORE = "one more error=EIO"
-"""Of the call after the last one, which never comes."""
 HELD_MS = 3_000
 """
 So long strace holds a call for us to kill the process: it cannot kill where its filter stops a call. The kill ends it at once;
@@ -98,13 +96,25 @@ class Trace:
 
     def most(self, call: str, path: str) -> int:
         """So many calls of this kind about the path the thread makes that makes most of them."""
-        return max(Counter(thread for thread, name, about in self.calls if name == call and path in about).values())
+        counts = Counter(thread for thread, name, about in self.calls if name == call and path in about)
+        return max(counts.values(), default=0)
 
 
 def traced(app: Path, command: tuple[str, ...]) -> Trace:
     """Run a command undisturbed, as the faults of a sweep will meet it."""
     # strace must not mind a call that this machine does not have.
     with Kstate(("-y", "-s", "0", "-e", f"trace={','.join(f'?{call}' for call in sorted(CHANGING))}")) as kstate:
+        done = kstate(app, command)
+    assert done.status == 0, done.output
+    return parse(done.traced, app.parent)
+
+
+def traced_by_path(app: Path, command: tuple[str, ...], trace: Trace) -> Trace:
+    """The same, through the filter of paths that faults are met by: what it lets pass is all that a fault can meet."""
+    paths = sorted({step.path for step in trace.steps})
+    only = [option for path in paths for option in ("-P", os.path.normpath(app.parent / path))]
+    calls = ",".join(sorted({step.call for step in trace.steps}))
+    with Kstate((*only, "-y", "-s", "0", "-e", f"trace={calls}")) as kstate:
         done = kstate(app, command)
     assert done.status == 0, done.output
     return parse(done.traced, app.parent)
@@ -175,9 +185,9 @@ class Fault:
     def under(self, paths: Iterable[Path]) -> Kstate:
         """A kstate whose calls about these paths meet the fault."""
         action = f"delay_enter={HELD_MS}ms" if self.action == KILL else self.action
-        when = f"{self.nth}{'+' if self.action in (FULL, ONE_MORE) else ''}"
+        when = f"{self.nth}{'+' if self.action == FULL else ''}"
         only = [option for path in paths for option in ("-P", os.path.normpath(path))]
-        inject = f"inject={self.call}:{action.removeprefix('one more ')}:when={when}"
+        inject = f"inject={self.call}:{action}:when={when}"
         return Kstate((*only, "-e", f"trace={self.call}", "-e", inject))
 
     def strike(self, kstate: Kstate, app: Path, command: tuple[str, ...]) -> tuple[Ended, bool]:

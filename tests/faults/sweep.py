@@ -17,7 +17,7 @@ from kstate_cli.change.marks import MARKS
 
 from .case import Case, Repair, Sweep
 from .forked import ROOT
-from .injection import ACTIONS, EIO, FULL, KILL, ONE_MORE, Fault, Step
+from .injection import ACTIONS, EIO, FULL, KILL, Fault, Step
 
 ALL = os.environ.get("KSTATE_FAULTS") == "all"
 LOG = os.environ.get("KSTATE_FAULTS_LOG")
@@ -56,8 +56,7 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
     """
     What is done to the steps of a case.
 
-    Unless `every`: all of the switch fail once and are killed once, of the others a few; or only this case's share. Of the
-    same steps it is shown that no call comes after the last one.
+    Unless `every`: all of the switch fail once and are killed once, of the others a few; or only this case's share.
     """
     steps = sweep.trace.steps
     if sweep.case.share is not None and not every:
@@ -68,11 +67,7 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
         others = [step for step in steps if step.call == call and step not in near]
         spread = [others[(2 * i + 1) * len(others) // (2 * SPREAD)] for i in range(min(SPREAD, len(others)))]
         chosen += [(step, (_error(step), KILL)[i % 2]) for i, step in enumerate(spread)]
-    found = _jobs(sweep, chosen)
-    for step in {step.place: step for step in near}.values():
-        last = sweep.trace.most(step.call, step.path)
-        found.append(Job(sweep.case, step, Fault(step.call, last + 1, ONE_MORE), sweep.case.repairs[0]))
-    return found
+    return _jobs(sweep, chosen)
 
 
 def _shared(steps: list[Step], number: int, count: int) -> list[tuple[Step, str]]:

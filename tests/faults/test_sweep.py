@@ -3,7 +3,8 @@ Whatever fails, and whenever kstate is killed: the application directory is whol
 release that it is for reads in it what it read before, and the next command brings it to either end.
 
 One undisturbed run tells the system calls; from them the faults are generated, one run for each. That these were all is shown
-by one more run for each path, in which the call after the last one of every kind would fail, and none does. By default every call around the switch
+by two more runs: one through the same filter of paths that faults are met by, in which no call comes after the last one
+of its kind, and one that is traced from the very start. By default every call around the switch
 (journal, syncs, exchange) fails once and is killed once, and of every other kind of call a few, spread over the run; the cases
 of `restore` share one of each. KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL:
 about an hour on two cores for migrate, undo, clean and wipe, and two more for restore. With
@@ -20,7 +21,7 @@ import pytest
 
 from .case import Case, Sweep
 from .cases import IN_PARTS, WHOLE
-from .injection import traced, traced_from_the_start
+from .injection import traced, traced_by_path, traced_from_the_start
 from .restorations import RESTORED, RESTORED_IN_PARTS
 from .sweep import ALL, around_the_switch, chunk, jobs
 
@@ -49,6 +50,9 @@ def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     assert sum(step.call == "renameat2" for step in steps) == (0 if case.command[0] == "clean" else 1)
     assert any(around_the_switch(step) for step in steps)
     assert set(traced(sweep.fresh(), case.command).steps) == set(steps)
+    filtered = traced_by_path(sweep.fresh(), case.command, sweep.trace)
+    for place in {step.place for step in steps}:
+        assert filtered.most(place.call, place.path) == sweep.trace.most(place.call, place.path), place
     assert set(traced_from_the_start(sweep.fresh(), case.command).steps) == set(steps)
 
 
