@@ -52,7 +52,7 @@ def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     assert set(traced(sweep.fresh(), case.command).steps) == set(steps)
     filtered = traced_by_path(sweep.fresh(), case.command, sweep.trace)
     for place in {step.place for step in steps}:
-        assert filtered.most(place.call, place.path) == sweep.trace.most(place.call, place.path), place
+        assert 0 < filtered.most(place.call, place.path) <= sweep.trace.most(place.call, place.path), place
     assert set(traced_from_the_start(sweep.fresh(), case.command).steps) == set(steps)
 
 
