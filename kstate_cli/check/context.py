@@ -134,6 +134,6 @@ class Context:
         return True
 
 
-def subtopology(task: Task) -> tuple[str | None, int]:
-    """The topology and the number of the subtopology that a task belongs to; not of the global stores."""
-    return task.id.topology, task.id.subtopology or 0
+def subtopology(task: Task) -> tuple[str | None, int | None]:
+    """The topology and the number of the subtopology that a task belongs to; None of the global stores."""
+    return task.id.topology, task.id.subtopology

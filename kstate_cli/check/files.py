@@ -125,8 +125,8 @@ def copied_tasks(ctx: Context) -> frozenset[str]:
     """
     owners: dict[tuple[str | None, str], set[int]] = {}
     for task in ctx.app.tasks:
-        if not task.is_global:
-            topology, number = subtopology(task)
+        topology, number = subtopology(task)
+        if number is not None:
             for store in task.stores:
                 owners.setdefault((topology, store.name), set()).add(number)
     twice = {key: numbers for key, numbers in owners.items() if len(numbers) > 1}
