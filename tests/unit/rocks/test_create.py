@@ -1,10 +1,7 @@
-"""New databases look like those of a release, take runs in, and open in the real RocksDB of that release."""
+"""New databases look like those of a release and take runs in; tests/interop/test_create.py opens them in that release."""
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +17,6 @@ from kstate_cli.rocks.files import newest_options, unflushed_logs
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from tests.golden import unpack
-from tests.interop.harness import open_databases
-from tests.interop.jvm import Jvm
 
 PATCH = {"3.9": "3.9.2", "4.2": "4.2.1", "4.3": "4.3.1"}
 LAST = OffsetsRecord({TopicPartition("a-s-changelog", 0): 41}, None, 0)
@@ -165,43 +160,3 @@ def test_rows_in_the_write_ahead_log_are_an_error(tmp_path: Path) -> None:
     create_store(path, layout_of("key-value", release("4.3")))
     with pytest.raises(RocksError, match=r"\d+\.log still holds rows"), WritableStore(path) as store:
         (store.path / "999999.log").write_bytes(b"rows")
-
-
-@pytest.fixture(scope="module")
-def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Jvm]]:
-    if shutil.which("java") is None or shutil.which("javac") is None:
-        pytest.skip("needs Java to run the real RocksDB")
-    logs = tmp_path_factory.mktemp("jvm")
-    jvms = {name: Jvm(version, logs / version, heap="256m") for name, version in PATCH.items()}
-    yield jvms
-    for jvm in jvms.values():
-        jvm.close()
-
-
-@pytest.mark.interop
-@pytest.mark.parametrize("compacted", [False, True], ids=["ingested", "compacted"])
-@pytest.mark.parametrize("name", sorted(PATCH))
-def test_the_real_release_opens_it(tmp_path: Path, releases: dict[str, Jvm], name: str, compacted: bool) -> None:
-    target = release(name)
-    for kind in ("key-value", "timestamped-key-value", *(["headers-session"] if name == "4.3" else [])):
-        path = tmp_path / "app" / kind
-        path.parent.mkdir(exist_ok=True)
-        family = data_family(kind)
-        create_store(path, layout_of(kind, target))
-        rows: dict[bytes, bytes | None] = {os.urandom(12): os.urandom(60) for _ in range(3000)}
-        with WritableStore(path) as store:
-            store.ingest(family, [run(tmp_path / "1.sst", rows, path), run(tmp_path / "2.sst", rows, path)])
-            if compacted:
-                store.compact(family)
-            if "offsets" in store.column_families:
-                store.set_offsets(encode_rows(LAST))
-    reply = open_databases(releases[name], tmp_path / "app")
-    assert reply.rc == 0, reply.told()
-    assert reply.of("database")
-    for database in reply.of("database"):
-        family = data_family(Path(database["path"]).name)
-        assert sorted(database["families"]) == sorted(layout_of(Path(database["path"]).name, target).column_families)
-        assert database["data"][family]["rows"] == 3000
-        if name == "4.3":
-            wanted = {key.hex(): value.hex() for key, value in encode_rows(LAST).items()}
-            assert sorted(database["offsets"].values()) == sorted(wanted.values())

@@ -17,10 +17,8 @@ from kstate_cli.dump.repartition import repartition
 from kstate_cli.dump.slices import slices
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
+from tests.unit.dump.support import OTHER, A, B, content, expected, opened, rows, several, write
 
-from .support import OTHER, A, B, content, expected, opened, rows, several, write
-
-pytest.importorskip("pyspark")
 WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
 
 

@@ -1,0 +1,73 @@
+"""What is told of a broker's logs: one spelling of a topic's id, whoever told it."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.broker.facts import read_facts
+from kstate_cli.dump.manifest import parse
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
+
+
+@pytest.mark.parametrize("bits", [(-1, -1), (-5, -77), (0, 1), (0x0123456789ABCDEF, -2)])
+def test_an_id_has_one_spelling(bits: tuple[int, int], tmp_path: Path) -> None:
+    """Kafka's client in Java prints base64 for URLs, librdkafka the other one."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    told = str(confluent_kafka.Uuid(*bits))
+    raw = b"".join(one.to_bytes(8, "big", signed=True) for one in bits)
+    java = urlsafe_b64encode(raw).decode().rstrip("=")
+    assert canonical_topic_id(told) == canonical_topic_id(java) == java
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps({"t": {"0": {"start": 0, "end": 1, "id": told}}}), encoding="utf-8")
+    assert read_facts(file)[TopicPartition("t", 0)].topic_id == java
+    one = {"topic": "t", "partition": 0, "rows": 0, "topic_id": told}
+    manifest = {"format": 1, "isolation": "read_committed", "partitions": [one]}
+    assert parse(json.dumps(manifest).encode()).partitions[0].topic_id == java
+
+
+def test_what_a_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    facts = {
+        "start": 3,
+        "end": 9,
+        "committed": 7,
+        "policy": "compact,delete",
+        "delete_retention_ms": 5,
+        "leader_epoch": 2,
+    }
+    file.write_text(json.dumps({"t": {"0": facts, "11": {"start": 0, "end": 0}}, "empty": {}}), encoding="utf-8")
+    found = read_facts(file)
+    assert list(found) == [TopicPartition("t", 0), TopicPartition("t", 11)]
+    one, other = found.values()
+    assert (one.start, one.end, one.committed, one.compacted, one.delete_retention_ms, one.leader_epoch) == (
+        3,
+        9,
+        7,
+        True,
+        5,
+        2,
+    )
+    assert (other.start, other.end, other.topic_id, other.compacted) == (0, 0, None, None)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "[]", "7", '{"t": 5}', '{"t": {"x": {}}}', '{"t": {"-1": {"start": 0, "end": 1}}}', '{"t": {"0": []}}',
+        '{"t": {"0": {"start": 0}}}', '{"t": {"0": {"start": 2, "end": 1}}}', '{"t": {"0": {"start": -1, "end": 1}}}',
+        '{"t": {"0": {"start": 0, "end": true}}}', '{"t": {"0": {"start": 0, "end": 1.5}}}',
+        '{"t": {"0": {"start": 0, "end": 9223372036854775808}}}', '{"../t": {"0": {"start": 0, "end": 1}}}',
+        '{"t": {"0": {"start": 0, "end": 1, "committed": "7"}}}', '{"t": {"0": {"start": 0, "end": 1}}',
+    ],
+)  # fmt: skip
+def test_what_is_no_such_file(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot be read as log offsets") as refused:
+        read_facts(file)
+    assert str(file) in str(refused.value) and '"start"' in str(refused.value.hint)

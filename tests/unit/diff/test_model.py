@@ -1,0 +1,81 @@
+"""When two directories are equal: never where something could not be read, whatever else was found."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstate_cli.diff.merge import _join
+from kstate_cli.diff.model import Diff, StoreDiff
+
+KINDS = ("window", "window")
+Rows = dict[bytes, bytes]
+
+
+def found(*stores: StoreDiff, positions: bool = False, as_of: str = "closed", **more: object) -> Diff:
+    given = {"tasks": [], "unreadable": [], **more}
+    return Diff(list(stores), positions=positions, as_of=(as_of, "closed"), **given)  # type: ignore[arg-type]
+
+
+def one(**more: object) -> StoreDiff:
+    return StoreDiff("0_0", "count", kinds=KINDS, rows_a=5, rows_b=5, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("flaw", ["only_a", "only_b", "different"])
+def test_one_row_makes_a_difference(flaw: str) -> None:
+    assert one().equal and found(one()).equal
+    differing = found(one(), one(**{flaw: 1}))
+    assert not differing.equal and differing.differing == 1
+
+
+def test_what_could_not_be_read_is_never_equal_and_no_difference() -> None:
+    for diff in (found(one(unreadable="is damaged")), found(one(), unreadable=["0_1 is a link"])):
+        assert not diff.equal and diff.unread == 1 and diff.differing == 0
+
+
+def test_a_store_or_a_task_that_only_one_has() -> None:
+    assert found(one(where="a")).differing == 1
+    assert found(tasks=[("0_1", "b")]).differing == 1
+
+
+def test_offsets_count_only_where_that_is_asked_for() -> None:
+    other = one(offsets={"changelog": (1, 2)})
+    assert found(other).equal
+    assert found(other, positions=True).differing == 1
+
+
+@pytest.mark.parametrize(
+    ("kinds", "comparable"),
+    [
+        (("timestamped-key-value", "headers-key-value"), True),
+        (("key-value", "timestamped-key-value"), True),
+        (("window", "timestamped-window"), True),
+        (("window", "session"), False),
+        (("key-value", "versioned"), False),
+    ],
+)
+def test_kinds_that_can_be_held_against_each_other(kinds: tuple[str, str], comparable: bool) -> None:
+    assert StoreDiff("0_0", "count", kinds=kinds).comparable == comparable
+    assert StoreDiff("0_0", "count", kinds=kinds).equal == comparable
+
+
+def test_a_doubt_is_one_only_where_nothing_runs() -> None:
+    assert not found(one(), remarks=("an SST that no MANIFEST names",)).equal
+    assert found(one(), remarks=("an SST that no MANIFEST names",), as_of="last-flush").equal
+
+
+ROWS = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2), max_size=12)
+
+
+@given(ROWS, ROWS)
+def test_every_row_of_both_sides_comes_once_and_meets_its_other(a: Rows, b: Rows) -> None:
+    def rows(of: Rows) -> Iterator[tuple[bytes, bytes]]:
+        return iter(sorted(of.items()))
+
+    joined = list(_join(rows(a), rows(b)))
+    assert joined == [(key, a.get(key), b.get(key)) for key in sorted({*a, *b})]
+    assert all(left[0] < right[0] for left, right in itertools.pairwise(joined))

@@ -1,0 +1,286 @@
+"""Plans between releases, from directories that are made up: what each step says, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, WriteFile
+from kstate_cli.errors import Refused
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.offsets import STATUS_CLOSED
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate import resolve as resolving
+from kstate_cli.migrate.planner import MigrateOptions, plan_migration
+from kstate_cli.releases import RELEASES, release
+from kstate_cli.statedir.model import Application, Problem
+from tests.unit.model import APP, OLD, OPEN, application, changelog, database, record, store, task
+
+COUNT = changelog("count")
+STAMPED = ("default", "keyValueWithTimestamp")
+
+
+@pytest.fixture(autouse=True)
+def nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a custom store has files in a task is looked up on disk: here none has."""
+    monkeypatch.setattr(resolving.os, "listdir", lambda _: [])
+
+
+def plan(app: Application, to: str, **options: bool) -> Plan:
+    return plan_migration(app, release(to), MigrateOptions(**options))
+
+
+def steps(found: Plan) -> list[tuple[str, str]]:
+    return [(step.action, step.path) for step in found.steps]
+
+
+def old(**more: object) -> Application:
+    """As a release up to 4.2 leaves it."""
+    one = store("count", database(families=STAMPED, version=OLD), position=7)
+    return application(task(one, lines={COUNT: 41}, **more))  # type: ignore[arg-type]
+
+
+def new(
+    offset: int | None = 41, *, status: int | None = STATUS_CLOSED, position: int = 7, **more: object
+) -> Application:
+    """As 4.3 leaves it."""
+    made = database(families=STAMPED, offsets=record(offset, status=status, position=position), **more)  # type: ignore[arg-type]
+    return application(task(store("count", made)))
+
+
+def test_into_the_column_family() -> None:
+    found = plan(old(), "4.3")
+    edit, *removed = found.steps
+    assert isinstance(edit, EditDatabase) and edit.offsets is not None
+    assert edit.offsets.offsets == {COUNT: 41} and edit.offsets.status == STATUS_CLOSED
+    assert edit.offsets.position is not None and edit.offsets.position.as_map() == {"events": {0: 7}}
+    assert edit.sst_format is None and not edit.drop and not edit.conversions
+    assert [(type(one), one.path) for one in removed] == [
+        (RemoveFile, "0_0/count.position"), (RemoveFile, "0_0/.checkpoint"),
+    ]  # fmt: skip
+    assert (found.source, found.target, found.command) == ("4.1", "4.3", "migrate --to 4.3")
+    assert not found.warnings and not found.notes
+
+
+def test_out_of_the_column_family() -> None:
+    found = plan(new(), "4.2")
+    edit, position, offsets = found.steps
+    assert isinstance(edit, EditDatabase) and edit.drop == ("offsets",) and edit.sst_format is None
+    assert isinstance(position, WriteFile) and position.path == "0_0/count.position"
+    assert isinstance(offsets, WriteFile) and offsets.path == "0_0/.checkpoint" and not offsets.keep_time
+    assert offsets.data == f"0\n1\n{COUNT.topic} 0 41\n".encode()
+    assert not found.warnings and not found.notes
+
+
+@pytest.mark.parametrize("target", RELEASES, ids=str)
+def test_what_is_there_already_needs_nothing(target: object) -> None:
+    name = str(target)
+    assert plan(new() if name == "4.3" else old(), name).empty
+
+
+@pytest.mark.parametrize(("to", "rewritten"), [("4.2", None), ("4.0", None), ("3.9", 5), ("3.2", 5)])
+def test_ssts_that_the_target_cannot_read_are_rewritten(to: str, rewritten: int | None) -> None:
+    edit = plan(new(sst_format=6), to).steps[0]
+    assert isinstance(edit, EditDatabase) and edit.sst_format == rewritten
+    assert edit.rewritten_bytes == (2000 if rewritten else 0)
+    stays = application(task(store("count", database(sst_format=6, version=OLD)), lines={COUNT: 41}))
+    assert steps(plan(stays, to)) == ([("edit store", "0_0/rocksdb/count")] if rewritten else [])
+
+
+@pytest.mark.parametrize("offset", [3, OFFSET_UNKNOWN])
+def test_a_window_store_without_a_segment_gets_one_that_carries_its_offset(offset: int) -> None:
+    empty = store("win", kind="window", segmented=True)
+    found = plan(application(task(empty, lines={changelog("win"): offset})), "4.3")
+    carrier, removed = found.steps
+    assert isinstance(carrier, CreateDatabase) and carrier.path == "0_0/win/win.0"
+    assert carrier.offsets.offsets == {changelog("win"): offset}
+    assert isinstance(removed, RemoveFile) and removed.path == "0_0/.checkpoint"
+
+
+def test_the_segment_that_only_carries_an_offset_leaves_again() -> None:
+    carrier = database("win", rows=0, start=0, offsets=record(OFFSET_UNKNOWN, "win"))
+    found = plan(application(task(store("win", carrier, kind="window", segmented=True))), "4.2")
+    omitted, written = found.steps
+    assert isinstance(omitted, OmitTree) and omitted.path == "0_0/win/win.0"
+    assert isinstance(written, WriteFile) and written.data == f"0\n1\n{changelog('win').topic} 0 -4\n".encode()
+
+
+def test_a_grace_buffer_keeps_its_offset_in_a_file_of_its_own() -> None:
+    buffer = store("b-Buffer", database("b-Buffer", start=0, version=OLD), kind="grace-buffer", segmented=True)
+    up = plan(application(task(buffer, lines={changelog("b-Buffer"): 9})), "4.3")
+    assert steps(up) == [
+        ("edit store", "0_0/b-Buffer/b-Buffer.0"),
+        ("write file", "0_0/.checkpoint_b-Buffer"),
+        ("remove file", "0_0/.checkpoint"),
+    ]
+    inside = database("b-Buffer", start=0, offsets=record(9, "b-Buffer"))
+    kept = store("b-Buffer", inside, kind="grace-buffer", segmented=True, offset=9)
+    down = plan(application(task(kept)), "4.2")
+    assert steps(down) == [
+        ("edit store", "0_0/b-Buffer/b-Buffer.0"),
+        ("write file", "0_0/.checkpoint"),
+        ("remove file", "0_0/.checkpoint_b-Buffer"),
+    ]
+
+
+UNCLEAN = {
+    "status open": new(status=OPEN),
+    "rows without a status": new(status=None),
+    "-4 with rows": new(OFFSET_UNKNOWN),
+    "rows without .checkpoint": application(
+        task(store("count", database(version=OLD)), store("other", database("other", offsets=record(1, "other"))))
+    ),
+    "an SST younger than .checkpoint": application(
+        task(store("count", database(newest=2, version=OLD)), lines={COUNT: 41}, mtime=1)
+    ),
+}
+
+
+@pytest.mark.parametrize("why", UNCLEAN)
+def test_what_was_not_left_clean_is_refused_left_out_or_vouched_for(why: str) -> None:
+    app = UNCLEAN[why]
+    to = "4.3" if why in ("an SST younger than .checkpoint",) else "4.2"
+    if why == "rows without .checkpoint":
+        to = "4.3"
+        app = application(task(store("count", database(version=OLD))))
+    with pytest.raises(Refused, match="not left clean") as refused:
+        plan(app, to)
+    assert "0_0" in refused.value.message and "--wipe-unclean" in refused.value.advice
+    left_out = plan(app, to, wipe_unclean=True)
+    assert steps(left_out) == [("leave out", "0_0")] and len(left_out.warnings) == 1
+    vouched = plan(app, to, at_least_once=True)
+    assert ("leave out", "0_0") not in steps(vouched)
+
+
+@given(
+    st.lists(st.integers(-4, 50).filter(lambda n: n == -4 or n >= 0), min_size=1, max_size=4),
+    st.none() | st.integers(0, 50),
+)
+def test_of_places_that_disagree_the_lowest_offset_is_taken(segments: list[int], line: int | None) -> None:
+    databases = [database("win", rows=0, start=60 * n, offsets=record(one, "win")) for n, one in enumerate(segments)]
+    win = store("win", *databases, kind="window", segmented=True)
+    app = application(task(win, lines=None if line is None else {changelog("win"): line}))
+    found = resolving.resolve(app)[0]
+    told = [*segments, *([] if line is None else [line])]
+    assert found.stores[0].offsets == {changelog("win"): min(told)}
+    assert bool(found.warnings) == (len(set(told)) > 1)
+    assert bool(found.unclean) == (len(set(segments)) > 1)
+
+
+def test_headers_are_lost_only_when_that_is_said() -> None:
+    family = "keyValueWithTimestampAndHeaders"
+    made = database(families=("default", family), offsets=record(41))
+    app = application(task(store("count", made, kind="headers-key-value")))
+    with pytest.raises(Refused, match=r"4\.2 cannot read these stores") as refused:
+        plan(app, "4.2")
+    assert "--drop-headers" in refused.value.advice
+    edit = plan(app, "4.2", drop_headers=True).steps[0]
+    assert isinstance(edit, EditDatabase)
+    assert [(one.source, one.target, one.layout) for one in edit.conversions] == [
+        (family, "keyValueWithTimestamp", "timestamped")
+    ]
+    assert edit.families_after == {"default", "keyValueWithTimestamp"}
+    assert plan(app, "4.3").empty
+
+
+@pytest.mark.parametrize(
+    ("kind", "to"), [("versioned", "3.4"), ("grace-buffer", "3.5"), ("time-ordered-session", "3.2")]
+)
+def test_kinds_that_the_target_does_not_know_are_refused(kind: str, to: str) -> None:
+    app = application(task(store("count", database(version=OLD), kind=kind), lines={COUNT: 41}))
+    for options in ({}, {"drop_headers": True}, {"at_least_once": True}):
+        with pytest.raises(Refused, match=f"{kind} stores are unknown to {to}"):
+            plan(app, to, **options)
+
+
+def test_a_fatal_problem_is_refused_and_another_is_a_warning() -> None:
+    problem = Problem("0_0/rocksdb/count", "is broken", "a rule")
+    with pytest.raises(Refused, match="is broken"):
+        plan(application(task(store("count", database(problems=(problem,))))), "4.3")
+    app = application(
+        task(store("count", database(problems=(replace(problem, fatal=False),), version=OLD)), lines={COUNT: 1})
+    )
+    assert plan(app, "4.3").warnings == ("0_0/rocksdb/count: is broken (a rule)",)
+
+
+def test_an_offset_that_streams_does_not_write_is_refused() -> None:
+    with pytest.raises(Refused, match="none that Streams writes"):
+        plan(new(-2), "4.2")
+
+
+def test_a_store_without_any_offset_is_named() -> None:
+    app = application(
+        task(store("plain", database("plain", version=OLD)), store("count", database(version=OLD)), lines={COUNT: 41})
+    )
+    assert plan(app, "4.3").warnings == (
+        "0_0/rocksdb/plain: no offset anywhere: it counts as a store without a changelog",
+    )
+
+
+def test_lines_of_stores_that_are_not_here() -> None:
+    gone, other = changelog("gone"), TopicPartition("shop-far-changelog", 1)
+    app = application(task(store("count", database(version=OLD)), lines={COUNT: 41, gone: 5, other: 6}))
+    found = plan(app, "4.3")
+    assert ("write file", "0_0/.checkpoint_gone") in steps(found)
+    assert any("keeps the offset 6" in warning for warning in found.warnings)
+
+
+def test_a_wiped_store_goes_where_other_tasks_have_it() -> None:
+    here = task(store("count", database(version=OLD)), name="0_0", lines={COUNT: 41})
+    other = replace(COUNT, partition=1)
+    wiped = task(
+        store("kept", database("kept", version=OLD), task="0_1"),
+        name="0_1",
+        lines={other: OFFSET_UNKNOWN, changelog("kept", 1): 8},
+    )
+    created = [step for step in plan(application(here, wiped), "4.3").steps if isinstance(step, CreateDatabase)]
+    assert [(step.path, step.offsets.offsets) for step in created] == [("0_1/rocksdb/count", {other: OFFSET_UNKNOWN})]
+
+
+def test_a_global_store_that_the_last_run_did_not_open_stays_out_of_checkpoint() -> None:
+    minute = 60 * 10**9
+    topics = {name: TopicPartition(name, 0) for name in ("used", "lost")}
+    stores = [
+        replace(
+            store(name, replace(database(name, opened=opened), column_families=("default", "offsets"),
+                                offsets=replace(record(None), offsets={topics[name]: 5}))),
+            path=APP / "global" / "rocksdb" / name,
+        )
+        for name, opened in (("used", 10 * minute), ("lost", 5 * minute))
+    ]  # fmt: skip
+    stores = [replace(one, databases=tuple(replace(d, path=one.path) for d in one.databases)) for one in stores]
+    found = plan(application(task(*stores, name="global")), "4.2")
+    written = [step for step in found.steps if isinstance(step, WriteFile)]
+    assert [step.data for step in written] == [b"0\n1\nused 0 5\n"]
+    assert any("lost: the last run did not open it" in warning for warning in found.warnings)
+
+
+def test_what_a_crash_has_left_leaves() -> None:
+    assert ("remove file", "0_0/.checkpoint.tmp") in steps(plan(old(leftovers=(".checkpoint.tmp", "notes")), "4.3"))
+    assert not any("notes" in path for _, path in steps(plan(old(leftovers=("notes",)), "4.3")))
+
+
+@pytest.mark.parametrize(("to", "proven"), [("4.2", True), ("3.8", False)])
+def test_a_pair_that_no_test_has_run_is_labelled(to: str, proven: bool) -> None:
+    assert any("unproven" in note for note in plan(new(), to).notes) != proven
+
+
+@pytest.mark.parametrize("kind", ["time-ordered-session", "windowed"])
+def test_sessions_that_431_reads_wrong_with_headers(kind: str) -> None:
+    made = database("s", start=60, version=OLD)
+    app = application(task(store("s", made, kind=kind, segmented=True), lines={changelog("s"): 1}))
+    with pytest.raises(Refused, match="reads these on-window-close sessions wrong") as refused:
+        plan(app, "4.3", headers_format=True)
+    assert str(APP) in refused.value.advice
+    noted = any("leave it at DEFAULT" in note for note in plan(app, "4.3").notes)
+    assert noted == (kind == "time-ordered-session")
+
+
+def test_paths_of_steps_are_relative() -> None:
+    for found in (plan(old(), "4.3"), plan(new(), "3.9"), plan(new(status=OPEN), "4.2", wipe_unclean=True)):
+        assert found.app == APP
+        assert not any(Path(step.path).is_absolute() for step in found.steps)

@@ -1,0 +1,120 @@
+"""From what a user names to an application directory, and which of its entries are tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.statedir.find import PROCESS_FILE, find_application, find_runs_of, task_directories
+from kstate_cli.statedir.model import TaskParts, task_parts
+from kstate_cli.statedir.segments import segment_start
+
+
+def make(root: Path, *names: str) -> Path:
+    """Directories, and files for names that end in none."""
+    for name in names:
+        path = root / name
+        if name.endswith("/"):
+            path.mkdir(parents=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    return root
+
+
+@pytest.mark.parametrize("mark", [".lock", PROCESS_FILE, "0_0/", "global/"])
+def test_what_only_an_application_has(tmp_path: Path, mark: str) -> None:
+    app = make(tmp_path / "state" / "shop", mark)
+    assert find_application(app) == app
+    assert find_application(tmp_path / "state") == app, "a state.dir that holds one"
+    make(tmp_path / "state" / ".kstate" / "shop", "0001-wipe/")
+    assert find_application(tmp_path / "state") == app
+
+
+def test_an_application_that_is_called_like_a_task(tmp_path: Path) -> None:
+    app = make(tmp_path / "state" / "0_0", ".lock", "0_0/")
+    assert find_application(app) == app
+    assert find_application(tmp_path / "state") == app
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "said"),
+    [
+        ((), "nothing", "does not exist"),
+        (("file",), "file", "is not a directory"),
+        (("empty/",), "empty", "is not an application directory"),
+        (("state/a/.lock", "state/b/0_1/"), "state", "holds several applications: a, b"),
+        (("shop/.lock", "shop/0_0/"), "shop/0_0", "is part of an application directory"),
+        (("shop/.lock", "shop/__t__/0_0/"), "shop/__t__", "is part of an application directory"),
+        (("state/.kstate/shop/0001-wipe/tree/.lock",), "state/.kstate/shop/0001-wipe/tree", "or of what kstate keeps"),
+    ],
+)
+def test_what_is_none(tmp_path: Path, names: tuple[str, ...], asked: str, said: str) -> None:
+    make(tmp_path, *names)
+    with pytest.raises(UsageError, match=said) as refused:
+        find_application(tmp_path / asked)
+    assert refused.value.hint
+
+
+def test_a_link_is_refused_and_its_end_named(tmp_path: Path) -> None:
+    app = make(tmp_path / "shop", ".lock")
+    (tmp_path / "link").symlink_to(app)
+    with pytest.raises(Refused) as refused:
+        find_application(tmp_path / "link")
+    assert str(app) in refused.value.advice
+
+
+def test_a_directory_that_is_lost_is_known_by_its_runs(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        find_runs_of(tmp_path / "shop")
+    make(tmp_path, ".kstate/shop/0001-restore/")
+    assert find_runs_of(tmp_path / "shop") == tmp_path / "shop"
+    with pytest.raises(UsageError):
+        find_runs_of(tmp_path / "other")
+
+
+def test_tasks_in_their_order(tmp_path: Path) -> None:
+    make(tmp_path, "0_10/", "0_2/", "10_0/", "2_0/", "global/", "__t__/1_0/", "__t__/0_0/", "__t__/notes/", "x_0/")
+    make(tmp_path, "3_0", ".lock", "0_0x/")
+    (tmp_path / "4_0").symlink_to(tmp_path / "2_0")
+    found = task_directories(tmp_path)
+    assert [name for name, _ in found] == ["0_2", "0_10", "2_0", "10_0", "__t__/0_0", "__t__/1_0", "global"]
+    assert all(path == tmp_path / name for name, path in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("0_1", (None, 0, 1)),
+        ("12_345", (None, 12, 345)),
+        ("global", (None, None, None)),
+        ("__t__/0_1", ("t", 0, 1)),
+        ("____t____/0_1", ("__t__", 0, 1)),
+    ],
+)
+def test_the_parts_of_a_tasks_name(name: str, parts: tuple[str | None, int | None, int | None]) -> None:
+    assert task_parts(name) == TaskParts(*parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("win.0", 0),
+        ("win.1704067200000", 1_704_067_200_000),
+        ("win.-600000", -600_000),
+        ("win:600000", 600_000),
+        ("win-202401010000", 1_704_067_200_000),
+        ("win-202413010000", None),
+        ("win", None),
+        ("win.", None),
+        ("win.x", None),
+        ("win.٣", None),
+        ("win.12345678901234567890", None),
+        ("window.0", None),
+        ("other.0", None),
+    ],
+)
+def test_the_start_that_a_segments_name_says(name: str, start: int | None) -> None:
+    assert segment_start("win", name) == start

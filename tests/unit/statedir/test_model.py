@@ -1,0 +1,66 @@
+"""What a store and an application say of themselves, from directories that are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kstate_cli.statedir.model import Problem
+from tests.unit.model import OPEN, application, database, record, store, task
+
+DOUBT = Problem("0_0/rocksdb/count", "an SST that no MANIFEST names", "a rule", fatal=False, doubt=True)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "told"),
+    [([], None), ([None], None), ([0], "closed"), ([0, None], "closed"), ([0, OPEN], "open"), ([None, 7], "open")],
+)
+def test_a_store_is_open_where_any_database_is(statuses: list[int | None], told: str | None) -> None:
+    found = store("win", *(database("win", start=n, offsets=record(1, status=one)) for n, one in enumerate(statuses)))
+    assert found.status == told
+
+
+def test_the_position_is_the_highest_of_all_places() -> None:
+    found = store("win", *(database("win", start=n, offsets=record(1, position=n)) for n in (4, 9, 2)), position=7)
+    assert found.position.as_map() == {"events": {0: 9}}
+    assert store("count", database(), position=7).position.as_map() == {"events": {0: 7}}
+    assert store("count", database()).position.is_empty
+
+
+def test_a_position_that_cannot_be_read_is_not_known() -> None:
+    found = store("count", database(), position=7)
+    assert found.position_file is not None and found.position_known and not found.remarks
+    broken = replace(found, position_file=replace(found.position_file, content=None, error="is garbled"))
+    assert not broken.position_known and broken.position.is_empty
+    assert broken.remarks == ("0_0/count.position: is garbled: the Position of the store is not known",)
+
+
+def test_rows_in_doubt_are_told_but_not_beside_a_running_application() -> None:
+    doubtful = store("count", database(problems=(DOUBT,)))
+    app = application(task(doubtful))
+    assert doubtful.in_doubt and app.doubtful == {DOUBT.where}
+    assert app.as_of == "closed" and replace(app, running=None).as_of == "last-flush"
+    assert not replace(app, running=True).doubtful
+    assert not store("count", database(problems=(replace(DOUBT, doubt=False),))).in_doubt
+
+
+def test_problems_of_every_level() -> None:
+    own, of_task = Problem("a link", "", ""), Problem("0_0/x", "", "")
+    app = replace(application(task(store("count", database(problems=(DOUBT,))), problems=(of_task,))), problems=(own,))
+    assert app.all_problems() == (own, of_task, DOUBT)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "starts", "told"),
+    [
+        ("x", "grace-buffer", [0], True),
+        ("join-Buffer", "windowed", [0], True),
+        ("join-Buffer", "windowed", [0, 60], False),
+        ("join-Buffer", "windowed", [60], False),
+        ("join", "windowed", [0], False),
+    ],
+)
+def test_the_buffer_of_a_stream_table_join(name: str, kind: str, starts: list[int], told: bool) -> None:
+    found = store(name, *(database(name, start=one) for one in starts), kind=kind, segmented=True)
+    assert found.is_grace_buffer == told

@@ -1,0 +1,162 @@
+"""What leaves with a store and what must stay, from directories that are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.plan import CreateDatabase, OmitTree, Plan, RemoveFile, WriteFile
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.migrate import resolve as resolving
+from kstate_cli.statedir.find import PROCESS_FILE
+from kstate_cli.statedir.model import Application
+from kstate_cli.wipe.planner import WipeOptions, plan_wipe
+from tests.unit.model import OLD, application, changelog, database, record, store, task
+
+COUNT, SUM = changelog("count"), changelog("sum")
+
+
+@pytest.fixture(autouse=True)
+def nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a custom store has files in a task is looked up on disk: here none has."""
+    monkeypatch.setattr(resolving.os, "listdir", lambda _: [])
+
+
+def wipe(app: Application, *stores: str, **more: object) -> Plan:
+    options = {"tasks": frozenset(more.pop("tasks", ())), **more}  # type: ignore[call-overload]
+    return plan_wipe(app, WipeOptions(stores=frozenset(stores), **options))
+
+
+def steps(found: Plan) -> list[tuple[str, str]]:
+    return [(step.action, step.path) for step in found.steps]
+
+
+def old() -> Application:
+    count, total = (store(name, database(name, version=OLD), position=3) for name in ("count", "sum"))
+    return application(task(count, total, lines={COUNT: 41, SUM: 8}, mtime=5))
+
+
+def new() -> Application:
+    count, total = (store(name, database(name, offsets=record(41, name))) for name in ("count", "sum"))
+    return application(task(count, total))
+
+
+def test_up_to_42_a_line_says_from_the_beginning() -> None:
+    found = wipe(old(), "count")
+    omitted, position, written = found.steps
+    assert isinstance(omitted, OmitTree) and omitted.path == "0_0/rocksdb/count"
+    assert isinstance(position, RemoveFile) and position.path == "0_0/count.position"
+    assert isinstance(written, WriteFile) and written.keep_time, "or the age of the other stores' data would be lost"
+    assert (
+        f"{COUNT.topic} 0 {OFFSET_UNKNOWN}\n".encode() in written.data and f"{SUM.topic} 0 8\n".encode() in written.data
+    )
+    assert (found.source, found.target, found.command) == ("4.2", "4.2", "wipe --store count")
+
+
+def test_from_43_on_an_empty_database_says_it() -> None:
+    omitted, created = wipe(new(), "count").steps
+    assert isinstance(omitted, OmitTree) and isinstance(created, CreateDatabase)
+    assert omitted.path == created.path == "0_0/rocksdb/count"
+    assert created.offsets.offsets == {COUNT: OFFSET_UNKNOWN} and created.offsets.position is None
+
+
+def test_of_a_segmented_store_a_segment_says_it() -> None:
+    segments = (database("win", start=n, offsets=record(7, "win")) for n in (0, 60))
+    app = application(task(store("win", *segments, kind="window", segmented=True), *new().tasks[0].stores))
+    assert steps(wipe(app, "win")) == [("leave out", "0_0/win"), ("create carrier segment", "0_0/win/win.0")]
+
+
+def test_a_grace_buffer_keeps_only_its_file() -> None:
+    inside = database("b-Buffer", start=0, offsets=record(9, "b-Buffer"))
+    buffer = store("b-Buffer", inside, kind="grace-buffer", segmented=True, offset=9)
+    found = wipe(application(task(buffer)), "b-Buffer")
+    assert steps(found) == [("leave out", "0_0/b-Buffer"), ("write file", "0_0/.checkpoint_b-Buffer")]
+    written = found.steps[1]
+    assert isinstance(written, WriteFile) and written.data.endswith(b" 0 -4\n")
+
+
+@pytest.mark.parametrize("app", [old(), new()], ids=["4.2", "4.3"])
+def test_a_whole_task_leaves_nothing_behind(app: Application) -> None:
+    assert steps(wipe(app, tasks=["0_0"])) == [("leave out", "0_0")]
+    assert steps(wipe(app, every_task=True)) == [("leave out", "0_0")]
+
+
+def test_a_global_store_leaves_no_line() -> None:
+    topic = TopicPartition("customers", 0)
+    one = store("customers", database("customers", version=OLD))
+    one = replace(one, path=Path("/state/shop/global/rocksdb/customers"))
+    app = application(task(one, name="global", lines={topic: 5}))
+    assert steps(wipe(app, "customers")) == [
+        ("leave out", "global/rocksdb/customers"), ("remove file", "global/.checkpoint"),
+    ]  # fmt: skip
+    assert steps(wipe(app, global_stores=True)) == [("leave out", "global")]
+
+
+def test_a_line_that_may_be_another_stores_is_not_touched() -> None:
+    source = TopicPartition("events", 0)
+    stores = (store(name, database(name, version=OLD), position=3) for name in ("one", "two"))
+    app = application(task(*stores, lines={source: 5}))
+    with pytest.raises(
+        Refused, match="does not say whether the offset of events-0 is that of one or of two"
+    ) as refused:
+        wipe(app, "one")
+    assert "--task 0_0 without --store" in refused.value.advice
+    assert ("write file", "0_0/.checkpoint") in steps(wipe(app, "one", "two"))
+
+
+def test_a_database_that_cannot_be_read_keeps_its_task() -> None:
+    """Without an offset 4.3 wipes the whole task: which changelog it has another task tells, or its usual name."""
+    damaged = replace(database("count"), column_families=(), live={})
+    alone = application(task(store("count", damaged), store("sum", database("sum", offsets=record(8, "sum")))))
+    found = wipe(alone, "count")
+    created = found.steps[1]
+    assert isinstance(created, CreateDatabase) and created.offsets.offsets == {COUNT: OFFSET_UNKNOWN}
+    assert any("its changelog is taken to be" in warning for warning in found.warnings)
+    named = replace(record(4), offsets={TopicPartition("other-name", 1): 4})
+    twin = task(store("count", database("count", offsets=named), task="0_1"), name="0_1")
+    created = wipe(application(*alone.tasks, twin), "count", tasks=["0_0"]).steps[1]
+    assert isinstance(created, CreateDatabase)
+    assert created.offsets.offsets == {TopicPartition("other-name", 0): OFFSET_UNKNOWN}
+    unlogged = task(store("count", database("count", offsets=record(None)), task="0_1"), name="0_1")
+    assert steps(wipe(application(*alone.tasks, unlogged), "count", tasks=["0_0"])) == [
+        ("leave out", "0_0/rocksdb/count")
+    ]
+
+
+def test_rows_without_an_offset_are_named() -> None:
+    app = application(task(store("plain", database("plain", version=OLD)), lines={}))
+    for found in (wipe(app, "plain"), wipe(app, tasks=["0_0"])):
+        assert any("has rows and no offset" in warning for warning in found.warnings)
+
+
+def test_what_was_wiped_before_is_nothing_to_do() -> None:
+    app = application(task(store("sum", database("sum", version=OLD)), lines={COUNT: OFFSET_UNKNOWN, SUM: 8}))
+    assert wipe(app, "count").empty
+
+
+@pytest.mark.parametrize(
+    ("stores", "more", "said"),
+    [
+        ((), {}, "nothing was named"),
+        (("count",), {"every_task": True}, "--all is everything"),
+        ((), {"tasks": ["0_0"], "own_files": True}, "--everything goes with --all"),
+        ((), {"tasks": ["9_9"]}, "no task of this name here: 9_9"),
+        (("nobody",), {}, "no store of this name there: nobody"),
+        (("sum",), {"tasks": ["0_1"]}, "no store of this name there: sum"),
+    ],
+)
+def test_names_that_are_not_there(stores: tuple[str, ...], more: dict[str, object], said: str) -> None:
+    app = application(*old().tasks, task(store("count", database(version=OLD), task="0_1"), name="0_1"))
+    with pytest.raises(UsageError, match=said):
+        wipe(app, *stores, **more)
+
+
+def test_the_process_file_leaves_only_with_everything(tmp_path: Path) -> None:
+    (tmp_path / PROCESS_FILE).touch()
+    app = replace(old(), path=tmp_path, tasks=())
+    assert wipe(app, every_task=True).empty
+    assert steps(wipe(app, every_task=True, own_files=True)) == [("remove file", PROCESS_FILE)]
