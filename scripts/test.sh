@@ -22,9 +22,6 @@ if [ "${1:-}" = all ]; then
     shift
 fi
 
-ruff check .
-ruff format --check .
-mypy
-lint-imports
+bash scripts/check.sh static
 # Two at a time, a file never split: most tests wait for a JVM or a disk.
 exec python -m pytest -q --durations=15 -n 2 --dist loadfile "$@"
