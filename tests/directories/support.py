@@ -18,6 +18,8 @@ from kstate_cli.cli.app import main
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
 
+from . import warm
+
 
 @dataclass(frozen=True)
 class Done:
@@ -34,13 +36,41 @@ class Done:
 
 
 def kstate(*arguments: object, status: int | None = 0) -> Done:
-    """Runs kstate in a process of its own; a traceback is always a failure."""
-    command = [sys.executable, "-m", "kstate_cli", *map(str, arguments)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL)
-    assert "Traceback" not in run.stderr, run.stderr
+    """Runs kstate in a process of its own, forked from one that has imported it; a traceback is always a failure."""
+    if _interpreters_own() != _INTERPRETERS_OWN:
+        return kstate_cold(*arguments, status=status)  # only a new interpreter reads them
+    run = warm.shared().as_here(*arguments)
+    return _done(run.status, run.out, run.err, status)
+
+
+def kstate_cold(*arguments: object, status: int | None = 0) -> Done:
+    """As :func:`kstate`, with an interpreter that starts anew: the console script that is installed."""
+    command = [str(Path(sys.executable).with_name("kstate")), *map(str, arguments)]
+    run = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=dict(os.environ),  # not what C has put there behind Python's back: readline, which pytest imports, COLUMNS
+    )
+    return _done(run.returncode, run.stdout, run.stderr, status)
+
+
+def _done(code: int, out: str, err: str, status: int | None) -> Done:
+    assert "Traceback" not in err, err
     if status is not None:
-        assert run.returncode == status, f"exit {run.returncode}, not {status}\n{run.stdout}\n{run.stderr}"
-    return Done(run.returncode, run.stdout, run.stderr)
+        assert code == status, f"exit {code}, not {status}\n{out}\n{err}"
+    return Done(code, out, err)
+
+
+def _interpreters_own() -> dict[str, str]:
+    """Variables that Python itself reads at its start."""
+    return {name: value for name, value in os.environ.items() if name.startswith(("PYTHON", "LC_", "LANG"))}
+
+
+_INTERPRETERS_OWN = _interpreters_own()
 
 
 def kstate_here(*arguments: object, status: int | None = 0) -> Done:

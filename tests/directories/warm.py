@@ -1,14 +1,19 @@
 """
 Commands of kstate in children of a process that has imported it already, with standard streams of every sort.
 
-The child is kstate as a user runs it, `kstate_cli.cli.app.main`; it only has its imports from before. JSON lines in: what
-to run; JSON lines out: how it ended. `python -m tests.directories.warm` is that process.
+The child is kstate as a user runs it, `kstate_cli.cli.app.main`, with a process id, signals, locks and descriptors of its
+own; it only has its imports from before. test_cold.py holds it against processes that start anew. JSON lines in: what to
+run; JSON lines out: how it ended. `python -m tests.directories.warm` is that process.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
+import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -21,21 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CLOSED, FULL = "closed", "/dev/full"
-_SECONDS = 60
-_PACKAGES = (
-    "formats",
-    "rocks",
-    "statedir",
-    "spec",
-    "change",
-    "migrate",
-    "wipe",
-    "check",
-    "query",
-    "diff",
-    "verify",
-    "cli",
-)
+_SECONDS = 120
 _MODES = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
 
@@ -67,6 +58,11 @@ class Warm:
             env={**os.environ, "TMPDIR": self._folder.name, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "400"},
         )
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
     def __enter__(self) -> Warm:
         return self
 
@@ -93,6 +89,13 @@ class Warm:
         )
         return self.wait()
 
+    def as_here(self, *argv: object) -> Ended:
+        """Run a command with all that a child of this process would inherit: environment, working directory, umask."""
+        umask = os.umask(0)
+        os.umask(umask)
+        self.start(*argv, folder=Path.cwd(), environment=dict(os.environ), umask=umask)
+        return self.wait()
+
     def start(
         self,
         *argv: object,
@@ -102,8 +105,10 @@ class Warm:
         encoding: str = "",
         folder: Path | None = None,
         variables: dict[str, str] | None = None,
+        environment: dict[str, str] | None = None,
+        umask: int | None = None,
     ) -> int:
-        """As a call, but it returns when the command has begun: its process id."""
+        """As a call, but it returns when the command has begun: its process id. `environment` is all of it."""
         files = [Path(self._folder.name) / name for name in ("out", "err")]
         for file in files:
             file.write_bytes(b"")
@@ -112,6 +117,8 @@ class Warm:
             "streams": [stdin, stdout or str(files[0]), stderr or str(files[1])],
             "encoding": encoding,
             "variables": variables or {},
+            "environment": environment,
+            "umask": umask,
             "folder": str(folder or ROOT),
         }
         assert self._process.stdin is not None
@@ -134,15 +141,45 @@ class Warm:
         return found
 
 
+@functools.cache
+def shared() -> Warm:
+    """One for all tests of this process; it ends with it. Whoever changes how the warm process is has one of his own."""
+    warm = Warm()
+    atexit.register(warm.__exit__)
+    return warm
+
+
 def _warm_up() -> None:
+    """Import what commands import, now and when they run. No database is opened: RocksDB's threads cannot fork."""
+    import pyarrow.compute
+    import pyarrow.fs
+    import pyarrow.parquet  # noqa: F401
+    import rich._emoji_codes
     import rich.progress
-    import rich.table  # noqa: F401
+    import rich.table
     import rocksdict  # noqa: F401
 
-    for name in _PACKAGES:
-        package = importlib.import_module(f"kstate_cli.{name}")
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+    import kstate_cli
+    from kstate_cli.cli.commands import COMMANDS
+
+    for module in pkgutil.walk_packages(kstate_cli.__path__, "kstate_cli."):
+        if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    for argv in (["--help"], *([name, "--help"] for name in COMMANDS), ["status", os.devnull]):
+        _parse(*argv)  # Typer imports what it needs when it first reads a command line
+    rich.table.Table("")
+    gc.collect()
+    gc.freeze()  # a child that collects garbage would copy every page
+
+
+def _parse(*argv: str) -> None:
+    """A command that ends before it does anything."""
+    from kstate_cli.cli.app import app
+    from kstate_cli.errors import KstateError
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit, KstateError):
+        sys.argv = ["kstate", *argv]
+        app(standalone_mode=False)
 
 
 def _child(request: dict[str, Any]) -> None:
@@ -161,9 +198,16 @@ def _child(request: dict[str, Any]) -> None:
     if request["encoding"]:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(encoding=request["encoding"], errors="strict")  # type: ignore[union-attr]
+    if request.get("environment") is not None:
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        tempfile.tempdir = None
+    if request.get("umask") is not None:
+        os.umask(request["umask"])
     os.environ.update(request["variables"])
     os.chdir(request["folder"])
     sys.argv = ["kstate", *request["argv"]]
+    sys.modules["__main__"].__package__ = None  # or usage messages would name this module, which is none of kstate's
     code: Any = 70
     try:
         main()

@@ -1,0 +1,74 @@
+"""
+A command that is forked from a warm process is as one whose interpreter starts anew.
+
+Most tests here run the former, which is many times as fast. What only a cold start can show is that every command imports
+what it needs: nobody has imported it before. All commands are in `COMMANDS`, whose keys this file has to have too.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.cli.commands import COMMANDS
+from tests.golden import unpack
+
+from .support import Done, kstate, kstate_cold
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")
+ASKED: dict[str, tuple[object, ...]] = {
+    "ls": ("APP",),
+    "inspect-position": ("APP", "--merge"),
+    "query": ("APP", "visits", "session", "k0005"),
+    "export": ("APP", "visits", "--out", "OUT"),
+    "diff": ("APP", "OTHER"),
+    "check": ("APP", "--for", "4.3"),
+    "verify": ("APP", "--each-sst", "-o", "json"),
+    "migrate": ("APP", "--to", "4.2"),
+    "wipe": ("APP", "--store", "visits"),
+    "restore": ("APP", *RESTORE, "--rebuild", "-q", "-o", "json"),
+    "undo": ("CHANGED",),
+    "status": ("CHANGED",),
+    "clean": ("CHANGED",),
+    "demo": ("--help",),
+}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state directory with an application, and one of the same that has been migrated."""
+    folder = tmp_path_factory.mktemp("cold")
+    for name in ("app", "other", "changed"):
+        unpack("4.3.1-demo-eos", folder / name)
+    kstate("migrate", folder / "changed" / "orders", "--to", "4.2")
+    return folder
+
+
+def test_every_command_is_here() -> None:
+    assert list(ASKED) == list(COMMANDS)
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
+    told = []
+    here = tmp_path / "here"  # one path for both, as it is part of what they say
+    for run in (kstate, kstate_cold):
+        shutil.copytree(template, here, symlinks=True)
+        places: dict[object, object] = {name.upper(): here / name / "orders" for name in ("app", "other", "changed")}
+        places["OUT"] = here / "out"
+        done = run(command, *(places.get(one, one) for one in ASKED[command]), status=None)
+        told.append(Done(done.status, _timeless(done.out), _timeless(done.err)))
+        shutil.rmtree(here)
+    assert told[0].out.splitlines() == told[1].out.splitlines()
+    assert told[0] == told[1]
+    assert told[0].status in (0, 1), told[0]
+
+
+def _timeless(text: str) -> str:
+    """Without what says how long it took, and when a run was."""
+    text = re.sub(r'"seconds": [0-9.]+', '"seconds": 0', text)
+    return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.+]+", "WHEN", text)
