@@ -16,12 +16,12 @@ from kstate_cli.spec.toml_writer import to_toml
 from kstate_cli.spec.topology import parse_topology, read_topology
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
-from tests.directories.support import kstate, tree_hash
 from tests.golden import index, unpack
+from tests.unit.spec import truth
 
-from . import truth
+from .support import kstate, tree_hash
 
-TOPOLOGIES = Path(__file__).parent / "topologies"
+TOPOLOGIES = Path(truth.__file__).parent / "topologies"
 KINDS = sorted(name for name, about in index().items() if about["topology"] == "kinds" and "killed" not in name)
 # What the bytes of a healthy directory cannot tell: the store of unmatched records has no rows here.
 CANNOT_TELL = {
