@@ -1,0 +1,87 @@
+"""What commands have said, as it is kept in files, and what differs between two of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from .commands import shown
+
+FOLDER = Path(__file__).resolve().parent / "golden"
+Said = dict[str, list[str]]
+"""Command -> the lines that it has said; the first is the exit code."""
+_MOST = 60
+
+
+def kept(name: str) -> Said:
+    """What was kept of a golden directory."""
+    path = FOLDER / f"{name}.xz"
+    if not path.exists():
+        return {}
+    found: Said = {}
+    for line in lzma.decompress(path.read_bytes()).decode().splitlines():
+        if line.startswith("$ "):
+            lines = found[line[2:]] = []
+        else:
+            lines.append(line)
+    return found
+
+
+def keep(name: str, said: Said) -> None:
+    """Write what is to be kept."""
+    FOLDER.mkdir(exist_ok=True)
+    whole = "".join("\n".join((f"$ {command}", *lines)) + "\n" for command, lines in said.items())
+    (FOLDER / f"{name}.xz").write_bytes(lzma.compress(whole.encode(), preset=9 | lzma.PRESET_EXTREME))
+    (FOLDER / f"{name}.jsonl").write_text(readable(name, said), encoding="utf-8")
+
+
+def readable(name: str, said: Said) -> str:
+    """A line for each command, and what it said where that is to be readable."""
+    found = []
+    for command, lines in said.items():
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+        found.append(json.dumps({"command": command, "ended": lines[0], "lines": len(lines) - 1, "sha256": digest}))
+        found += lines[1:] if shown(name, command) else []
+    return "".join(line + "\n" for line in found)
+
+
+def differences(before: Said, now: Said) -> list[str]:
+    """All that is other: the same change of a line once, with the first command that has it and how many others do."""
+    if before == now:
+        return []
+    found = [f"no longer asked: {command}" for command in before if command not in now]
+    found += [f"asked only now: {command}" for command in now if command not in before]
+    changes: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for command in now:
+        if command in before:
+            for change in _changes(before[command], now[command]):
+                changes.setdefault(change, []).append(command)
+    for (old, new), commands in changes.items():
+        others = f" (and {len(commands) - 1} more)" if len(commands) > 1 else ""
+        found += ["", f"$ {commands[0]}{others}", *(f"- {line}" for line in old), *(f"+ {line}" for line in new)]
+    return found or ["the commands are in another order"]
+
+
+def first(lines: Sequence[str]) -> list[str]:
+    """As many as somebody reads in the message of a test that has failed."""
+    return list(lines) if len(lines) <= _MOST else [*lines[:_MOST], f"… {len(lines) - _MOST} more lines"]
+
+
+def _changes(old: Sequence[str], new: Sequence[str]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Lines that were and lines that are; line by line where there are as many."""
+    found: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    for what, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if what == "replace" and b - a == d - c:
+            found += [((one,), (other,)) for one, other in zip(old[a:b], new[c:d], strict=True)]
+        elif what != "equal":
+            found.append((tuple(old[a:b]), tuple(new[c:d])))
+    return found
+
+
+def json_line(row: Mapping[str, object]) -> str:
+    """A row with its members in order."""
+    return json.dumps(row, sort_keys=True)
