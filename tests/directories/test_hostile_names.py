@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from rocksdict import Options, Rdict
 
-from kstate_cli.cli.app import _click_error
 from kstate_cli.cli.app import app as commands
 from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.ending import exit_code_of, tell
 from kstate_cli.cli.output import error_lines
 from kstate_cli.errors import KstateError
 from tests.golden import unpack
@@ -53,7 +53,8 @@ class Shell:
         except KstateError as error:
             code, told = error.exit_code, "\n".join(error_lines(error)) + "\n"
         except Exception as error:
-            code, told = _click_error(error), ""
+            code, told = exit_code_of(error), ""
+            tell(error)
         sys.stdout.flush()
         out, err = self._capfd.readouterr()
         said = f"{out}{err}{told}"
