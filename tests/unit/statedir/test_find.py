@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.statedir.find import PROCESS_FILE, find_application, find_runs_of, task_directories
-from kstate_cli.statedir.model import TaskParts, task_parts
+from kstate_cli.statedir.find import find_application, find_runs_of, task_directories
+from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.statedir.segments import segment_start
 
 
@@ -82,20 +82,6 @@ def test_tasks_in_their_order(tmp_path: Path) -> None:
     found = task_directories(tmp_path)
     assert [name for name, _ in found] == ["0_2", "0_10", "2_0", "10_0", "__t__/0_0", "__t__/1_0", "global"]
     assert all(path == tmp_path / name for name, path in found)
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("0_1", (None, 0, 1)),
-        ("12_345", (None, 12, 345)),
-        ("global", (None, None, None)),
-        ("__t__/0_1", ("t", 0, 1)),
-        ("____t____/0_1", ("__t__", 0, 1)),
-    ],
-)
-def test_the_parts_of_a_tasks_name(name: str, parts: tuple[str | None, int | None, int | None]) -> None:
-    assert task_parts(name) == TaskParts(*parts)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate import resolve as resolving
-from kstate_cli.statedir.find import PROCESS_FILE
 from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.wipe.planner import WipeOptions, plan_wipe
 from tests.unit.model import OLD, application, changelog, database, record, store, task
 
@@ -104,7 +104,7 @@ def test_a_line_that_may_be_another_stores_is_not_touched() -> None:
         Refused, match="does not say whether the offset of events-0 is that of one or of two"
     ) as refused:
         wipe(app, "one")
-    assert "--task 0_0 without --store" in refused.value.advice
+    assert refused.value.advice.endswith("kstate wipe /state/shop --task 0_0")
     assert ("write file", "0_0/.checkpoint") in steps(wipe(app, "one", "two"))
 
 

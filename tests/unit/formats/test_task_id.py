@@ -1,0 +1,35 @@
+"""What the name of a task says, and what is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from kstate_cli.formats.task_id import TaskId
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("0_1", (None, 0, 1)),
+        ("12_345", (None, 12, 345)),
+        ("global", (None, None, None)),
+        ("__t__/0_1", ("t", 0, 1)),
+        ("____t____/0_1", ("__t__", 0, 1)),
+    ],
+)
+def test_its_parts(name: str, parts: tuple[str | None, int | None, int | None]) -> None:
+    assert TaskId.parse(name) == TaskId(*parts)
+    assert TaskId.parse(name).is_global == (name == "global")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "0", "0_", "_1", "0_1_2", "0_1/", "/0_1", "t/0_1", "__t__/", "__t__/global", "0_x"]
+)
+def test_what_is_none(name: str) -> None:
+    with pytest.raises(ValueError, match="is not the name of a task"):
+        TaskId.parse(name)
+
+
+def test_their_order() -> None:
+    names = ["0_2", "0_10", "2_0", "10_0", "__a__/1_0", "__b__/0_0", "global"]
+    assert sorted(reversed(names), key=lambda name: TaskId.parse(name).order) == names
