@@ -57,7 +57,7 @@ def _write_dump(folder: Path, ends: dict[str, dict[str, int]]) -> None:
             path = folder / f"{topic}-{partition}.parquet"
             pq.write_table(pa.Table.from_arrays(arrays, names=schema.names), path)
             files.append(ManifestFile(path.name, path.stat().st_size, None, topic, partition))
-            ranges = (0, end - 1) if end else (None, None)
-            partitions.append(ManifestPartition(topic, partition, 0, end, *ranges, rows=end, start=0))
+            first, last = (0, end - 1) if end else (None, None)
+            partitions.append(ManifestPartition(topic, partition, 0, end, first, last, end, start=0))
     committed = {TopicPartition(topic, int(p)): end for topic, of in ends.items() for p, end in of.items()}
     (folder / NAME).write_bytes(render(Manifest("read_committed", tuple(partitions), tuple(files), committed)))

@@ -42,8 +42,9 @@ def reading_once() -> Iterator[None]:
             found = read_application(path, workers=workers, on_store=told.append, stores=stores)
             kept[key] = (pickle.dumps(found), told)
         data, told = kept[key]
-        for name in told if on_store is not None else ():
-            on_store(name)
+        if on_store is not None:
+            for name in told:
+                on_store(name)
         return pickle.loads(data)
 
     _import_all()
