@@ -11,7 +11,7 @@ from enum import Enum
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.families import OFFSETS_CF
-from kstate_cli.formats.store_kinds import row_families, store_kind
+from kstate_cli.formats.store_kinds import headers_families, row_families, store_kind
 
 
 class OffsetsHome(Enum):
@@ -122,7 +122,7 @@ def readable_by(kind: str, target: Release) -> bool:
 
 def knows_headers(target: Release) -> bool:
     """True when ``target`` has stores that keep record headers (KIP-1271)."""
-    return all(_since(since, target) for since in row_families().values())
+    return any(_since(row_families()[name], target) for name in headers_families())
 
 
 def _since(first: str | None, target: Release) -> bool:

@@ -87,7 +87,9 @@ def _single(rows: Mapping[str, tuple[Row, ...]], store_name: str) -> Kind:
     if wrong:
         return Kind(SINGLE_UNTOLD, False, f"column family {wrong[0]} belongs to a segmented store")
     family = _newest(rows, kinds)
-    candidates = kinds_of_family(family, segmented=False)
+    candidates = _with_all(rows, kinds_of_family(family, segmented=False))
+    if not candidates:
+        return Kind(SINGLE_UNTOLD, False, f"column families that no store has together: {', '.join(sorted(rows))}")
     named = _by_name(candidates, store_name)
     empty = not any(rows.values())
     if family != DEFAULT_CF:
@@ -125,7 +127,12 @@ def _newest(rows: Mapping[str, tuple[Row, ...]], kinds: Sequence[StoreKind]) -> 
     for kind in kinds:
         for number, family in enumerate(reversed(kind.families)):
             older[family.name] = max(number, older.get(family.name, 0))
-    return max(rows, key=lambda name: older.get(name, -1), default=DEFAULT_CF)
+    return max(sorted(rows), key=lambda name: older.get(name, -1), default=DEFAULT_CF)
+
+
+def _with_all(families: Iterable[str], kinds: Sequence[StoreKind]) -> list[StoreKind]:
+    """The kinds that may have all of these column families in one store."""
+    return [kind for kind in kinds if all(kind.layout_in(name) is not None for name in families)]
 
 
 def _by_name(kinds: Sequence[StoreKind], store_name: str) -> str | None:
@@ -213,7 +220,9 @@ def _segmented(rows: Mapping[str, tuple[Row, ...]], starts: Sequence[int], store
     # between windows and joins, whose rows look alike because they are alike.
     kinds = _kinds(segmented=True)
     family = _newest(rows, kinds)
-    candidates = kinds_of_family(family, segmented=True)
+    candidates = _with_all(rows, kinds_of_family(family, segmented=True))
+    if not candidates:
+        return Kind(UNTOLD, False, f"column families that no store has together: {', '.join(sorted(rows))}")
     if family != DEFAULT_CF and len(candidates) == 1:
         return Kind(candidates[0].name, True, f"column family {family}")
     sampled = [row for name in rows for row in rows[name]]

@@ -268,4 +268,4 @@ def known_families() -> frozenset[str]:
 
 def headers_families() -> frozenset[str]:
     """The column families of stores with record headers, which not every release knows (KIP-1271)."""
-    return frozenset(name for name, since in row_families().items() if since is not None)
+    return frozenset(kind.families[0].name for kind in _TABLE.values() if kind.headers_of is not None)

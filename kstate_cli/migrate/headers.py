@@ -15,14 +15,19 @@ from kstate_cli.formats.store_kinds import (
 from kstate_cli.statedir.model import Database, Store
 
 
-def undecided(store: Store) -> bool:
-    """True where the rows do not tell which layout they have: session stores come with and without a header prefix."""
+def undecided(store: Store) -> str | None:
+    """Why it is not known how rows are taken back to the layout without headers; None where it is."""
+    families = sorted(headers_families() & store.families)
+    for family in families:
+        if not kinds_of_family(family, segmented=store.segmented):
+            return f"column family {family} is none of a store that is {'' if store.segmented else 'not '}segmented"
     if store.kind.certain or store.empty:
-        return False
-    return any(
-        len({_older(kind, family, store.name) for kind in kinds_of_family(family, segmented=store.segmented)}) > 1
-        for family in headers_families() & store.families
-    )
+        return None
+    # Session stores come with and without a header prefix.
+    for family in families:
+        if len({_older(kind, family, store.name) for kind in kinds_of_family(family, segmented=store.segmented)}) > 1:
+            return "its rows do not tell whether sessions are time-ordered"
+    return None
 
 
 def rows_of_before(store: Store) -> bool:

@@ -180,8 +180,8 @@ def _refuse_unreadable(draft: _Draft) -> None:
             if store.families & headers_families() and not draft.into_family:
                 headers.append(f"{shown}: a store with record headers ({store.kind.name})")
                 kind = without_headers(store.kind.name)
-                if undecided(store):
-                    lines.append(f"{shown}: its rows do not tell whether sessions are time-ordered")
+                if (why := undecided(store)) is not None:
+                    lines.append(f"{shown}: {why}")
             else:
                 kind = store.kind.name
             if not readable_by(kind, target):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kstate_cli.formats import values
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.kinds import Row, infer_kind
-from kstate_cli.formats.store_kinds import kind_names
+from kstate_cli.formats.store_kinds import kind_names, store_kinds
 from kstate_cli.formats.versioned import LatestValue
 
 START, STEP = 1704067200000, 600000
@@ -156,3 +156,17 @@ def test_always_answers(
 ) -> None:
     kind = infer_kind(families, starts, dict.fromkeys(families, rows), "s", sample_start)
     assert kind.name in kind_names()
+
+
+@pytest.mark.parametrize("starts", [None, STARTS], ids=["single", "segmented"])
+@given(families=st.frozensets(st.sampled_from([DEFAULT, TIMESTAMPED, HEADERS, SESSION, WINDOW])))
+def test_families_that_no_store_has_together_are_no_kind(starts: list[int] | None, families: frozenset[str]) -> None:
+    """Nothing is certain of them, and the answer does not depend on the order in which they are met."""
+    known = [{family.name for family in kind.families} for kind in store_kinds() if kind.key.segmented is bool(starts)]
+    together = any(families <= names for names in known)
+    found = {
+        infer_kind(families, starts, {family: [(b"k" * 20, b"v")] for family in order}, "s")
+        for order in (sorted(families), sorted(families, reverse=True))
+    }
+    assert len(found) == 1
+    assert together or not found.pop().certain

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, WriteFile
 from kstate_cli.errors import Refused
+from kstate_cli.formats import store_kinds
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.layouts import KeySchema, ValueLayout
 from kstate_cli.formats.offsets import STATUS_CLOSED
+from kstate_cli.formats.store_kinds import Family, StoreKind
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate import resolve as resolving
 from kstate_cli.migrate.planner import MigrateOptions, plan_migration
-from kstate_cli.releases import RELEASES, release
+from kstate_cli.releases import RELEASES, knows_headers, release
 from kstate_cli.statedir.model import Application, Problem
 from tests.unit.model import APP, OLD, OPEN, application, changelog, database, record, store, task
 
@@ -284,3 +287,28 @@ def test_paths_of_steps_are_relative() -> None:
     for found in (plan(old(), "4.3"), plan(new(), "3.9"), plan(new(status=OPEN), "4.2", wipe_unclean=True)):
         assert found.app == APP
         assert not any(Path(step.path).is_absolute() for step in found.steps)
+
+
+@pytest.mark.parametrize("family", ["sessionKeyValueWithHeaders", "windowKeyValueWithHeaders"])
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_family_that_no_such_store_has_is_refused_by_name(family: str, rows: int) -> None:
+    """Also on the way without headers: nobody knows what is left of such rows."""
+    made = database(families=("default", family), offsets=record(41), rows=rows)
+    app = application(task(store("count", made)))
+    for drop in (False, True):
+        with pytest.raises(Refused) as refused:
+            plan(app, "4.2", drop_headers=drop)
+        assert any(f"column family {family} is none of a store" in line for line in refused.value.details)
+
+
+def test_a_later_kind_with_headers_leaves_it_known_that_4_3_has_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = StoreKind(
+        name="later",
+        key=KeySchema.KEY,
+        families=(Family("keyValueLater", ValueLayout.HEADERS, "4.4"), Family("default", ValueLayout.PLAIN)),
+        since="4.4",
+        headers_of="key-value",
+    )
+    monkeypatch.setitem(store_kinds._TABLE, later.name, later)
+    assert "keyValueLater" in store_kinds.headers_families()
+    assert knows_headers(release("4.3")) and not knows_headers(release("4.2"))
