@@ -206,6 +206,9 @@ def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
         def partitions(self) -> list[TopicPartition]:
             return []
 
+        def lacks(self, key: TopicPartition) -> bool:
+            return False
+
         def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
             return None
 
