@@ -1,4 +1,7 @@
-"""What a directory consists of, to be compared later: names, sizes and times, never inodes.
+"""What a directory consists of, to be compared later: names, sizes, times and small files' contents, never inodes.
+
+RocksDB has a checksum for each block of an SST. Nothing has one for an offset in ``.checkpoint``, for a Position, for
+OPTIONS: of those the contents are summed.
 
 The lists are files beside the journal, which keeps their digests: a list that is lost costs the names of what differs,
 and nothing else.
@@ -25,6 +28,10 @@ STAGED_LIST: Final = "staged.json"
 LISTS: Final = frozenset({KEPT_LIST, MADE_LIST, STAGED_LIST})
 _SCHEMA = 1
 _MOST_BYTES = 1 << 30
+_MOST_SUMMED_BYTES: Final = 16 << 20
+"""Larger files are SSTs and write-ahead logs, which RocksDB itself sums."""
+_NOT_SUMMED: Final = ("LOG",)
+"""What RocksDB tells people; nobody reads it."""
 _WATCHED = ("CURRENT", "MANIFEST-", CHECKPOINT)
 _UNNAMED = "(which files: their list is lost)"
 
@@ -33,7 +40,7 @@ Listing = dict[str, list[int | str]]
 
 
 def started_files(app: Path) -> Listing:
-    """[size in bytes, mtime in ns] of each CURRENT, MANIFEST and ``.checkpoint…`` file: every start replaces them."""
+    """Size, mtime and sum of each CURRENT, MANIFEST and ``.checkpoint…`` file: every start replaces them."""
     return started_of(every_file(app))
 
 
@@ -45,6 +52,7 @@ def started_of(listing: Listing) -> Listing:
 def every_file(app: Path) -> Listing:
     """Of each file [size in bytes, mtime in ns], of each link its target, of each folder nothing.
 
+    Files that no checksum of RocksDB's covers have the SHA-256 of their contents as well.
     Without the lock file, which both directories share, and without marks. Raises Refused for what this user may not
     read, OSError otherwise.
     """
@@ -64,8 +72,15 @@ def every_file(app: Path) -> Listing:
                     folders.append(path)
                 else:
                     stat = entry.stat(follow_symlinks=False)
-                    found[path] = [stat.st_size, stat.st_mtime_ns]
+                    found[path] = [stat.st_size, stat.st_mtime_ns, *_sum(entry, stat.st_size)]
     return found
+
+
+def _sum(entry: os.DirEntry[str], size: int) -> list[str]:
+    if entry.name.endswith(".sst") or entry.name.startswith(_NOT_SUMMED) or size > _MOST_SUMMED_BYTES:
+        return []
+    with naming(Path(entry.path)), open(entry.path, "rb") as file:
+        return [hashlib.sha256(file.read(size)).hexdigest()]
 
 
 def digest(listing: Listing) -> str:
@@ -104,13 +119,13 @@ def other_times(path: Path, wanted: str, now: Listing) -> Listing | None:
 
 
 def only_times(before: Listing, now: Listing) -> bool:
-    """Whether the same files have the same sizes: a copy without times, or with whole seconds, leaves that."""
+    """Whether the same files have the same sizes and sums: a copy without times, or with whole seconds, leaves that."""
     return before.keys() == now.keys() and all(_timeless(before[path]) == _timeless(now[path]) for path in now)
 
 
 def _timeless(facts: list[int | str]) -> list[int | str]:
     """Without the time, which a file has and a link has not."""
-    return facts[:1] if facts and isinstance(facts[0], int) else facts
+    return [facts[0], *facts[2:]] if facts and isinstance(facts[0], int) else facts
 
 
 def set_times(folder: Path, listing: Listing) -> None:
@@ -141,5 +156,8 @@ def _read_listing(path: Path, wanted: str) -> Listing | None:
 
 
 def differences(before: Listing, now: Listing) -> list[str]:
-    """Paths that came, went or changed, sorted."""
-    return sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
+    """Paths that came, went or changed, sorted; those of which only the time differs where there are no others."""
+    paths = sorted(before.keys() | now.keys())
+    more = [path for path in paths if _timeless(before.get(path) or []) != _timeless(now.get(path) or [])]
+    more += [path for path in paths if (path in before) != (path in now) and path not in more]
+    return sorted(more) or [path for path in paths if before.get(path) != now.get(path)]

@@ -20,7 +20,7 @@ from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.restore.restoration import interrupted_hint
 from kstate_cli.texts import shell
-from tests.faults.cases import fresh
+from tests.faults.cases import UP, fresh
 from tests.journals.states import DOWN, MIGRATE, STATES, content, make
 
 from .support import Done, kstate, tree_hash
@@ -83,6 +83,41 @@ def test_a_copy_without_times_that_is_damaged_is_refused(app: Path, tmp_path: Pa
     state = tree_hash(copy.parent)
     assert "cannot be put back" in kstate("undo", copy, "--times-lost", status=4).err
     assert tree_hash(copy.parent) == state
+
+
+@pytest.mark.parametrize("way", [(), ("--times-lost",)], ids=["as it was", "without times"])
+def test_no_file_of_what_is_put_back_may_have_other_contents(tmp_path: Path, way: tuple[str, ...]) -> None:
+    """One bit of every file, its size and its time as they were: a number in .checkpoint has no checksum but kstate's."""
+    app = fresh(UP, tmp_path / "w" / "state")
+    (app / "kafka-streams-process-metadata").write_text('{"processId":"x","version":1}')
+    kstate("migrate", app, *UP.migrate[1:])
+    if way:
+        app = copied(app, tmp_path / "copy", "cp -r")
+    (run,) = read_runs(app)
+    files = [path for path in sorted(run.tree.rglob("*")) if path.is_file() and path.stat().st_size]
+    # Blocks of an SST are read, by their checksums, where times are lost.
+    files = [path for path in files if not path.name.startswith("LOG") and (way or path.suffix != ".sst")]
+    assert {".checkpoint", "CURRENT", "IDENTITY"} <= {path.name for path in files}
+    for path in files:
+        data, stat = path.read_bytes(), path.stat()
+        path.write_bytes(
+            data[:-1] + bytes([data[-1] ^ 1]) if path.suffix != ".sst" else bytes([data[0] ^ 1]) + data[1:]
+        )
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        refused = kstate("undo", app, *way, status=4).err
+        assert path.name in refused, refused
+        path.write_bytes(data)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    kstate("undo", app, *way)
+
+
+def test_what_is_missing_is_named_before_what_has_another_time(app: Path, tmp_path: Path) -> None:
+    migrate(app)
+    copy = copied(app, tmp_path / "copy", "cp -r")
+    (run,) = read_runs(copy)
+    next(run.tree.rglob("*.sst")).rename(run.tree / "elsewhere")
+    refused = kstate("undo", copy, "--times-lost", status=4).err
+    assert "elsewhere" in refused and ".sst" in refused and "IDENTITY" not in refused
 
 
 def test_other_sizes_are_no_lost_times(app: Path, tmp_path: Path) -> None:
