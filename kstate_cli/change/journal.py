@@ -28,6 +28,8 @@ JOURNALS: Final = frozenset({JOURNAL, LEAVING})
 TREE: Final = "tree"
 RUNS: Final = "runs"
 """Sorted runs of a restoration, until they are ingested."""
+FOUND_EMPTY: Final = "empty"
+"""Member of ``created``, true where the application directory held no task when the run began; absent otherwise."""
 _MOST_BYTES = 64 * 1024 * 1024
 
 

@@ -9,11 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.change.fingerprint import LISTS
-from kstate_cli.change.journal import JOURNALS, RUNS, TREE, Run, RunState
+from kstate_cli.change.fingerprint import LISTS, digest, every_file
+from kstate_cli.change.journal import FOUND_EMPTY, JOURNALS, RUNS, TREE, Run, RunState
 from kstate_cli.change.marks import STAGED, token_of
 from kstate_cli.change.system import FULL, free, sync_directory
 from kstate_cli.errors import Refused
+from kstate_cli.statedir.find import holds_tasks
 
 _OWN: Final = frozenset({TREE, RUNS, *JOURNALS, *LISTS})
 """All that belongs in the folder of a run."""
@@ -109,14 +110,30 @@ def refuse_unproved(app: Path, run: Run) -> None:
     names = set(os.listdir(run.tree))
     if not names:
         return
-    if not os.path.lexists(app):
-        raise _unproved(run, f"may be all that there is of {app}, which is lost")
+    if not _is_beside(app, run):
+        gone = "holds no task any more" if os.path.lexists(app) else "is lost"
+        raise _unproved(run, f"may be all that there is of {app}, which {gone}")
     found = token_of(run.tree, STAGED)
     if found is None:
         raise _unproved(run, "has no mark of staging: it may be the only copy of what was there before")
     # A mark that was cut off by a crash is alone: everything else is made after it is durable.
     if found != run.token and names != {STAGED}:
         raise _unproved(run, "has the mark of another run")
+
+
+def _is_beside(app: Path, run: Run) -> bool:
+    """Whether APP has what it had when the tree was staged: where it is lost, or was emptied, the tree may be the last
+    link to its files.
+
+    A restoration of what was empty, or not there, has made its tree from a dump.
+    """
+    if run.state is not RunState.SWITCHING and run.last("created").get(FOUND_EMPTY) is True:
+        return True
+    if not os.path.lexists(app):
+        return os.listdir(run.tree) == [STAGED]
+    if holds_tasks(app) or not holds_tasks(run.tree):
+        return True
+    return run.state is RunState.SWITCHING and digest(every_file(app)) == run.last("switching").get("kept")
 
 
 def _unproved(run: Run, why: str) -> Refused:
