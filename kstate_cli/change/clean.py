@@ -71,8 +71,13 @@ def choose(request: Request, *, locked: bool = True) -> Choice:
 
 def _why_left(app: Path, run: Run, *, named: bool, locked: bool) -> str | None:
     interrupted = "was interrupted" if locked else "is under way, or was interrupted"
-    if run.state in (RunState.SWITCHING, RunState.UNDOING):
-        return f"it {interrupted} at its switch, which is settled first by: {command('undo', app)}"
+    if run.state is RunState.SWITCHING:
+        return (
+            f"it {interrupted} at its switch, which the next command that changes the directory settles; to settle it "
+            f"and take the run back: {command('undo', app)}"
+        )
+    if run.state is RunState.UNDOING:
+        return f"it {interrupted} at its undo, which is finished by: {command('undo', app)}"
     if run.state is RunState.STAGING and not named:
         return f"it {interrupted}; the command that is run next takes it over. To delete it: {_by_name(app, run)}"
     if run.last(PRECIOUS_EVENT) and not named:
