@@ -15,6 +15,7 @@ from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, token_of
 from kstate_cli.change.removal import refuse_unproved, sweep
+from kstate_cli.change.spare import written
 from kstate_cli.errors import Refused
 from kstate_cli.texts import shell, some
 
@@ -154,16 +155,23 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
 def _settle_undo(app: Path, run: Run) -> Outcome:
     """An announced exchange back: where the mark of undoing is, the kept directory is."""
     here, there = _has(app, UNDOING, run), _has(run.tree, UNDOING, run)
-    if here == there:
+    # What could not announce an undo takes its mark away again; that its line is there may be known to the disk alone.
+    if here == there and (here or not _is_kept(run)):
         raise _neither(app, run)
-    if there:
+    if not here:
         settle(app, run)
-        run.write("undo-cancelled")
+        written(run, "undo-cancelled")
         remove_mark(run.tree, UNDOING)
         return Outcome.UNDO_CANCELLED
     record(app, run, BACK, recovered=True)
     remove_mark(app, UNDOING)
     return Outcome.UNDO_FINISHED
+
+
+def _is_kept(run: Run) -> bool:
+    """Whether the tree of a run is, file by file, what was there before its switch."""
+    wanted = run.last("switching").get("kept")
+    return run.tree.is_dir() and not run.tree.is_symlink() and digest(every_file(run.tree)) == wanted
 
 
 def _settle_kept(app: Path, run: Run) -> Outcome | None:

@@ -12,6 +12,7 @@ from typing import Final
 from kstate_cli.change.fingerprint import LISTS, digest, every_file
 from kstate_cli.change.journal import FOUND_EMPTY, JOURNALS, RUNS, TREE, Run, RunState
 from kstate_cli.change.marks import STAGED, token_of
+from kstate_cli.change.spare import written
 from kstate_cli.change.system import FULL, free, sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.statedir.find import holds_tasks
@@ -80,7 +81,7 @@ def sweep(app: Path, run: Run, why: str, *, keep_runs: bool = False) -> None:
     if not keep_runs:
         remove_sorted_runs(run)
     sync_directory(run.path)
-    run.write("failed", why=why)
+    written(run, "failed", why=why)
 
 
 def remove_staged(app: Path, run: Run) -> None:

@@ -276,6 +276,26 @@ def test_a_restoration_of_what_was_lost_is_swept_and_goes_on(tmp_path: Path, cut
     assert list(app.rglob("CURRENT"))
 
 
+def test_an_undo_that_is_announced_on_disk_alone_is_cancelled_by_the_proof_of_its_tree(tmp_path: Path) -> None:
+    """Neither the line nor its removal was durable, so the undo that failed took its mark away again."""
+    app = made("before-undo", tmp_path)
+    (run,) = read_runs(app)
+    old = content(run.tree)
+    (run.tree / UNDOING).unlink()
+    assert "is undone" in kstate("undo", app).err
+    assert content(app) == old
+
+
+def test_an_undo_without_marks_and_without_proof_is_refused(tmp_path: Path) -> None:
+    app = made("before-undo", tmp_path)
+    (run,) = read_runs(app)
+    (run.tree / UNDOING).unlink()
+    next(run.tree.rglob("*.sst")).unlink()
+    before = tree_hash(app.parent)
+    assert "no mark tells whether it happened" in kstate("undo", app, status=4).err
+    assert tree_hash(app.parent) == before
+
+
 # --- who looks, and when ----------------------------------------------------------------------------------------------
 
 
@@ -286,6 +306,23 @@ def test_clean_does_not_call_a_run_that_goes_on_interrupted(app: Path) -> None:
         assert "is in use" in kstate("clean", app, status=5).err
         assert "is under way, or was interrupted" in kstate("clean", app, "--dry-run").err
     assert f"run {run.name} is left: it was interrupted" in kstate("clean", app).err
+
+
+def test_clean_says_what_settles_a_switch_and_what_that_does(tmp_path: Path) -> None:
+    """Whoever wants to keep what a run has made must not be sent to undo."""
+    app = made("after-switch", tmp_path)
+    left = kstate("clean", app).err
+    assert "at its switch, which the next command that changes the directory settles" in left
+    assert f"to settle it and take the run back: kstate undo {app}" in left
+    new = content(app)
+    assert "interrupted after its switch: finished" in kstate("migrate", app, "--to", "4.2").err
+    assert content(app) == new
+
+
+def test_clean_says_what_finishes_an_undo(tmp_path: Path) -> None:
+    app = made("after-undo", tmp_path)
+    assert f"at its undo, which is finished by: kstate undo {app}" in kstate("clean", app).err
+    assert "finished" in kstate("undo", app).err
 
 
 def test_clean_makes_no_lock_for_nothing(app: Path) -> None:

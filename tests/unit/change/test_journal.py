@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.folder import create_run, forget, read_runs
 from kstate_cli.change.journal import Run, RunState, read_run
-from kstate_cli.change.marks import STAGED, put_mark
+from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.change.recover import Outcome, recover
 from kstate_cli.errors import Interrupted
 from kstate_cli.redaction import redacted
@@ -75,6 +76,34 @@ def test_a_sweep_that_was_cut_off_after_an_announced_switch_goes_on(app: Path) -
             run.tree.rmdir()
         assert [one.outcome for one in recover(app, print)] == [Outcome.SWEPT]
         assert read_run(run.path).state is RunState.FAILED
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SWEPT, Outcome.UNDO_CANCELLED, Outcome.FINISHED, Outcome.UNDO_FINISHED])
+def test_whatever_settles_a_run_finds_room_on_a_full_disk(
+    app: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    run = create_run(app, "migrate --to 4.2")
+    assert run.token is not None
+    run.tree.mkdir()
+    (run.path / STAGED_LIST).write_text("{}")
+    finished, undo = outcome is Outcome.FINISHED, outcome in (Outcome.UNDO_CANCELLED, Outcome.UNDO_FINISHED)
+    for event in EVENTS[: 3 if undo else int(finished)]:
+        write(run, event)
+    put_mark(
+        app if outcome in (Outcome.FINISHED, Outcome.UNDO_FINISHED) else run.tree,
+        UNDOING if undo else STAGED,
+        run.token,
+    )
+    real = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if (run.path / STAGED_LIST).exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "write", full)
+    assert [one.outcome for one in recover(app, print)] == [outcome]
+    assert read_run(run.path).damage is None
 
 
 def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
