@@ -172,10 +172,13 @@ def remove_empty_folders(app: Path) -> None:
 
 
 def forget(app: Path, run: Run) -> None:
-    """Removes the folder of a run that has nothing but its journal and its lists. Suppresses OSError."""
+    """Removes the folder of a run that has nothing but its journal and its lists, and no other. Suppresses OSError."""
     with contextlib.suppress(OSError):
+        names = set(os.listdir(run.path))
+        if names - JOURNALS - LISTS:
+            return
         # The journal goes last: without it nothing would say whose the rest is.
-        for name in sorted(set(os.listdir(run.path)) & (JOURNALS | LISTS), key=lambda name: name in JOURNALS):
+        for name in sorted(names, key=lambda name: name in JOURNALS):
             os.unlink(run.path / name)
         run.path.rmdir()
         sync_directory(run.path.parent)

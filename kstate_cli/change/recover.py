@@ -135,7 +135,8 @@ def _settle_switch(app: Path, run: Run) -> Outcome:
 def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
     """APP is gone, and its mark with it. Whether the tree of the run proves to be what was there before the switch.
 
-    Raises Refused where it is, whole, what the run had made: that there has been no exchange makes it nobody's copy.
+    Raises Refused where it is, whole, what the run had made: there has been no exchange, so what was there before is
+    gone, and only its owner can say whether that takes its place.
     """
     told = run.last("switching")
     if run.tree.is_symlink() or not run.tree.is_dir():

@@ -1,4 +1,4 @@
-"""Journal lines on a full disk: what brings an interrupted run to an end is written, or the run could not be cleaned."""
+"""Journal lines on a full disk: what ends an interrupted run has to be written, or that run could not be cleaned."""
 
 from __future__ import annotations
 
