@@ -475,3 +475,7 @@ def test_a_subvolume_is_refused_before_there_is_a_run(app: Path, tmp_path: Path,
         assert f"{where} is a file system of its own" in refused
         assert content(copy) == before
         assert [path.name for path in state.rglob("*-migrate")] == []
+        # Whatever is there already can be deleted: that exchanges nothing.
+        run = create_run(copy, "migrate --to 4.2")
+        kstate("clean", copy, "--run", run.name)
+        assert not run.path.exists()
