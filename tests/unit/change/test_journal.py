@@ -178,7 +178,7 @@ def test_a_journal_that_gets_its_other_name_while_it_is_read_is_no_damage(
     run = create_run(app, "migrate --to 4.2")
     run.tree.mkdir()
     real = os.listdir
-    cleaning = []
+    cleaning: list[bool] = []
 
     def listdir(path: Path) -> list[str]:
         names = real(path)
@@ -205,7 +205,7 @@ def test_a_run_with_something_foreign_in_its_folder_is_not_forgotten(app: Path) 
 
 def test_an_error_within_a_run_keeps_its_hint_and_its_place(app: Path) -> None:
     error = HostError("no descriptors are left", where="/x", hint="raise ulimit -n", hint_details=["to 4096"])
-    told = _failed(Plan("migrate --to 4.2", app, "4.3", "4.2", ()), None, error)
+    told = _failed(Plan(app, "migrate --to 4.2", "4.3", "4.2", ()), None, error)
     assert isinstance(told, RunFailed)
     assert told.where == "/x"
     assert told.hint_details == ("raise ulimit -n", "to 4096")
