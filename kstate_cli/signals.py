@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Holds back the signals that end a command until the block is left.
+    """Holds back the signals that end a command until the block is left; what the block raises goes before them.
 
     A mask alone does not: it holds for this thread only. A signal that is sent to the process goes to one of RocksDB's
     threads instead, and Python runs the handler here all the same. So meanwhile the handlers only take a note.
@@ -28,11 +28,16 @@ def signals_held() -> Iterator[None]:
     caught: list[int] = []
     handlers = {number: signal.getsignal(number) for number in ENDING}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    failed = True
     try:
         for number in ENDING:
             signal.signal(number, lambda number, _: caught.append(number))
         yield
+        failed = False
     finally:
+        # What waits for this thread is noted, too, before the real handlers are back.
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         # The note-takers go last to first: what one of the real ones raises must not leave others behind.
         raised: BaseException | None = None
         for number, handler in handlers.items():
@@ -42,10 +47,12 @@ def signals_held() -> Iterator[None]:
                 except BaseException as error:
                     raised = raised or error
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if raised is not None:
-            raise raised
-        if caught:
-            signal.raise_signal(caught[0])
+        # An error that is on its way ends the command as well, and may say what nobody else knows.
+        if not failed:
+            if raised is not None:
+                raise raised
+            if caught:
+                signal.raise_signal(caught[0])
 
 
 class Startable(Protocol):

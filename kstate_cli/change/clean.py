@@ -13,8 +13,8 @@ from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.removal import remove_run, remove_staged
-from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError
-from kstate_cli.texts import command
+from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway, UsageError
+from kstate_cli.texts import command, shell
 
 PRECIOUS_EVENT: Final = "precious"
 """What the run has kept may be the only copy of records that a log has lost: deleted only when it is named."""
@@ -56,7 +56,12 @@ def choose(request: Request, *, locked: bool = True) -> Choice:
         if request.names and not named:
             continue
         # What is half deleted already is of no use to anybody.
-        if run.events and run.state is not RunState.CLEANING and datetime.fromisoformat(run.settled_at) > limit:
+        if (
+            not named
+            and run.events
+            and run.state is not RunState.CLEANING
+            and datetime.fromisoformat(run.settled_at) > limit
+        ):
             continue
         why = _why_left(request.app, run, named=named, locked=locked)
         if why is None:
@@ -71,8 +76,13 @@ def choose(request: Request, *, locked: bool = True) -> Choice:
 
 def _why_left(app: Path, run: Run, *, named: bool, locked: bool) -> str | None:
     interrupted = "was interrupted" if locked else "is under way, or was interrupted"
-    if run.state in (RunState.SWITCHING, RunState.UNDOING):
-        return f"it {interrupted} at its switch, which is settled first by: {command('undo', app)}"
+    if run.state is RunState.SWITCHING:
+        return (
+            f"it {interrupted} at its switch, which the next command that changes the directory settles; to settle it "
+            f"and take the run back: {command('undo', app)}"
+        )
+    if run.state is RunState.UNDOING:
+        return f"it {interrupted} at its undo, which is finished by: {command('undo', app)}"
     if run.state is RunState.STAGING and not named:
         return f"it {interrupted}; the command that is run next takes it over. To delete it: {_by_name(app, run)}"
     if run.last(PRECIOUS_EVENT) and not named:
@@ -87,35 +97,43 @@ def _by_name(app: Path, run: Run) -> str:
 def _refuse_only_copy(request: Request, choice: Choice) -> None:
     if os.path.lexists(request.app):
         return
-    copies = [run.name for run in choice.runs if run.state in (RunState.KEPT, RunState.UNDONE) and run.tree.is_dir()]
-    if copies:
-        raise Refused(
-            f"{request.app} is lost, and run {copies[-1]} keeps the only copy of it",
-            hint=f"to put it back: {command('undo', request.app)}",
-        )
+    for state in (RunState.KEPT, RunState.UNDONE):
+        copies = [run for run in choice.runs if run.state is state and run.tree.is_dir()]
+        if copies:
+            run = copies[-1]
+            kept = state is RunState.KEPT
+            raise Refused(
+                f"{request.app} is lost, and run {run.name} keeps the only copy of "
+                + ("it" if kept else "what it had made of it, which undo has put aside"),
+                hint="to put it back:",
+                hint_details=[command("undo", request.app) if kept else shell("mv", run.tree, request.app)],
+            )
 
 
 def clean_runs(
-    request: Request, choice: Choice, elsewhere: Callable[[Run], object] = lambda _: None
+    request: Request, choice: Choice, elsewhere: Callable[[Run], bool] = lambda _: False
 ) -> Iterator[tuple[str, int]]:
     """Deletes; yields each run's name and the bytes that it freed. The lock is held.
 
-    ``elsewhere`` removes what a run has left in other places, before the journal goes that alone knows of it; what it
-    raises, KstateError, keeps the run.
+    ``elsewhere`` removes what a run has left in other places, before the journal goes that alone knows of it, and
+    returns whether there was anything; what it raises, KstateError, keeps the run.
 
     A run that cannot be deleted whole does not keep the others: RunHalfway is raised at the end, with the full path.
     """
     failed: list[tuple[Run, OSError]] = []
+    begun: set[str] = set()
     kept: list[KstateError] = []
     for run in choice.runs:
         freed = pinned_bytes(run)
+        whole = run.state in (RunState.KEPT, RunState.UNDONE)
+        names = set(os.listdir(run.path))
         try:
-            elsewhere(run)
+            whole = not elsewhere(run) and whole
             _delete(request.app, run)
         except OSError as error:
             failed.append((run, error))
-        except Interrupted:
-            raise
+            if not whole or names - set(os.listdir(run.path)):
+                begun.add(run.name)
         except KstateError as error:
             kept.append(error)
         else:
@@ -130,7 +148,8 @@ def clean_runs(
                 f"run {run.name} could not be deleted: {first.strerror}",
                 where=str(first.filename),
                 details=others,
-                hint=f"it is as it was; fix the cause, then: {_by_name(request.app, run)}",
+                hint=("part of it may be gone; " if run.name in begun else "it is as it was; ")
+                + f"fix the cause, then: {_by_name(request.app, run)}",
             ) from first
         raise RunHalfway(
             f"run {run.name} could not be deleted whole: {first.strerror}",
@@ -139,6 +158,7 @@ def clean_runs(
             hint=f"there is no undo to it any more; fix the cause, then go on: {_by_name(request.app, run)}",
         ) from first
     if kept:
+        kept[0].details = (*kept[0].details, *(error.headline for error in kept[1:]))
         raise kept[0]
 
 

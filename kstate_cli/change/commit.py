@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.change.committed import note_commit
-from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.journal import Run
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark
-from kstate_cli.change.system import FULL, exchange, free, sync_directory
+from kstate_cli.change.spare import written
+from kstate_cli.change.system import exchange, sync_directory
 from kstate_cli.errors import Refused, RunHalfway
 from kstate_cli.texts import command
 
@@ -90,21 +90,9 @@ def commit(
 
 
 def record(app: Path, run: Run, way: Way, **details: Any) -> None:
-    """Makes an exchange that has happened durable, then says so in the journal. Raises OSError.
-
-    Where a full disk has no room for that, what only an exchange that has not happened would need makes some: a run
-    that cannot be settled could not be cleaned either.
-    """
+    """Makes an exchange that has happened durable, then says so in the journal. Raises OSError."""
     settle(app, run)
-    try:
-        run.write(way.recorded, **details)
-    except OSError as error:
-        spare = run.path / STAGED_LIST
-        if error.errno not in FULL or not spare.exists():
-            raise
-        os.unlink(spare)
-        free(run.path)
-        run.write(way.recorded, **details)
+    written(run, way.recorded, **details)
 
 
 def settle(app: Path, run: Run) -> None:

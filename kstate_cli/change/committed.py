@@ -47,7 +47,8 @@ def committed() -> Commit | None:
 def unchanged(*advice: str) -> str | None:
     """A hint: that nothing has changed, and what to do. None once something has: the end of the command says what.
 
-    Nobody else says it: what fails after the exchange, or is interrupted, does not know of it.
+    To be asked whenever a hint would say so: code that fails, or is interrupted, does not know whether the exchange has
+    happened.
     """
     return None if committed() is not None else "; ".join(filter(None, ("nothing has changed", *advice)))
 

@@ -63,7 +63,8 @@ def execute(
 ) -> Result:
     """Carries out ``plan``, with ``workers`` of its own where none are given.
 
-    Raises RunFailed when APP is what it was, RunHalfway when the switch has happened but could not be recorded.
+    Raises Refused, RunFailed and, after a signal, Interrupted or KeyboardInterrupt when APP is what it was, RunHalfway
+    when the switch has happened but could not be recorded.
     """
     run: Run | None = None
     try:
@@ -122,13 +123,18 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
             forget(plan.app, run)
     if isinstance(error, (Refused, Interrupted, KeyboardInterrupt)):
         return error
+    hint = f"the application directory is as it was{left}; fix the cause and run the command again"
+    if isinstance(error, KstateError):
+        return RunFailed(
+            f"{plan.command} failed: {error.headline}",
+            where=error.where or str(plan.app),
+            hint=hint,
+            details=error.details,
+            hint_details=[*filter(None, [error.hint]), *error.hint_details],
+        )
     where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return RunFailed(
-        f"{plan.command} failed: {text}{where}",
-        where=str(plan.app),
-        hint=f"the application directory is as it was{left}; fix the cause and run the command again",
-    )
+    return RunFailed(f"{plan.command} failed: {text}{where}", where=str(plan.app), hint=hint)
 
 
 def pinned_bytes(run: Run) -> int:

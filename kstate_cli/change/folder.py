@@ -14,12 +14,13 @@ from typing import Any, Final
 
 from kstate_cli.change.access import drop_acl
 from kstate_cli.change.fingerprint import LISTS
-from kstate_cli.change.journal import JOURNAL, JOURNALS, Run, read_run
+from kstate_cli.change.journal import FOUND_EMPTY, JOURNAL, JOURNALS, Run, read_run
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.reading import reading
 from kstate_cli.change.system import sync_directory
 from kstate_cli.change.who import who
 from kstate_cli.errors import Refused
+from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.names import OWN_FOLDER
 
 COMMANDS: Final = frozenset({"migrate", "wipe", "restore"})
@@ -148,6 +149,8 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     sync_directory(folder)
     run = Run(path, [])
     token = secrets.token_hex(16)
+    if not holds_tasks(app):
+        details[FOUND_EMPTY] = True
     run.write("created", command=command, app=str(app), token=token, **who(), reason=reason, **details)
     own_like(path / JOURNAL, owner)
     os.chmod(path / JOURNAL, 0o644)  # whatever the umask: the owner must be able to go on
@@ -169,10 +172,13 @@ def remove_empty_folders(app: Path) -> None:
 
 
 def forget(app: Path, run: Run) -> None:
-    """Removes the folder of a run that has nothing but its journal and its lists. Suppresses OSError."""
+    """Removes the folder of a run that has nothing but its journal and its lists, and no other. Suppresses OSError."""
     with contextlib.suppress(OSError):
+        names = set(os.listdir(run.path))
+        if names - JOURNALS - LISTS:
+            return
         # The journal goes last: without it nothing would say whose the rest is.
-        for name in sorted(set(os.listdir(run.path)) & (JOURNALS | LISTS), key=lambda name: name in JOURNALS):
+        for name in sorted(names, key=lambda name: name in JOURNALS):
             os.unlink(run.path / name)
         run.path.rmdir()
         sync_directory(run.path.parent)

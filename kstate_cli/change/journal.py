@@ -1,9 +1,9 @@
 """One run and its journal: JSON lines, each made durable before the step that it announces.
 
-Where things lie: ``STATE_DIR/.kstate/<application.id>/<run>/journal.jsonl`` (``cleaning.jsonl`` once what the run keeps
-is being deleted) and, beside it, ``tree``: before the switch
-the staged new application directory, after it the old one. Which of the two it is, the marks in the trees say
-(:mod:`kstate_cli.change.marks`): the journal cannot be written in the same instant as the switch, and it can be lost.
+The journal is ``STATE_DIR/.kstate/<application.id>/<run>/journal.jsonl``, or ``cleaning.jsonl`` once what the run keeps
+is being deleted. Beside it lies ``tree``: the staged new application directory before the switch, the old one after it.
+The marks in the trees say which of the two it is (:mod:`kstate_cli.change.marks`): the journal cannot be written in the
+same instant as the switch, and it can be lost.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kstate_cli.change.lines import JournalError, decode_line, encode_line
 from kstate_cli.change.system import naming, sync_directory
+from kstate_cli.signals import signals_held
 
 JOURNAL: Final = "journal.jsonl"
 LEAVING: Final = "cleaning.jsonl"
@@ -28,6 +29,8 @@ JOURNALS: Final = frozenset({JOURNAL, LEAVING})
 TREE: Final = "tree"
 RUNS: Final = "runs"
 """Sorted runs of a restoration, until they are ingested."""
+FOUND_EMPTY: Final = "empty"
+"""Member of ``created``, true where the application directory held no task when the run began; absent otherwise."""
 _MOST_BYTES = 64 * 1024 * 1024
 
 
@@ -134,16 +137,20 @@ class Run:
 
         Raises OSError: unless the state is CLEANING then, nothing is announced.
         """
-        os.rename(self.path / JOURNAL, self.path / LEAVING)
-        try:
-            sync_directory(self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.rename(self.path / LEAVING, self.path / JOURNAL)
-            if not (self.path / JOURNAL).exists():
-                self._file, self.state = LEAVING, RunState.CLEANING
-            raise
-        self._file, self.state = LEAVING, RunState.CLEANING
+        # A signal must not part the new name from what is known of it.
+        with signals_held():
+            before = self._file, self.state
+            if self._file != LEAVING:
+                os.rename(self.path / JOURNAL, self.path / LEAVING)
+            self._file, self.state = LEAVING, RunState.CLEANING
+            try:
+                sync_directory(self.path)
+            except BaseException:
+                if before[0] != LEAVING:
+                    with contextlib.suppress(OSError):
+                        os.rename(self.path / LEAVING, self.path / JOURNAL)
+                        self._file, self.state = before
+                raise
 
     def _append(self, descriptor: int, line: bytes) -> None:
         """All of it, durable, or nothing: what the caller takes for not announced must not be there to be read."""
@@ -165,16 +172,21 @@ class Run:
 def read_run(path: Path) -> Run:
     """The run in a folder. Whatever is wrong with its journal is its ``damage``: nothing is raised but for OSError."""
     run = Run(path, [])
-    found = JOURNALS & set(os.listdir(path))
-    if len(found) > 1:
-        run.damage = f"it has two journals, {JOURNAL} and {LEAVING}"
-        return run
-    run._file = next(iter(found), JOURNAL)
-    try:
-        data = _journal(path / run._file)
-    except JournalError as error:
-        run.damage = f"its journal {error}"
-        return run
+    data = None
+    # Beside a clean it may get its other name, once, between the two looks at it.
+    for _ in range(2):
+        found = JOURNALS & set(os.listdir(path))
+        if len(found) > 1:
+            run.damage = f"it has two journals, {JOURNAL} and {LEAVING}"
+            return run
+        run._file = next(iter(found), JOURNAL)
+        try:
+            data = _journal(path / run._file)
+        except JournalError as error:
+            run.damage = f"its journal {error}"
+            return run
+        if data is not None or not found:
+            break
     if data is not None:
         _take_in(run, data)
     if run.damage is None and not run.events and set(os.listdir(path)) - JOURNALS:

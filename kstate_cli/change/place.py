@@ -26,8 +26,11 @@ def check_change(plan: Plan, *, workers: int, copy_ssts: bool, lock_is_shared: b
     _check_room(plan, workers, copy_ssts=copy_ssts)
 
 
-def check_place(app: Path, *, lock_is_shared: bool) -> None:
-    """Refuses directories whose lock or whose exchange cannot be relied on. Raises Refused."""
+def check_place(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -> None:
+    """Refuses directories whose lock cannot be relied on or, for a command that ``exchanges`` them, whose exchange.
+
+    Raises Refused.
+    """
     mounts = read_mounts()
     at_or_below = mounts_at_or_below(app, mounts)
     if any(mount.point == app for mount in at_or_below):
@@ -45,7 +48,8 @@ def check_place(app: Path, *, lock_is_shared: bool) -> None:
             f"{app} lies on {mount.kind} ({mount.point}): its locks may not be seen by the host of the application",
             hint="make sure that the application is stopped everywhere, then say --lock-is-shared",
         )
-    _check_one_file_system(app)
+    if exchanges:
+        _check_one_file_system(app)
     if os.statvfs(app.parent).f_flag & os.ST_RDONLY:
         raise Refused(
             f"{app.parent} is on a file system that is mounted read-only",

@@ -15,6 +15,7 @@ from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, token_of
 from kstate_cli.change.removal import refuse_unproved, sweep
+from kstate_cli.change.spare import written
 from kstate_cli.errors import Refused
 from kstate_cli.texts import shell, some
 
@@ -134,7 +135,8 @@ def _settle_switch(app: Path, run: Run) -> Outcome:
 def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
     """APP is gone, and its mark with it. Whether the tree of the run proves to be what was there before the switch.
 
-    Raises Refused where it is, whole, what the run had made: that there has been no exchange makes it nobody's copy.
+    Raises Refused where it is, whole, what the run had made: there has been no exchange, so what was there before is
+    gone, and only its owner can say whether that takes its place.
     """
     told = run.last("switching")
     if run.tree.is_symlink() or not run.tree.is_dir():
@@ -154,16 +156,23 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
 def _settle_undo(app: Path, run: Run) -> Outcome:
     """An announced exchange back: where the mark of undoing is, the kept directory is."""
     here, there = _has(app, UNDOING, run), _has(run.tree, UNDOING, run)
-    if here == there:
+    # What could not announce an undo takes its mark away again; that its line is there may be known to the disk alone.
+    if here == there and (here or not _is_kept(run)):
         raise _neither(app, run)
-    if there:
+    if not here:
         settle(app, run)
-        run.write("undo-cancelled")
+        written(run, "undo-cancelled")
         remove_mark(run.tree, UNDOING)
         return Outcome.UNDO_CANCELLED
     record(app, run, BACK, recovered=True)
     remove_mark(app, UNDOING)
     return Outcome.UNDO_FINISHED
+
+
+def _is_kept(run: Run) -> bool:
+    """Whether the tree of a run is, file by file, what was there before its switch."""
+    wanted = run.last("switching").get("kept")
+    return run.tree.is_dir() and not run.tree.is_symlink() and digest(every_file(run.tree)) == wanted
 
 
 def _settle_kept(app: Path, run: Run) -> Outcome | None:

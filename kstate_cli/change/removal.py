@@ -9,11 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.change.fingerprint import LISTS
-from kstate_cli.change.journal import JOURNALS, RUNS, TREE, Run, RunState
+from kstate_cli.change.fingerprint import LISTS, digest, every_file
+from kstate_cli.change.journal import FOUND_EMPTY, JOURNALS, RUNS, TREE, Run, RunState
 from kstate_cli.change.marks import STAGED, token_of
+from kstate_cli.change.spare import written
 from kstate_cli.change.system import FULL, free, sync_directory
 from kstate_cli.errors import Refused
+from kstate_cli.statedir.find import holds_tasks
 
 _OWN: Final = frozenset({TREE, RUNS, *JOURNALS, *LISTS})
 """All that belongs in the folder of a run."""
@@ -79,7 +81,7 @@ def sweep(app: Path, run: Run, why: str, *, keep_runs: bool = False) -> None:
     if not keep_runs:
         remove_sorted_runs(run)
     sync_directory(run.path)
-    run.write("failed", why=why)
+    written(run, "failed", why=why)
 
 
 def remove_staged(app: Path, run: Run) -> None:
@@ -109,14 +111,30 @@ def refuse_unproved(app: Path, run: Run) -> None:
     names = set(os.listdir(run.tree))
     if not names:
         return
-    if not os.path.lexists(app):
-        raise _unproved(run, f"may be all that there is of {app}, which is lost")
+    if not _is_beside(app, run):
+        gone = "holds no task any more" if os.path.lexists(app) else "is lost"
+        raise _unproved(run, f"may be all that there is of {app}, which {gone}")
     found = token_of(run.tree, STAGED)
     if found is None:
         raise _unproved(run, "has no mark of staging: it may be the only copy of what was there before")
     # A mark that was cut off by a crash is alone: everything else is made after it is durable.
     if found != run.token and names != {STAGED}:
         raise _unproved(run, "has the mark of another run")
+
+
+def _is_beside(app: Path, run: Run) -> bool:
+    """Whether APP has what it had when the tree was staged: where it is lost, or was emptied, the tree may be the last
+    link to its files.
+
+    A restoration of what was empty, or not there, has made its tree from a dump.
+    """
+    if run.state is not RunState.SWITCHING and run.last("created").get(FOUND_EMPTY) is True:
+        return True
+    if not os.path.lexists(app):
+        return os.listdir(run.tree) == [STAGED]
+    if holds_tasks(app) or not holds_tasks(run.tree):
+        return True
+    return run.state is RunState.SWITCHING and digest(every_file(app)) == run.last("switching").get("kept")
 
 
 def _unproved(run: Run, why: str) -> Refused:
@@ -128,7 +146,7 @@ def _unproved(run: Run, why: str) -> Refused:
 
 
 def remove_run(run: Run) -> None:
-    """Deletes a run with what it kept. The journal says so first: half a directory must never be undone to.
+    """Deletes a run with what it kept. Its journal gets another name first: half a directory must never be undone to.
 
     Raises OSError with the full path of what could not be deleted; the rest is deleted, and another call goes on.
     """
@@ -150,7 +168,10 @@ def remove_run(run: Run) -> None:
         if kept.is_dir():
             remove_tree(kept)
     # The journal goes last: without it nothing would say that the rest may go.
-    for name in sorted(os.listdir(run.path), key=lambda name: name in JOURNALS):
+    for name in set(os.listdir(run.path)) - JOURNALS:
+        os.unlink(run.path / name)
+    sync_directory(run.path)
+    for name in JOURNALS & set(os.listdir(run.path)):
         os.unlink(run.path / name)
     run.path.rmdir()
     sync_directory(run.path.parent)
@@ -160,29 +181,34 @@ def _announce(run: Run) -> None:
     """Makes durable that what is kept is being deleted. Raises OSError.
 
     A disk is often cleaned because it is full. The announcement takes no block, but a btrfs whose metadata has no room
-    refuses even a rename, though never to delete: then what nobody needs goes before it, and what undo would miss.
+    refuses even a rename, though never to delete. Then room is made first: by the lists, which only name files in
+    messages, and after them by files of the tree, where undo would notice that they are missing.
     """
+    # Half a tree is never put back if undo compares it with a digest of all of it, or never looks at it.
+    unproved = run.state is RunState.KEPT and not isinstance(run.last("switching").get("kept"), str)
     try:
         run.give_up()
     except OSError as error:
         if error.errno not in FULL:
             raise
-        for _ in _make_room(run, error):
+        for _ in _make_room(run, None if not unproved else error):
             with contextlib.suppress(OSError):
                 run.give_up()
                 return
 
 
-def _make_room(run: Run, error: OSError) -> Iterator[None]:
-    """Deletes a part of the run at a time, until nothing is left but its journal. Raises OSError."""
+def _make_room(run: Run, needed: OSError | None) -> Iterator[None]:
+    """Deletes a part of the run at a time, until nothing is left but its journal.
+
+    Raises OSError; ``needed``, with the tree whole, where that may only go once it is announced.
+    """
     for name in sorted(LISTS & set(os.listdir(run.path))):
         os.unlink(run.path / name)
     remove_sorted_runs(run)
     free(run.path)
     yield
-    # Half a tree is never put back if undo compares it with a digest of all of it, or never looks at it.
-    if run.state is RunState.KEPT and not isinstance(run.last("switching").get("kept"), str):
-        raise error
+    if needed is not None:
+        raise needed
     run.state = RunState.CLEANING
     files = (os.path.join(folder, name) for folder, _, names in os.walk(run.tree, topdown=False) for name in names)
     batch = _BATCH

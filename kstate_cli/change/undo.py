@@ -24,6 +24,7 @@ from kstate_cli.change.folder import read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remove_marks, token_of
+from kstate_cli.change.spare import written
 from kstate_cli.change.who import who
 from kstate_cli.change.whole import what_is_unreadable
 from kstate_cli.errors import Refused, RunFailed
@@ -194,7 +195,7 @@ def _cancel(run: Run) -> None:
     """Takes the announcement back; where that fails too, the next command does it."""
     with contextlib.suppress(OSError):
         if run.state is RunState.UNDOING:
-            run.write("undo-cancelled")
+            written(run, "undo-cancelled")
         remove_mark(run.tree, UNDOING)
 
 

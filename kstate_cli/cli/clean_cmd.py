@@ -58,17 +58,21 @@ def clean(
         return 0
     stays: list[str] = []
 
-    def elsewhere(run: Run) -> None:
+    def elsewhere(run: Run) -> bool:
         try:
-            remove_from_area(run)
+            return remove_from_area(run) is not None
         except RunFailed as error:
             if run.name not in request.names:
                 raise
             # Whoever names a run knows what it is about; nothing else could ever delete it.
             stays.append(run.name)
-            say(f"warning: {error.headline}: look at it and remove it yourself; nothing tells of it any more")
+            say(
+                f"warning: {error.headline}: look at it and remove it yourself: "
+                f"once run {run.name} is deleted, nothing tells of it"
+            )
+            return False
 
-    check_place(path, lock_is_shared=lock_is_shared)
+    check_place(path, lock_is_shared=lock_is_shared, exchanges=False)
     with kstate_lock(path, wait):
         # Only under the lock a run that has not ended is one that was interrupted.
         choice = choose(request)

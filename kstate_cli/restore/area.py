@@ -227,10 +227,13 @@ def remove_from_area(run: Run) -> Leftover | None:
         filesystem, path = _opened(run.last(STAGING_EVENT)["uri"])
         try:
             _delete(filesystem, path)
-            run.write(REMOVED_EVENT)
-            return found
         except OSError as error:
             found = Leftover(found.run, found.place, found.files, found.size, _words(error))
+        else:
+            # It is gone, whether or not there is room to say so: who looks again finds nothing.
+            with contextlib.suppress(OSError):
+                run.write(REMOVED_EVENT)
+            return found
     raise RunFailed(
         f"what run {run.name} left in its staging area stays: {found.place}: {found.why}",
         hint="look at that folder and remove it yourself; then, or to leave it there, delete the run by its name: "

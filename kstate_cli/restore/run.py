@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kstate_cli.change.attempts import refuse_after_error
+from kstate_cli.change.folder import read_runs
 from kstate_cli.change.lockfile import application_lock, in_use
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.place import check_change, check_place
@@ -75,7 +76,7 @@ def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: 
         if plan.change.empty:
             on_plan(plan)
             return Outcome(plan)
-    made = None if request.app.exists() else _make_application(request.app)
+    made = _made_anew(request, watcher)
     with application_lock(request.app, request.wait):
         try:
             recover(request.app, watcher.recovered)
@@ -90,6 +91,21 @@ def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: 
             if made is not None:
                 _unmake_application(request.app, made)
             raise
+
+
+def _made_anew(request: Request, watcher: Watcher) -> int | None:
+    """The inode of the directory that is made where it is lost; None where it is there.
+
+    Unfinished runs are taken over first, and it is made under the lock of the lost: an empty directory would make what
+    a run has of the application look like something beside it, and an undo may be about to put it back.
+    """
+    if os.path.lexists(request.app):
+        return None
+    if not read_runs(request.app):
+        return _make_application(request.app)
+    with application_lock(request.app, request.wait):
+        recover(request.app, watcher.recovered)
+        return None if os.path.lexists(request.app) else _make_application(request.app)
 
 
 def _make_application(app: Path) -> int:

@@ -16,7 +16,7 @@ class RocksError(Exception):
 def as_rocks_error() -> Iterator[None]:
     """rocksdict raises bare Exceptions; they become RocksError with RocksDB's own words.
 
-    What is ours already stays what it is: a signal that comes meanwhile is no trouble of RocksDB's.
+    What is ours already stays what it is, and so does what the operating system says. A signal is no Exception.
     """
     try:
         yield

@@ -91,6 +91,22 @@ def _has_lock(path: str) -> bool:
     return any(os.path.lexists(os.path.join(path, name)) for name in (LOCK, PROCESS_FILE))
 
 
+def holds_tasks(app: Path) -> bool:
+    """Whether any task directory has a file; False where APP is not there. Raises Refused for what may not be read."""
+    if not app.is_dir():
+        return False
+    try:
+        return any(files for _, task in task_directories(app) for _, _, files in os.walk(task, onerror=_raised))
+    except PermissionError as error:
+        raise Refused(
+            f"{error.filename} cannot be read: {error.strerror}", hint="run as the application's user"
+        ) from None
+
+
+def _raised(error: OSError) -> None:
+    raise error
+
+
 def task_directories(app: Path) -> list[tuple[str, Path]]:
     """(name, path) of each task directory in order: ``0_0`` … , named topologies, then ``global``."""
     found: list[tuple[str, Path]] = []

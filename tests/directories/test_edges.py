@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,9 @@ from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.restore.restoration import interrupted_hint
 from kstate_cli.texts import shell
+from tests.faults import tiny_dump
 from tests.faults.cases import UP, fresh
-from tests.journals.states import DOWN, MIGRATE, STATES, content, make
+from tests.journals.states import DOWN, MIGRATE, STATES, Made, content, make
 
 from .support import Done, kstate, tree_hash
 
@@ -222,6 +223,79 @@ def test_a_directory_that_was_lost_before_an_interrupted_switch_can_be_taken_fro
     assert not (app / STAGED).exists()
 
 
+def dump_of(app: Path, folder: Path) -> tuple[str, ...]:
+    """A small dump, and a specification that says it is of this application: the options of restore."""
+    dump = tiny_dump.make(folder, (tiny_dump.KV,))
+    spec = folder / "kstate.toml"
+    spec.write_text(spec.read_text().replace(f'application = "{tiny_dump.APP}"', f'application = "{app.name}"'))
+    return (*dump.options, "--for", "4.3", "--quiet", "--workers", "1", "--engine", "local", "--warnings-ok")
+
+
+def emptied(app: Path) -> None:
+    shutil.rmtree(app)
+    app.mkdir()
+
+
+@pytest.mark.parametrize("loss", [shutil.rmtree, emptied], ids=["lost", "emptied"])
+@pytest.mark.parametrize("state", ["staged", "before-switch"])
+def test_no_command_sweeps_the_last_links_to_what_is_lost(
+    tmp_path: Path, state: str, loss: Callable[[Path], None]
+) -> None:
+    app = made(state, tmp_path)
+    (run,) = read_runs(app)
+    loss(app)
+    before = content(run.tree)
+    commands: list[tuple[str, ...]] = [("restore", *dump_of(app, tmp_path / "dump")), ("undo",)]
+    if state == "staged":
+        commands += [("clean", "--run", run.name)]
+    for command in commands:
+        told = kstate(command[0], app, *command[1:], status=4).err
+        assert str(run.tree) in told, told
+        assert content(run.tree) == before, command
+        assert app.exists() == (loss is emptied), command
+
+
+@pytest.mark.parametrize("cut", ["before-switch", "staged"])
+@pytest.mark.parametrize("again", ["there", "lost"])
+def test_a_restoration_of_what_was_lost_is_swept_and_goes_on(tmp_path: Path, cut: str, again: str) -> None:
+    """Its tree was made from the dump: nothing of it is anybody's only copy."""
+    app = tmp_path / "state" / "orders"
+    app.parent.mkdir()
+    restore = ("restore", *dump_of(app, tmp_path / "dump"))
+    make(Made(cut, (), restore, next(one.cut for one in STATES if one.state == cut)), tmp_path, app)
+    (run,) = read_runs(app)
+    assert content(run.tree)
+    if again == "lost":
+        shutil.rmtree(app)
+    if (cut, again) == ("before-switch", "lost"):
+        # What is whole may as well be taken.
+        assert shell("mv", run.tree, app) in kstate(restore[0], app, *restore[1:], status=4).err
+        return
+    kstate(restore[0], app, *restore[1:], "--after-error")
+    assert not run.tree.exists()
+    assert list(app.rglob("CURRENT"))
+
+
+def test_an_undo_that_is_announced_on_disk_alone_is_cancelled_by_the_proof_of_its_tree(tmp_path: Path) -> None:
+    """Neither the line nor its removal was durable, so the undo that failed took its mark away again."""
+    app = made("before-undo", tmp_path)
+    (run,) = read_runs(app)
+    old = content(run.tree)
+    (run.tree / UNDOING).unlink()
+    assert "is undone" in kstate("undo", app).err
+    assert content(app) == old
+
+
+def test_an_undo_without_marks_and_without_proof_is_refused(tmp_path: Path) -> None:
+    app = made("before-undo", tmp_path)
+    (run,) = read_runs(app)
+    (run.tree / UNDOING).unlink()
+    next(run.tree.rglob("*.sst")).unlink()
+    before = tree_hash(app.parent)
+    assert "no mark tells whether it happened" in kstate("undo", app, status=4).err
+    assert tree_hash(app.parent) == before
+
+
 # --- who looks, and when ----------------------------------------------------------------------------------------------
 
 
@@ -232,6 +306,23 @@ def test_clean_does_not_call_a_run_that_goes_on_interrupted(app: Path) -> None:
         assert "is in use" in kstate("clean", app, status=5).err
         assert "is under way, or was interrupted" in kstate("clean", app, "--dry-run").err
     assert f"run {run.name} is left: it was interrupted" in kstate("clean", app).err
+
+
+def test_clean_says_what_settles_a_switch_and_what_that_does(tmp_path: Path) -> None:
+    """Whoever wants to keep what a run has made must not be sent to undo."""
+    app = made("after-switch", tmp_path)
+    left = kstate("clean", app).err
+    assert "at its switch, which the next command that changes the directory settles" in left
+    assert f"to settle it and take the run back: kstate undo {app}" in left
+    new = content(app)
+    assert "interrupted after its switch: finished" in kstate("migrate", app, "--to", "4.2").err
+    assert content(app) == new
+
+
+def test_clean_says_what_finishes_an_undo(tmp_path: Path) -> None:
+    app = made("after-undo", tmp_path)
+    assert f"at its undo, which is finished by: kstate undo {app}" in kstate("clean", app).err
+    assert "finished" in kstate("undo", app).err
 
 
 def test_clean_makes_no_lock_for_nothing(app: Path) -> None:
@@ -384,3 +475,7 @@ def test_a_subvolume_is_refused_before_there_is_a_run(app: Path, tmp_path: Path,
         assert f"{where} is a file system of its own" in refused
         assert content(copy) == before
         assert [path.name for path in state.rglob("*-migrate")] == []
+        # Whatever is there already can be deleted: that exchanges nothing.
+        run = create_run(copy, "migrate --to 4.2")
+        kstate("clean", copy, "--run", run.name)
+        assert not run.path.exists()

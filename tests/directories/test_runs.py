@@ -14,9 +14,10 @@ import pytest
 from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.redaction import redacted
 from kstate_cli.restore.area import make_area
+from kstate_cli.texts import shell
 from tests.faults.cases import PARTS, fresh
 from tests.golden import unpack
-from tests.journals.states import STATES, make
+from tests.journals.states import STATES, content, make
 
 from .support import Done, kstate, tree_hash
 
@@ -465,3 +466,65 @@ def test_applications_of_two_owners_share_a_state_directory(app: Path) -> None:
         assert path.is_dir() or path.stat().st_mode & 0o444 == 0o444, path
     migrate(other)
     assert (app.parent / ".kstate" / "other").stat().st_uid == 1002
+
+
+def test_what_undo_has_put_aside_is_taken_by_mv_where_the_application_is_lost(app: Path) -> None:
+    """Undo looks at what is kept only: it would say that there is nothing to undo."""
+    migrate(app)
+    (run,) = read_runs(app)
+    new = content(app)
+    kstate("undo", app)
+    shutil.rmtree(app)
+    line = shell("mv", run.tree, app)
+    told = kstate("clean", app, status=4).err
+    assert f"{line}\n" in told
+    assert "kstate undo" not in told
+    subprocess.run(line, shell=True, check=True)
+    assert content(app) == new
+    kstate("clean", app)
+    assert not (app.parent / ".kstate").exists()
+
+
+def test_what_is_kept_is_preferred_to_what_undo_has_put_aside(app: Path) -> None:
+    migrate(app)
+    migrate(app, "4.3")
+    kstate("undo", app)
+    shutil.rmtree(app)
+    assert f"kstate undo {app}\n" in kstate("clean", app, status=4).err
+    assert "is undone" in kstate("undo", app).err
+
+
+def test_a_run_that_is_named_is_deleted_however_young(app: Path) -> None:
+    migrate(app)
+    kstate("clean", app, "--run", "0001-migrate", "--older-than", "7d")
+    assert not (app.parent / ".kstate").exists()
+
+
+def test_every_run_that_stays_is_told(app: Path) -> None:
+    migrate(app)
+    migrate(app, "4.3")
+    runs = read_runs(app)
+    for run in runs:
+        (run.path / "notes").write_text("mine")
+    told = kstate("clean", app, status=4).err
+    assert [run.name for run in runs if f"run {run.name} has notes in its folder" in told] == [run.name for run in runs]
+
+
+@pytest.mark.parametrize("held", ["tree/0_0/rocksdb/kv-timestamped/CURRENT", "journal.jsonl"])
+@pytest.mark.parametrize("state", ["staged", "kept"])
+def test_only_what_is_whole_is_as_it_was(tmp_path: Path, state: str, held: str) -> None:
+    app = make(next(one for one in STATES if one.state == state), tmp_path)
+    (run,) = read_runs(app)
+    before = len(content(run.path))
+    immutable(run.path / held, on=True)
+    try:
+        failed = kstate("clean", app, "--run", run.name, status=None)
+        assert failed.status in (6, 7)
+        assert ("as it was" in failed.err) == (len(content(run.path)) == before), failed.err
+    finally:
+        for path in run.path.glob("*.jsonl"):
+            immutable(path, on=False)
+        if (run.path / held).exists():
+            immutable(run.path / held, on=False)
+    kstate("clean", app, "--run", run.name)
+    assert not (app.parent / ".kstate").exists()

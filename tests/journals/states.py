@@ -83,10 +83,11 @@ STATES = (
 )
 
 
-def make(made: Made, folder: Path) -> Path:
-    """The application directory in ``folder/state``."""
-    app = fresh(DOWN, folder / "state")
-    _stamp(app)
+def make(made: Made, folder: Path, app: Path | None = None) -> Path:
+    """The application directory in ``folder/state``; or ``app``, as it is."""
+    if app is None:
+        app = fresh(DOWN, folder / "state")
+        _stamp(app)
     for command in made.commands:
         _run(app, command)
     if made.cut is not None:

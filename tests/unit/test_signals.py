@@ -173,3 +173,25 @@ print(said)
 def test_a_signal_is_no_trouble_of_rocksdb() -> None:
     with pytest.raises(Interrupted), as_rocks_error():
         raise Interrupted(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("threads", [0, 4], ids=["alone", "beside threads"])
+def test_an_error_of_a_block_goes_before_a_signal_that_was_held(threads: int) -> None:
+    """It may say that the directories are exchanged, and how to go on: nobody else does."""
+    script = f"""
+for _ in range({threads}):
+    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+said = []
+armed.append(True)
+handler = signal.getsignal(signal.SIGTERM)
+try:
+    with signals_held():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+        raise ValueError("exchanged, and not recorded")
+except ValueError:
+    said.append("told")
+said.append(signal.getsignal(signal.SIGTERM) is handler)
+print(said)
+"""
+    assert run(script) == "['told', True]\n"

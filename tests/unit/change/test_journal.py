@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kstate_cli.change import journal
+from kstate_cli.change.engine import _failed
+from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.folder import create_run, forget, read_runs
 from kstate_cli.change.journal import Run, RunState, read_run
-from kstate_cli.change.marks import STAGED, put_mark
+from kstate_cli.change.marks import STAGED, UNDOING, put_mark
+from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import Outcome, recover
-from kstate_cli.errors import Interrupted
+from kstate_cli.change.removal import remove_run
+from kstate_cli.errors import Interrupted, RunFailed
+from kstate_cli.host import HostError
 from kstate_cli.redaction import redacted
+
+OLDER = Path(__file__).resolve().parents[2] / "journals" / "golden" / "journal-1.tar.xz"
 
 
 @pytest.fixture
@@ -75,6 +85,131 @@ def test_a_sweep_that_was_cut_off_after_an_announced_switch_goes_on(app: Path) -
             run.tree.rmdir()
         assert [one.outcome for one in recover(app, print)] == [Outcome.SWEPT]
         assert read_run(run.path).state is RunState.FAILED
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SWEPT, Outcome.UNDO_CANCELLED, Outcome.FINISHED, Outcome.UNDO_FINISHED])
+def test_whatever_settles_a_run_finds_room_on_a_full_disk(
+    app: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    run = create_run(app, "migrate --to 4.2")
+    assert run.token is not None
+    run.tree.mkdir()
+    (run.path / STAGED_LIST).write_text("{}")
+    finished, undo = outcome is Outcome.FINISHED, outcome in (Outcome.UNDO_CANCELLED, Outcome.UNDO_FINISHED)
+    for event in EVENTS[: 3 if undo else int(finished)]:
+        write(run, event)
+    put_mark(
+        app if outcome in (Outcome.FINISHED, Outcome.UNDO_FINISHED) else run.tree,
+        UNDOING if undo else STAGED,
+        run.token,
+    )
+    real = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if (run.path / STAGED_LIST).exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "write", full)
+    assert [one.outcome for one in recover(app, print)] == [outcome]
+    assert read_run(run.path).damage is None
+
+
+def kept_by_an_older(tmp_path: Path) -> Run:
+    """Without a digest of its tree, so that undo could not tell half of it from the whole."""
+    subprocess.run(["tar", "-xJf", OLDER, "-C", tmp_path], check=True)
+    (app,) = (path for path in (tmp_path / "state").iterdir() if path.name != ".kstate")
+    return read_runs(app)[-1]
+
+
+@pytest.mark.parametrize("back", [True, False], ids=["is renamed back", "cannot be renamed back"])
+def test_an_announcement_that_may_not_be_durable_deletes_nothing_that_undo_could_not_prove(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    older = tmp_path / "older"
+    older.mkdir()
+    run = kept_by_an_older(older)
+    before = sorted(run.tree.rglob("*"))
+    real = os.rename
+
+    def rename(source: Path, target: Path) -> None:
+        if target.name == "journal.jsonl" and not back:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(source, target)
+
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(journal, "sync_directory", full)
+    with pytest.raises(OSError, match="No space"):
+        remove_run(run)
+    assert sorted(run.tree.rglob("*")) == before
+    assert (run.state, read_run(run.path).state) == ((RunState.KEPT,) * 2 if back else (RunState.CLEANING,) * 2)
+
+
+def test_a_signal_does_not_part_the_new_name_of_a_journal_from_the_state(
+    app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = create_run(app, "migrate --to 4.2")
+    real = os.rename
+
+    def rename(source: Path, target: Path) -> None:
+        real(source, target)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def ended(number: int, _: object) -> None:
+        raise Interrupted(number)
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        monkeypatch.setattr(os, "rename", rename)
+        with pytest.raises(Interrupted):
+            run.give_up()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert run.state is read_run(run.path).state is RunState.CLEANING
+
+
+def test_a_journal_that_gets_its_other_name_while_it_is_read_is_no_damage(
+    app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``status`` beside a ``clean``."""
+    run = create_run(app, "migrate --to 4.2")
+    run.tree.mkdir()
+    real = os.listdir
+    cleaning: list[bool] = []
+
+    def listdir(path: Path) -> list[str]:
+        names = real(path)
+        if not cleaning:
+            cleaning.append(True)
+            run.give_up()
+        return names
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    found = read_run(run.path)
+    assert (found.state, found.damage) == (RunState.CLEANING, None)
+
+
+def test_a_run_with_something_foreign_in_its_folder_is_not_forgotten(app: Path) -> None:
+    """Without its journal nothing would say what the rest is, and every command would refuse the run."""
+    run = create_run(app, "wipe --store s")
+    run.write("failed", why="refused")
+    (run.path / "notes").write_text("mine")
+    forget(app, run)
+    (found,) = read_runs(app)
+    assert found.damage is None
+    assert found.state is RunState.FAILED
+
+
+def test_an_error_within_a_run_keeps_its_hint_and_its_place(app: Path) -> None:
+    error = HostError("no descriptors are left", where="/x", hint="raise ulimit -n", hint_details=["to 4096"])
+    told = _failed(Plan(app, "migrate --to 4.2", "4.3", "4.2", ()), None, error)
+    assert isinstance(told, RunFailed)
+    assert told.where == "/x"
+    assert told.hint_details == ("raise ulimit -n", "to 4096")
+    assert "is as it was" in str(told.hint)
 
 
 def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:

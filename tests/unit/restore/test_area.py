@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -50,6 +51,24 @@ def test_two_hosts_have_two_folders(tmp_path: Path) -> None:
     left = left_in_area(runs[1])
     assert left is not None
     assert (left.run, left.place, left.files, left.why) == (runs[1].name, str(folders[1]), 2, None)
+
+
+def test_what_is_removed_does_not_stay_because_that_could_not_be_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = a_run(tmp_path)
+    folder = Path(make_area(str(tmp_path / "staging"), "app", run))
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        removed = remove_from_area(run)
+    assert removed is not None
+    assert removed.why is None
+    assert not folder.exists()
+    assert remove_from_area(run) is None
 
 
 def test_what_a_killed_run_left_is_removed_once(tmp_path: Path) -> None:

@@ -1,0 +1,26 @@
+"""Journal lines on a full disk: what ends an interrupted run has to be written, or that run could not be cleaned."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from kstate_cli.change.fingerprint import STAGED_LIST
+from kstate_cli.change.journal import Run
+from kstate_cli.change.system import FULL, free
+
+
+def written(run: Run, event: str, **details: Any) -> None:
+    """As ``run.write``, for an event after which nobody asks for the list of what was staged. Raises OSError.
+
+    Where there is no room for the line, that list makes some.
+    """
+    try:
+        run.write(event, **details)
+    except OSError as error:
+        spare = run.path / STAGED_LIST
+        if error.errno not in FULL or not spare.exists():
+            raise
+        os.unlink(spare)
+        free(run.path)
+        run.write(event, **details)
