@@ -118,7 +118,7 @@ def test_only_what_is_proven_to_be_ours_and_dead(database: Path, temporary: Path
 @pytest.mark.parametrize("digits", [9, 10, 11, 21, 100])
 def test_a_number_that_no_process_has(digits: int, database: Path, temporary: Path) -> None:
     """Anybody may make such a folder in /tmp: it must not end every command of everybody."""
-    *head, pid, start, random = leftovers._new_name("shadow").split("-")
+    *head, _, start, random = leftovers._new_name("shadow").split("-")
     made = temporary / "-".join([*head, "9" * digits, start, random])
     made.mkdir()
     with Shadow(database) as shadow:
