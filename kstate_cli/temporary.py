@@ -30,6 +30,9 @@ _NAME: Final = re.compile(
     rf"{PREFIX}(?:{'|'.join(get_args(What))})-([0-9a-f]{{32}})-(\d+)-(\d{{1,10}})-(\d+)-[0-9a-f]{{32}}"
 )
 _USUAL: Final = ("/tmp", "/var/tmp")
+_MEMORY: Final = Path("/dev/shm")
+_SPARE_BYTES: Final = 64 * 1024 * 1024
+"""What stays free there: RocksDB writes a MANIFEST and OPTIONS, and other processes use the place too."""
 _START: Final = 19
 """Of ``/proc/<pid>/stat`` after the name of the program: ``starttime``, ticks since the host has started."""
 
@@ -51,6 +54,15 @@ def folder() -> str:
     return next(
         (path for path in candidates if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)), candidates[0]
     )
+
+
+def in_memory(size: int) -> Path | None:
+    """The folder in memory, for ``size`` bytes; None where ``TMPDIR`` names another, or where memory is short."""
+    sweep(_MEMORY)  # what a dead process has left there takes room
+    if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK | os.X_OK):
+        return None
+    room = os.statvfs(_MEMORY)
+    return _MEMORY if size + _SPARE_BYTES <= room.f_bavail * room.f_frsize else None
 
 
 def new_path(what: What, parent: Path | None = None) -> Path:
