@@ -18,7 +18,7 @@ from kstate_cli.change.tree import copy_tree
 from kstate_cli.formats.task_id import is_topology
 from kstate_cli.rocks.workers import Workers
 
-_UNFINISHED: Final = ".kstate"
+_UNFINISHED: Final = ".ks-new"
 """What a file is called behind its name until it is whole."""
 
 
