@@ -72,6 +72,22 @@ def _again(kind: type[Told], args: tuple[Any, ...]) -> Told:
     return kind.__new__(kind, *args)
 
 
+def note(error: BaseException, text: str) -> None:
+    """Has ``text`` said beside ``error``, whatever that is, and whatever is made of it later."""
+    error.__dict__["_kstate_notes"] = [*error.__dict__.get("_kstate_notes", ()), text]
+
+
+def notes_of(error: BaseException | None) -> list[str]:
+    """What was noted of an error, and of those that it was made of."""
+    found: dict[str, None] = {}
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        found.update(dict.fromkeys(error.__dict__.get("_kstate_notes", ())))
+        error = error.__cause__ or error.__context__
+    return list(found)
+
+
 class KstateError(Told, Exception):
     """Base of all failures that are shown to the user."""
 

@@ -26,6 +26,8 @@ _HINTS: Final = {
 _ROOM: Final = "make room there, or name another folder with TMPDIR, and run the command again"
 CHECK_THE_DISK: Final = "the system's log may say what is wrong with the disk, and ls -l who may read the file"
 """What to do about a file that cannot be read."""
+STORES_STAY: Final = f"that says nothing of the stores, which are to stay as they are: {CHECK_THE_DISK}"
+"""What to do about stores of which a file cannot be read."""
 
 
 class HostError(RunFailed):
@@ -52,9 +54,9 @@ def host_error_in(message: str, where: str) -> HostError | None:
     return None if number is None else _short(number, where if number in _FULL else None)
 
 
-def cannot_be_read(error: OSError | str) -> bool:
+def cannot_be_read(error: Exception | str) -> bool:
     """Whether an error, or a message of RocksDB, says that a file cannot be read: broken hardware, or no rights."""
-    return (_said(error, _CANNOT) if isinstance(error, str) else error.errno) in _CANNOT
+    return (error.errno if isinstance(error, OSError) else _said(str(error), _CANNOT)) in _CANNOT
 
 
 def _said(message: str, numbers: tuple[int, ...]) -> int | None:

@@ -14,7 +14,10 @@ from typing import Final
 _LEFT_OUT: Final = "***"
 _MARK: Final = "://"
 _QUERY: Final = re.compile(r"[?#]")
-_PORT: Final = re.compile(r"\d{1,5}")
+_USER: Final = re.compile(r"[^/?#:]*:")
+_HOST_AND_PORT: Final = re.compile(r"[^/?#:]*:\d{1,5}(?=[/?#])")
+_BUCKETS: Final = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
+"""Schemes with a bucket where others have a host: a bucket has no port, so that a colon there is a user's."""
 _HARMLESS: Final = frozenset(
     {
         "allow_bucket_creation", "allow_bucket_deletion", "anonymous", "background_writes", "blob_storage_authority",
@@ -33,7 +36,7 @@ _ARGUMENT: Final = re.compile(
 def shown_uri(uri: str) -> str:
     """Where it is: without user, password and query. A path is what it is."""
     scheme, mark, rest = uri.partition(_MARK)
-    return scheme + mark + _without_user(_QUERY.split(rest, maxsplit=1)[0]) if mark else uri
+    return scheme + mark + _QUERY.split(_without_user(scheme, rest), maxsplit=1)[0] if mark else uri
 
 
 def kept_uri(uri: str) -> str:
@@ -41,9 +44,9 @@ def kept_uri(uri: str) -> str:
     scheme, mark, rest = uri.partition(_MARK)
     if not mark:
         return uri
-    place, question, query = rest.partition("#")[0].partition("?")
+    place, question, query = _without_user(scheme, rest).partition("#")[0].partition("?")
     kept = "&".join(one for one in query.split("&") if one.partition("=")[0] in _HARMLESS)
-    return scheme + mark + _without_user(place) + (question + kept if kept else "")
+    return scheme + mark + place + (question + kept if kept else "")
 
 
 def redacted(arguments: Sequence[str]) -> list[str]:
@@ -62,12 +65,14 @@ def _redacted(argument: str) -> str:
     return head + mark + (_LEFT_OUT + at if at else "") + place + (f"?{_LEFT_OUT}" if query else "")
 
 
-def _without_user(rest: str) -> str:
-    """What follows the scheme, without ``USER:PASSWORD@``. A secret key of S3 may hold a slash that is not escaped."""
-    authority, slash, path = rest.partition("/")
-    if "@" in authority:
-        return authority.rpartition("@")[2] + slash + path
-    _, colon, secret = authority.partition(":")
-    if colon and not _PORT.fullmatch(secret) and "@" in path:
-        return path.rpartition("@")[2]
-    return rest
+def _without_user(scheme: str, rest: str) -> str:
+    """What follows the scheme, without ``USER:PASSWORD@``.
+
+    A password may hold whatever else has a meaning in a URI, where somebody has not escaped it: behind ``USER:`` all up
+    to the last ``@`` counts as one. What a path with an ``@`` loses then leads nowhere, and tells nothing.
+    """
+    before, at, after = rest.rpartition("@")
+    if at and _USER.match(before) and (scheme.lower() in _BUCKETS or not _HOST_AND_PORT.match(before)):
+        return after
+    end = len(re.split(r"[/?#]", rest, maxsplit=1)[0])
+    return rest[:end].rpartition("@")[2] + rest[end:]

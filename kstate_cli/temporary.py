@@ -26,10 +26,18 @@ What = Literal["shadow", "verify", "export", "runs", "spark", "demo"]
 """What a folder is for; shadows are private copies of databases that are only read."""
 
 PREFIX: Final = "kstate-"
-_NAME: Final = re.compile(rf"{PREFIX}(?:{'|'.join(get_args(What))})-([0-9a-f]{{32}})-(\d+)-(\d+)-(\d+)-[0-9a-f]{{32}}")
+_NAME: Final = re.compile(
+    rf"{PREFIX}(?:{'|'.join(get_args(What))})-([0-9a-f]{{32}})-(\d+)-(\d{{1,10}})-(\d+)-[0-9a-f]{{32}}"
+)
 _USUAL: Final = ("/tmp", "/var/tmp")
+_MEMORY: Final = Path("/dev/shm")
+_SPARE_BYTES: Final = 64 * 1024 * 1024
+"""What stays free there: RocksDB writes a MANIFEST and OPTIONS, and other processes use the place too."""
 _START: Final = 19
 """Of ``/proc/<pid>/stat`` after the name of the program: ``starttime``, ticks since the host has started."""
+
+_NO_BOOT: Final = "0" * 32
+"""In place of the boot id where the host does not tell it."""
 
 _swept: set[tuple[int, Path]] = set()
 
@@ -46,6 +54,15 @@ def folder() -> str:
     return next(
         (path for path in candidates if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)), candidates[0]
     )
+
+
+def in_memory(size: int) -> Path | None:
+    """The folder in memory, for ``size`` bytes; None where ``TMPDIR`` names another, or where memory is short."""
+    sweep(_MEMORY)  # what a dead process has left there takes room
+    if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK | os.X_OK):
+        return None
+    room = os.statvfs(_MEMORY)
+    return _MEMORY if size + _SPARE_BYTES <= room.f_bavail * room.f_frsize else None
 
 
 def new_path(what: What, parent: Path | None = None) -> Path:
@@ -99,21 +116,25 @@ def sweep(parent: Path) -> None:
     except OSError:
         return
     for name in found:
-        if _is_dead(name) and _is_ours(parent / name):
+        # Whose it is comes first: in /tmp a name is anybody's to choose.
+        if _is_ours(parent / name) and _is_dead(name):
             shutil.rmtree(parent / name, ignore_errors=True)
 
 
 def _is_dead(name: str) -> bool:
     match = _NAME.fullmatch(name)
-    if match is None or match[1] != _boot() or int(match[2]) != _namespace() or not int(match[4]):
+    boot, namespace = _boot(), _namespace()
+    if boot == _NO_BOOT or not namespace:
+        return False  # a host that does not tell which it is has the name of every other such host
+    if match is None or match[1] != boot or int(match[2]) != namespace or not int(match[4]):
         return False
     pid = int(match[3])
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except OSError:
-        return False  # it lives, and is somebody else's
+    except (OSError, OverflowError):
+        return False  # it lives, and is somebody else's; or it is no process number at all
     start = _start(pid)
     # A process that is there and does not tell when it began is taken for the one that we look for.
     return start is not None and start != int(match[4])
@@ -131,7 +152,7 @@ def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip().replace("-", "")
     except OSError:
-        return "0" * 32
+        return _NO_BOOT
 
 
 def _namespace() -> int:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.change.access import ACL, attributes, keep_access
 from kstate_cli.change.build import BuildDatabase, BuildStore, make_parents
@@ -16,7 +17,9 @@ from kstate_cli.change.system import naming
 from kstate_cli.change.tree import copy_tree
 from kstate_cli.formats.task_id import is_topology
 from kstate_cli.rocks.workers import Workers
-from kstate_cli.statedir.names import OWN_FOLDER
+
+_UNFINISHED: Final = ".ks-new"
+"""What a file is called behind its name until it is whole."""
 
 
 @dataclass(slots=True)
@@ -83,7 +86,7 @@ def _task_of(path: Path) -> Path:
 
 
 def _write_file(path: Path, data: bytes, *, keep_time: bool) -> None:
-    new = path.with_name(f"{path.name}{OWN_FOLDER}")
+    new = path.with_name(f"{path.name}{_UNFINISHED}")
     with naming(path), open(new, "xb") as file:
         file.write(data)
         file.flush()

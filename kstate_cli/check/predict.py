@@ -15,7 +15,7 @@ from kstate_cli.check.running import while_running
 from kstate_cli.check.surroundings import look_around
 from kstate_cli.check.tasks import predict_copy, predict_task
 from kstate_cli.errors import Refused
-from kstate_cli.host import CHECK_THE_DISK
+from kstate_cli.host import STORES_STAY
 from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import resolve
 from kstate_cli.statedir.model import Application, ProblemCode
@@ -60,7 +60,7 @@ def check(app: Application, asked: Asked) -> Report:
             "what a start makes of this directory cannot be foretold: not all of it can be read",
             where=str(app.path),
             details=first_lines([f"{one.where}: {one.what}" for one in unreadable]),
-            hint=f"that says nothing of the stores, which are to stay as they are: {CHECK_THE_DISK}",
+            hint=STORES_STAY,
         )
     resolved = {one.task.name: one for one in resolve(app)}
     ctx = Context(app, asked, resolved, ages=read_ages(app.path))

@@ -16,6 +16,7 @@ from kstate_cli import temporary
 from kstate_cli.cli import standard
 from kstate_cli.cli.commands import LazyGroup
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost
+from kstate_cli.signals import ENDING
 
 _EPILOG = (
     "Exit codes: 0 done or nothing to do, 1 finished with warnings, 2 usage, 3 condition not met, 4 refused, "
@@ -50,9 +51,6 @@ def _root(
     """Looks after the state directories of Kafka Streams applications while the application is stopped."""
 
 
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-
-
 def _on_signal(number: int, _frame: FrameType | None) -> None:
     raise Interrupted(number)
 
@@ -61,25 +59,31 @@ def main() -> None:
     """Runs the command line and ends the process with its exit code."""
     standard.take_over()
     temporary.settle()
-    for number in _SIGNALS:
+    for number in ENDING:
         signal.signal(number, _on_signal)
     code = EXIT_OK
     try:
         result: Any = app(standalone_mode=False, prog_name="kstate")
         code = result if isinstance(result, int) else EXIT_OK
         standard.finish()
+        _let_signals_end()
     except BaseException as error:
+        _let_signals_end()
         code = _ended_by(error, code)
     standard.give_up()
     sys.exit(code)
+
+
+def _let_signals_end() -> None:
+    """Nothing is left that one could spoil: what it raised from here on, nobody would make an exit code of."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _ended_by(error: BaseException, code: int) -> int:
     """The exit code, once all is said. ``code`` is that of a command that had ended before its output was lost."""
     from kstate_cli.cli.ending import exit_code_of, tell
 
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_DFL)  # nothing is left that a second one could spoil
     errors = [error]
     if not isinstance(error, OutputLost):
         code = exit_code_of(error)

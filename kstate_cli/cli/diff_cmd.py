@@ -56,6 +56,7 @@ def diff(
     """
     from kstate_cli.cli.diff_report import DiffReport
     from kstate_cli.diff.run import Request, diff_applications
+    from kstate_cli.host import STORES_STAY
     from kstate_cli.query.errors import StoreUnreadable
     from kstate_cli.spec.draft import SpecDraft
     from kstate_cli.spec.toml_file import read_draft
@@ -84,10 +85,11 @@ def diff(
     report.remarks(found)
     sys.stdout.flush()
     if found.unread:
+        host = found.only_the_hosts
         raise StoreUnreadable(
             f"{found.unread} of what is there cannot be read: not everything was compared",
-            hint="see which files are damaged:",
-            hint_details=[command("verify", request.a), command("verify", request.b)],
+            hint=STORES_STAY if host else "see which files are damaged:",
+            hint_details=() if host else [command("verify", request.a), command("verify", request.b)],
         )
     if found.differing:
         raise ConditionNotMet(f"{found.differing} stores or tasks differ")

@@ -8,7 +8,17 @@ from typing import Any
 
 from kstate_cli.change.committed import Commit, committed
 from kstate_cli.cli.subject import about
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, KstateError, OutputLost, RunFailed, RunHalfway, Told, UsageError
+from kstate_cli.errors import (
+    EXIT_OK,
+    EXIT_WARNINGS,
+    KstateError,
+    OutputLost,
+    RunFailed,
+    RunHalfway,
+    Told,
+    UsageError,
+    notes_of,
+)
 from kstate_cli.host import host_error
 from kstate_cli.texts import command
 
@@ -29,6 +39,7 @@ def tell(*errors: BaseException) -> None:
         shown = _shown(error)
         if shown is not None:
             _write(shown)
+        _write_notes(notes_of(error))
     change = committed()
     if change is not None and any(_code(error) != EXIT_OK for error in errors):
         _write_change(change)
@@ -114,6 +125,13 @@ def _write(error: Told) -> None:
 
     for line in error_lines(error):
         say(line)
+
+
+def _write_notes(notes: list[str]) -> None:
+    from kstate_cli.cli.output import say
+
+    for one in notes:
+        say(f"  {one}")
 
 
 def _write_change(change: Commit) -> None:

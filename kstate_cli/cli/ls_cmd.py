@@ -30,6 +30,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     import humanize
 
     from kstate_cli.cli.output import print_json, say, table
+    from kstate_cli.host import STORES_STAY
     from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.model import ProblemCode
@@ -39,7 +40,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     if spec and output is Format.json:
         raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
     found = read_application(find_application(app))
-    rows = [] if spec else _told(found, store_rows(found))
+    rows, unread = ([], frozenset()) if spec else _told(found, store_rows(found))
     to_do = 0
     if spec:
         to_do = _print_spec(found, quiet=quiet)
@@ -77,17 +78,21 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     wrong = sorted({problem.where for problem in found.all_problems() if problem.fatal} | _uncounted(rows))
     if wrong:
         codes = {one.code for one in found.all_problems() if one.fatal}
-        unread = codes == {ProblemCode.UNREADABLE}
-        what = "not all of it can be read" if unread else "not as Kafka Streams leaves it"
+        only_unread = codes <= {ProblemCode.UNREADABLE} and (bool(codes) or _uncounted(rows) == unread)
+        what = "not all of it can be read" if only_unread else "not as Kafka Streams leaves it"
+        foretold = f"what the next start does says: {command('check', found.path, '--for', 'RELEASE')}"
         raise ConditionNotMet(
             f"{what}: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
-            hint=f"what the next start does says: {command('check', found.path, '--for', 'RELEASE')}",
+            hint=STORES_STAY if only_unread else foretold,
         )
     return EXIT_WARNINGS if to_do or found.doubtful else EXIT_OK
 
 
-def _told(app: Application, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with what takes a look at more than one store: how many keys, and which releases start with it."""
+def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], frozenset[str]]:
+    """The rows with what takes a look at more than one store: how many keys, and which releases start with it.
+
+    And the stores of which a disk that does not answer, or rights, keep everybody from knowing how many keys.
+    """
     from kstate_cli.check.context import Asked
     from kstate_cli.check.outcome import Outcome
     from kstate_cli.check.predict import check
@@ -109,7 +114,7 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         row["opens_in"] = [name for name in row["opens_in"] if (task, store, name) not in fails]
         if (task, store) in counted:
             row["keys_estimate"], row["keys_exact"] = counted[task, store].number, counted[task, store].exact
-    return rows
+    return rows, frozenset(f"{task}/{store}" for (task, store), one in counted.items() if one.unread)
 
 
 def _uncounted(rows: list[dict[str, Any]]) -> set[str]:

@@ -108,6 +108,7 @@ class _Telling:
         self._limit = _ROWS_OF_A_TABLE if capped else limit
         self._more = False
         self._failed: dict[int | None, FailureReason] = {}
+        self._why: list[str] = []
         self._nobody = "global store"
 
     def tell(self, answers: StateQueryResult[Any], *, collated: bool) -> int:
@@ -172,6 +173,7 @@ class _Telling:
 
     def _fail(self, partition: int | None, reason: FailureReason, message: str) -> None:
         self._failed[partition] = reason
+        self._why.append(message)
         more = self._kinds() if reason is FailureReason.UNKNOWN_QUERY_TYPE else ""
         self._view.object(
             "failure", {"partition": partition, "reason": reason.value, "message": message, "complete": False}
@@ -206,7 +208,7 @@ class _Telling:
         rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
-            hint = look_closer(self._streams.path)
+            hint = look_closer(self._streams.path, *self._why)
             if self._streams.application(self._asked.store).running and not self._asked.options.last_flush:
                 hint = "ask the application, stop it, or ask for what was flushed last: --last-flush"
             return StoreUnreadable(message, hint=hint)

@@ -108,7 +108,8 @@ def _verdict(codes: Counter[str], found: AppReport) -> int:
     if codes.keys() & DAMAGE:
         raise ConditionNotMet(
             f"damaged: {counted}",
-            hint="take out what is damaged; the application restores it from its changelog at its next start:",
+            hint="take out what is damaged; the application restores it at its next start from its changelog, if it "
+            "has one:",
             hint_details=first_lines(_ways_out(found)),
         )
     if codes.keys() == {IN_USE}:

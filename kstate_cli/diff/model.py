@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstate_cli.diff.rows import comparable
+from kstate_cli.host import cannot_be_read
 from kstate_cli.query.layout import Layout
 
 
@@ -70,6 +71,12 @@ class Diff:
     as_of: tuple[str, str]
     remarks: tuple[str, ...] = ()
     """What does not stop the comparison, and may be why something differs."""
+
+    @property
+    def only_the_hosts(self) -> bool:
+        """Whether all that cannot be read is what this host cannot read, which says nothing of the stores."""
+        told = [*self.unreadable, *(one.unreadable for one in self.stores if one.unreadable is not None)]
+        return all(map(cannot_be_read, told))
 
     @property
     def unread(self) -> int:

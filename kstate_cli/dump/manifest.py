@@ -36,7 +36,6 @@ from .errors import DumpError, printable
 
 NAME: Final = "_manifest.json"
 FORMATS: Final = (1, 2)
-_WITH_READINGS: Final = 2
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 _MAX_TIME: Final = 253_402_300_799_999

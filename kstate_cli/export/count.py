@@ -11,6 +11,7 @@ from kstate_cli.errors import InUse
 from kstate_cli.export.choose import open_whole
 from kstate_cli.export.shapes import bounds_of
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.host import cannot_be_read
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable
 from kstate_cli.statedir.model import Application, Store, Task
@@ -26,6 +27,8 @@ class Rows:
 
     number: int | None
     exact: bool
+    unread: bool = False
+    """Only because of a disk that does not answer, or rights: that says nothing of the store."""
 
 
 def count_rows(app: Application) -> dict[tuple[str, str], Rows]:
@@ -56,9 +59,9 @@ def _counted(app: Application, task: Task, store: Store) -> Rows:
         bounds = bounds_of(reader.kind)
         try:
             return Rows(sum(_length(segment.scan(*bounds)) for segment in segments), exact=True)
-        except (StoreUnreadable, MalformedBytesError, InUse):
+        except (StoreUnreadable, MalformedBytesError, InUse) as error:
             # Beside a running application a file may have gone meanwhile.
-            return _estimated(store) if app.running else Rows(None, exact=False)
+            return _estimated(store) if app.running else Rows(None, exact=False, unread=cannot_be_read(str(error)))
 
 
 def _length(rows: Iterator[object]) -> int:

@@ -10,10 +10,8 @@ from enum import Enum
 from typing import Final
 
 from kstate_cli import temporary
-from kstate_cli.errors import RunFailed
 from kstate_cli.export.part import PartJob, PartResult, write_in_worker, write_part
-from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.workers import Workers
+from kstate_cli.rocks.workers import Processes
 from kstate_cli.signals import now_and_then
 from kstate_cli.verify.progress import Counters
 
@@ -65,20 +63,9 @@ def write_parts(
             return tuple(map(write_part, told))
 
 
-class _Processes(Workers):
-    """Processes from the first job on: rows are looked at in Python, where threads would take turns."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self._start()
-
-
 def _in_processes(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
-    try:
-        with _Processes(min(workers, len(jobs))) as pool:
-            return tuple(pool.map(write_in_worker, jobs))
-    except RocksError as error:
-        raise RunFailed(str(error), hint="with fewer --workers it takes less memory") from None
+    with Processes(min(workers, len(jobs))) as pool:
+        return tuple(pool.map(write_in_worker, jobs))
 
 
 def _on_spark(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:

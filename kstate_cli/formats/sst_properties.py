@@ -24,7 +24,6 @@ _PROPERTIES: Final = (b"rocksdb.properties", b"rocksdb.stats")
 _EXTERNAL: Final = b"rocksdb.external_sst_file.version"
 _FAMILY: Final = b"rocksdb.column.family.name"
 _MAX_VARINT: Final = 10
-_LOW: Final = 0x7F
 
 
 @dataclass(frozen=True, slots=True)

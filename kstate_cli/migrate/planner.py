@@ -25,6 +25,7 @@ from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import headers_families, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
 from kstate_cli.formats.values import subscription_version
+from kstate_cli.host import STORES_STAY, cannot_be_read
 from kstate_cli.migrate.headers import (
     conversions,
     may_be_misread_with_headers,
@@ -48,7 +49,7 @@ from kstate_cli.releases import (
 )
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.model import Application, ProblemCode, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, ROCKSDB, position_file, store_checkpoint
 from kstate_cli.texts import command, first_lines, quoted
 
@@ -89,6 +90,8 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     """
     fatal = [p for p in app.all_problems() if p.fatal]
     if fatal:
+        if all(p.code is ProblemCode.UNREADABLE for p in fatal):
+            raise _not_all_read(app.path, [f"{p.where}: {p.what}" for p in fatal])
         lines = [f"{p.where}: {p.what} ({p.rule})" for p in fatal]
         raise Refused(
             "the directory cannot be migrated as it is",
@@ -251,9 +254,23 @@ def _unreadable_subscriptions(shown: str, store: Store, target: Release) -> list
                         version = subscription_version(value)
                         if version in since:
                             return [f"{shown}: foreign-key subscriptions of version {version} need {since[version]}"]
-    except (RocksError, MalformedBytesError) as error:
+    except (RocksError, MalformedBytesError, OSError) as error:
+        if cannot_be_read(error):
+            raise _not_all_read(store.path, [f"{shown}: {error}"]) from None
+        if isinstance(error, OSError):
+            raise
         return [f"{shown}: its rows cannot be read: {error}"]
     return []
+
+
+def _not_all_read(where: Path, lines: list[str]) -> Refused:
+    """What cannot be read now may be whole: nothing is planned about it, and nothing advised that would end it."""
+    return Refused(
+        "what cannot be read cannot be migrated: not all of it can be",
+        details=first_lines(lines),
+        where=str(where),
+        hint=STORES_STAY,
+    )
 
 
 def _leave_out(draft: _Draft, resolved: TaskOffsets) -> None:

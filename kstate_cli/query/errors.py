@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kstate_cli.errors import ConditionNotMet, KstateError, UsageError
+from kstate_cli.host import STORES_STAY, cannot_be_read
 from kstate_cli.texts import command
 
 
@@ -27,8 +28,10 @@ class SerdeError(KstateError):
     exit_code = 4
 
 
-def look_closer(app: Path) -> str:
-    """What to do about a store that cannot be read, as a hint."""
+def look_closer(app: Path, *messages: str) -> str:
+    """What to do about a store that cannot be read, as a hint; ``messages`` say why, where that is known."""
+    if any(map(cannot_be_read, messages)):
+        return STORES_STAY
     return f"see which files are damaged: {command('verify', app)}"
 
 

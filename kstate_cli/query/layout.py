@@ -22,7 +22,7 @@ Family = tuple[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``families`` are the newest first, with no row in them none."""
+    """How the rows of a store are read. ``families``: the newest first; empty where there are no rows to read."""
 
     kind: str
     families: tuple[Family, ...]

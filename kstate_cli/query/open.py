@@ -38,7 +38,7 @@ def open_store(
     problem = first_problem(task, store) or next(problems, None)
     if problem is not None:
         # Rows would be missing in silence.
-        raise StoreUnreadable(problem, hint=look_closer(task.app))
+        raise StoreUnreadable(problem, hint=look_closer(task.app, problem))
     layout = _layout(task, store, others, kind)
     # A store whose kind is not known has no rows, so that nothing of it need be read.
     found = sorted(store.databases if layout.families else (), key=lambda one: one.segment_start or 0)

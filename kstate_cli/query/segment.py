@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kstate_cli.errors import InUse
+from kstate_cli.errors import InUse, KstateError
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.host import STORES_STAY, cannot_be_read, host_error
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable, look_closer
 from kstate_cli.query.layout import Family, Layout
@@ -105,9 +106,24 @@ class Segment:
             )
         return [one for one in self._layout.families if one[0] in shadow.column_families]
 
-    def blame(self, error: Exception) -> StoreUnreadable:
-        """The error, with the file that it is about where the error names it, else with the database."""
+    def blame(self, error: Exception) -> KstateError:
+        """The error, with the file that it is about where the error names it, else with the database.
+
+        What this host is short of, or cannot read, or another process keeps, says nothing of the store: no word of
+        damage then, nor of rebuilding it.
+        """
+        if isinstance(error, InUse):
+            return StoreUnreadable(
+                f"{self.shown}: {error.message}",
+                hint=error.hint or look_closer(self.app),
+                hint_details=error.hint_details,
+            )
+        if isinstance(error, OSError) and (short := host_error(error)) is not None:
+            return short
         text = str(error)
+        if cannot_be_read(error):
+            text = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else text
+            return StoreUnreadable(text if self.shown in text else f"{self.shown}: {text}", hint=STORES_STAY)
         rebuild = command("restore", self.app, "--from-changelog", "DUMP", "--for", "RELEASE")
         where = "" if self.shown in text else f"{self.shown}: "
         return StoreUnreadable(

@@ -17,6 +17,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.redaction import kept_uri
 from kstate_cli.restore.names import fitting
+from kstate_cli.signals import start
 from kstate_cli.texts import command, printable
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ def left_in_area(run: Run) -> Leftover | None:
     """What a run has in its staging area now; None where it has none, or nothing is there any more.
 
     Asks the file system of that place, once for each run that did not say that it has removed its folder, and for
-    ``_LOOK_SECONDS`` at most where that is another host.
+    ``_LOOK_SECONDS`` at most: it may be another host's, whatever its path looks like.
     """
     event = run.last(STAGING_EVENT)
     if not event or run.last(REMOVED_EVENT):
@@ -138,10 +140,8 @@ def left_in_area(run: Run) -> Leftover | None:
         # A journal may be anybody's text: nothing is looked at that cannot be a folder of ours.
         return Leftover(run.name, shown(uri) or "?", 0, 0, "its name is not that of a staging folder")
     try:
-        if "://" not in uri:
-            _must_be_mounted(uri, event.get("mount"))
         here = "://" not in uri or uri.startswith("file:")
-        found = (_found if here else _found_elsewhere)(uri, token)
+        found = _found_here(uri, token, event.get("mount")) if here else _found_elsewhere(uri, token)
     except (OSError, KstateError, ValueError, subprocess.SubprocessError) as error:
         return Leftover(run.name, shown(uri), 0, 0, f"it cannot be looked at: {_words(error)}")
     return None if found is None else Leftover(run.name, shown(uri), *found)
@@ -162,6 +162,28 @@ def _found(uri: str, token: str) -> tuple[int, int, str | None] | None:
     files, size, empty = found
     ours = empty or _mark(filesystem, path).get("token") == token
     return files, size, None if ours else f"it has no {MARK} of this run"
+
+
+def _found_here(uri: str, token: str, mount: object) -> tuple[int, int, str | None] | None:
+    """As :func:`_found`, in a thread that is left behind where a mount does not answer: it ends with the process."""
+    answers: list[tuple[int, int, str | None] | Exception | None] = []
+
+    def look() -> None:
+        try:
+            if "://" not in uri:
+                _must_be_mounted(uri, mount)
+            answers.append(_found(uri, token))
+        except Exception as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=look, daemon=True)
+    start(thread)
+    thread.join(_LOOK_SECONDS)
+    if not answers:
+        raise OSError(_no_answer(_LOOK_SECONDS))
+    if isinstance(answers[0], Exception):
+        raise answers[0]
+    return answers[0]
 
 
 def _found_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | None:
@@ -306,9 +328,13 @@ def _delete(filesystem: FileSystem, path: str) -> None:
         filesystem.delete_dir(path)
 
 
+def _no_answer(seconds: float) -> str:
+    return f"no answer within {seconds:g} s"
+
+
 def _words(error: Exception) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
-        return f"no answer within {error.timeout:g} s"
+        return _no_answer(error.timeout)
     if isinstance(error, subprocess.CalledProcessError):
         return f"whoever looked at it ended (exit status {error.returncode})"
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -21,7 +21,7 @@ from importlib import resources
 from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
 from kstate_cli.change.committed import unchanged
-from kstate_cli.errors import KstateError, Refused, RunFailed
+from kstate_cli.errors import KstateError, Refused, RunFailed, note
 from kstate_cli.restore.host import cores_here
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.jvm import JAVA, Jvm, let_signals_come, under_spark_submit
@@ -112,21 +112,28 @@ def spark_session(settings: SparkSettings, *, name: str = "kstate restore") -> I
     with _environment(environment), tempfile.TemporaryFile() as said:
         conf = _conf(settings, master, name, loopback=loopback)
         spark = _Spark(conf, None if under_spark_submit() else Jvm(conf, said), local=local)
+        left: tuple[int, ...] = ()
         try:
             try:
-                session = aside(spark.start)
-            except Exception as error:
-                let_signals_come()
-                raise _does_not_start(error, said) from error
-            yield session
-        finally:
-            with signals_held():
-                left = spark.stop()
+                try:
+                    session = aside(spark.start)
+                except Exception as error:
+                    let_signals_come()
+                    raise _does_not_start(error, said) from error
+                yield session
+            finally:
+                with signals_held():
+                    left = spark.stop()
+        except BaseException as error:
+            if left:
+                note(error, _lives_on(left))
+            raise
         if left:
-            raise RunFailed(
-                f"what Spark has started does not end (process {', '.join(map(str, left))}): it may still write",
-                hint="see what those processes wait for, then run the command again",
-            )
+            raise RunFailed(_lives_on(left), hint="see what those processes wait for, then run the command again")
+
+
+def _lives_on(processes: tuple[int, ...]) -> str:
+    return f"what Spark has started does not end (process {', '.join(map(str, processes))}): it may still write"
 
 
 def _conf(settings: SparkSettings, master: str | None, name: str, *, loopback: bool) -> dict[str, str]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _BUCKET_RECORDS = 1_000_000
 _MOST_BUCKETS = 64
-_NUMBER_BYTES = 8
 _WAITING_PART = 8
 """Keys wait until they take so small a part of a task's memory, or as much as those that are known."""
 

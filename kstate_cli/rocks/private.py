@@ -25,10 +25,7 @@ WRITTEN = re.compile(r"CURRENT|MANIFEST-\d+|OPTIONS-\d+|IDENTITY|\d+\.log")
 """The other files that RocksDB reads, replaces and removes; it has no use for any but these."""
 _READ = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.log")
 """Those that a read-only open needs."""
-_MEMORY = Path("/dev/shm")
 _PIECE = 1 << 20
-_SPARE_BYTES = 64 * 1024 * 1024
-"""What stays free there: RocksDB writes a MANIFEST and OPTIONS, and other processes use the place too."""
 
 
 def private_copy(path: Path, *, writable: bool) -> Path:
@@ -46,7 +43,8 @@ def private_copy(path: Path, *, writable: bool) -> Path:
     if options is not None:
         # RocksDB reads the newest only, and would delete the older ones.
         small = [name for name in small if not name.startswith("OPTIONS-") or name == options.name]
-    folder = _folder(sum(_size(f"{path}/{name}") for name in small))
+    size = sum(_size(f"{path}/{name}") for name in small)
+    folder = temporary.new_path("shadow", temporary.in_memory(size))
     try:
         with in_temporary(folder):
             os.mkdir(folder, 0o700)
@@ -99,14 +97,3 @@ def _size(path: str) -> int:
 def remove_copy(folder: Path) -> None:
     """Removes a folder that ``private_copy`` has made."""
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _folder(size: int) -> Path:
-    """A path that nobody else has; on disk where ``TMPDIR`` says so, or where memory is short."""
-    parent = Path(temporary.folder())
-    temporary.sweep(_MEMORY)
-    if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK):
-        room = os.statvfs(_MEMORY)
-        if size + _SPARE_BYTES <= room.f_bavail * room.f_frsize:
-            parent = _MEMORY
-    return temporary.new_path("shadow", parent)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rocksdict import Options, Rdict
 
 _ATTEMPTS = 5
-_LEVEL = re.compile(r"^--- level (\d+)")
 _FILE = re.compile(r"^\s*(\d+):(\d+)\[")
 _ENTRIES = re.compile(r"# entries=(\d+)")
 _DELETIONS = re.compile(r"# deletions=(\d+)")

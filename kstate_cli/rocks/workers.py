@@ -20,8 +20,8 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
+from kstate_cli.host import HostError
 from kstate_cli.rocks.descriptors import most_descriptors
-from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import ENDING, submitted
 
 _MANY = 96
@@ -67,7 +67,8 @@ class Workers:
     def map(self, function: Callable[[Job], Answer], jobs: Sequence[Job]) -> Iterator[Answer]:
         """The answers, in the order of the jobs. ``function`` is one of a module, and jobs and answers are data.
 
-        The first job that fails ends it: jobs that have not begun are dropped, and its error is raised.
+        The first job that fails ends it: jobs that have not begun are dropped, and its error is raised; HostError where
+        a process has died.
         """
         if self.count > 1 and len(jobs) >= _MANY and not self._processes:
             self._start()
@@ -107,7 +108,7 @@ class Workers:
             process.stdin.flush()
             good, answer = pickle.load(process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
-            raise RocksError(f"a worker process ended (exit status {process.wait()})") from None
+            raise _ended(process.wait()) from None
         finally:
             # A dead one too: the job that takes it next fails in the same way, and nobody waits for ever.
             self._idle.put(process)
@@ -116,12 +117,27 @@ class Workers:
         raise answer
 
 
+class Processes(Workers):
+    """Processes from the first job on: for rows that are looked at in Python, where threads would take turns."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self._start()
+
+
+def _ended(status: int) -> HostError:
+    """Somebody has killed it, most often the system for want of memory: that says nothing of what it was reading."""
+    return HostError(
+        f"a worker process ended (exit status {status})",
+        hint="with fewer --workers it takes less memory; the system's log may say who ended it",
+    )
+
+
 def serve() -> None:
     """The life of a worker process."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     most_descriptors()
-    # Ctrl-C reaches the whole group; the parent decides.
-    # A supervisor signals the whole group: what ends the command is for its parent to decide, whose end is theirs.
+    # Ctrl-C and a supervisor's signal reach the whole group: the parent decides, and its end is theirs.
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")

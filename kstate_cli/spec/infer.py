@@ -23,6 +23,7 @@ from kstate_cli.formats.store_kinds import (
     store_kinds,
 )
 from kstate_cli.formats.topic_partition import legal_topic
+from kstate_cli.host import CHECK_THE_DISK
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft
 from kstate_cli.spec.intervals import MIN_INTERVAL_MS, histories_of
 from kstate_cli.spec.model import IN_MEMORY, spec_kinds
@@ -219,6 +220,8 @@ def _times(answers: _Answers, kind: str | None, databases: list[Database], *, re
 def _unclear(interval: Interval) -> str:
     if interval.wrong is not None:
         return f"{interval.wrong}: no segment interval fits"
+    if interval.unread is not None:
+        return f"rows that might tell the segment interval cannot be read: {interval.unread} ({CHECK_THE_DISK})"
     read = "" if interval.all_rows else f" (the first {MAX_ROWS} rows were read)"
     return f"several segment intervals fit the starts of the segments and their rows{read}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -18,6 +18,7 @@ from kstate_cli.formats.keys import VersionedKey
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.versioned import SegmentValue
+from kstate_cli.host import cannot_be_read, host_error
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.spec.intervals import MIN_INTERVAL_MS
@@ -39,6 +40,8 @@ class Interval:
     greatest: int | None = None
     all_rows: bool = True
     """False when the bound on the work ended the reading."""
+    unread: str | None = None
+    """Why rows that might tell more could not be read: a disk, or rights. It says nothing of them."""
     wrong: str | None = None
     """What contradicts every interval."""
 
@@ -105,6 +108,11 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
     except _OutsideError as error:
         return Interval(divides, wrong=str(error))
     except (MalformedBytesError, RocksError, OSError) as error:
+        if isinstance(error, OSError) and (short := host_error(error)) is not None:
+            raise short from None
+        if cannot_be_read(error):
+            # No row contradicts anything: as with a bound on the work, only more intervals stay possible.
+            return replace(_interval(divides, farthest, all_rows=False), unread=str(error))
         return Interval(divides, wrong=f"rows that cannot be read: {error}")
     return found
 

@@ -99,7 +99,7 @@ def read_application(
 def _while_running(task: Task) -> Task:
     """A task without the databases that a running application is making or dropping.
 
-    What they are cannot be known now, which is nobody's failure: it is told, and they are not there yet, or no more.
+    What they are cannot be known now, and nothing has failed: they are told of, and count as not there.
     """
     stores, problems = [], [_later(one, _NOT_THERE) for one in task.problems]
     for store in task.stores:

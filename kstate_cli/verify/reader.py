@@ -95,9 +95,12 @@ class WholeDatabase(Shadow):
 
     def close(self) -> None:
         """Closes the database and the files."""
-        super().close()
-        while self._held:
-            os.close(self._held.pop())
+        try:
+            super().close()
+        finally:
+            # Whatever a signal has raised there: nobody else knows these.
+            while self._held:
+                os.close(self._held.pop())
 
     def _hold(self, private: Path) -> None:
         """Points the links at open descriptors: what RocksDB opens later is the file that was there now."""

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kstate_cli import temporary
-from kstate_cli.errors import RunFailed, UsageError
-from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.workers import Workers
+from kstate_cli.errors import UsageError
+from kstate_cli.rocks.workers import Processes
 from kstate_cli.signals import now_and_then
 from kstate_cli.statedir.model import Application, Database
 from kstate_cli.statedir.scan import read_application
@@ -30,8 +29,6 @@ NOT_COVERED = (
     "whether the rows are those of the changelog at the stored offset (the digest of another copy tells)",
 )
 """What a good verdict does not say."""
-_SPARE_BYTES = 64 * 1024 * 1024
-_MEMORY = Path("/dev/shm")
 _LOOK_SECONDS = 0.2
 
 
@@ -71,16 +68,13 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
     jobs = [(one, _job(app, one, d)) for one in gathered for d in one.store.databases]
     # The largest first, so that none of them is left for the end.
     jobs.sort(key=lambda job: -job[1].size)
-    try:
-        # Closed in any case: what it holds are processes and a folder.
-        with closing(_run(request, [job for _, job in jobs], watcher)) as answers:
-            for (one, job), (report, seconds) in zip(jobs, answers, strict=True):
-                one.reports[job.path] = report
-                one.seconds += seconds
-                for finding in report.findings:
-                    watcher.found(finding)
-    except RocksError as error:
-        raise RunFailed(str(error), hint="with fewer --workers it takes less memory") from None
+    # Closed in any case: what it holds are processes and a folder.
+    with closing(_run(request, [job for _, job in jobs], watcher)) as answers:
+        for (one, job), (report, seconds) in zip(jobs, answers, strict=True):
+            one.reports[job.path] = report
+            one.seconds += seconds
+            for finding in report.findings:
+                watcher.found(finding)
     stores = tuple(store_report(one, running=bool(app.running)) for one in gathered)
     return AppReport(
         app=app.path,
@@ -123,20 +117,13 @@ def _bytes(path: Path) -> int:
 # --- worker processes -------------------------------------------------------------------------------------------------
 
 
-class _Processes(Workers):
-    """Processes from the first job on: rows are looked at in Python, where threads would take turns."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self._start()
-
-
 def _run(
     request: Request, jobs: Sequence[DatabaseJob], watcher: Watcher
 ) -> Generator[tuple[DatabaseReport, float], None, None]:
     if not jobs:
         return
-    with temporary.private_folder("verify", _in_memory(jobs)) as scratch:
+    parent = temporary.in_memory(sum(_small_bytes(job.path) for job in jobs))
+    with temporary.private_folder("verify", parent) as scratch:
         counters = Counters(scratch / "counters", len(jobs))
         watcher.begin(sum(job.size for job in jobs))
         told = [
@@ -144,22 +131,12 @@ def _run(
             for number, job in enumerate(jobs)
         ]
         processes = max(1, min(request.workers, len(jobs)))
-        with now_and_then(lambda: watcher.at(counters.done()), _LOOK_SECONDS), _Processes(processes) as workers:
+        with now_and_then(lambda: watcher.at(counters.done()), _LOOK_SECONDS), Processes(processes) as workers:
             yield from workers.map(verify_in_worker, told)
 
 
-def _in_memory(jobs: Sequence[DatabaseJob]) -> Path | None:
-    """Where the shadows of all workers go: into memory, where there is room for their small files."""
-    parent: Path | None = None
-    if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK):
-        room = os.statvfs(_MEMORY)
-        needed = sum(_small_bytes(job.path) for job in jobs) + _SPARE_BYTES
-        if needed <= room.f_bavail * room.f_frsize:
-            parent = _MEMORY
-    return parent
-
-
 def _small_bytes(path: Path) -> int:
+    """What the shadow of a database copies, about."""
     found = 0
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:

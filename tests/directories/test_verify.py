@@ -387,3 +387,11 @@ def test_ended_by_a_signal_it_leaves_nothing(tmp_path: Path) -> None:
         ended = ended or process.returncode == 128 + signal.SIGTERM
         assert list(temporary.iterdir()) == []
     assert ended
+
+
+def test_the_way_out_promises_no_changelog_to_a_store_without_one(tmp_path: Path) -> None:
+    app = unpack("3.9.2-kinds-eos", tmp_path)
+    (sst,) = (app / "0_0" / "rocksdb" / "kv-nolog").glob("*.sst")
+    _flip(sst, 10)
+    told = " ".join(kstate("verify", app, "--store", "kv-nolog", status=3).err.split())
+    assert "restores it at its next start from its changelog, if it has one:" in told

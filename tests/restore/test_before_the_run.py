@@ -168,3 +168,16 @@ def test_a_name_that_no_file_can_have(tmp_path: Path, small: Path) -> None:
     refused = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
     assert (refused.returncode, "too long" in refused.stderr) == (4, True), refused
     assert list(app.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("asked", [(), ("--store", "cache")], ids=["all", "named"])
+def test_a_store_in_memory_is_left_to_streams(app: Path, small: Path, tmp_path: Path, asked: tuple[str, ...]) -> None:
+    """Its kind is one of a specification only: no table of releases and no codec knows it."""
+    spec = tmp_path / "kstate.toml"
+    memory = f'[stores.cache]\nkind = "in-memory"\nsubtopology = 0\npartitions = 2\nchangelog = "{support.TOPIC}"\n'
+    spec.write_text(support.SPEC + memory, encoding="utf-8")
+    done = support.restore(app, small, "--dry-run", "--engine", "local", "--spec", str(spec), *asked)
+    assert done.status in (0, 1), done.stderr
+    assert "cache is in memory: Streams restores it at every start" in str(done.rows)
+    assert ("0_0" in str(done.rows)) is not bool(asked)
+    nothing_began(app)

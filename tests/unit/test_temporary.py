@@ -115,6 +115,51 @@ def test_only_what_is_proven_to_be_ours_and_dead(database: Path, temporary: Path
     assert (elsewhere / "precious").exists()
 
 
+@pytest.mark.parametrize("digits", [9, 10, 11, 21, 100])
+def test_a_number_that_no_process_has(digits: int, database: Path, temporary: Path) -> None:
+    """Anybody may make such a folder in /tmp: it must not end every command of everybody."""
+    *head, _, start, random = leftovers._new_name("shadow").split("-")
+    made = temporary / "-".join([*head, "9" * digits, start, random])
+    made.mkdir()
+    with Shadow(database) as shadow:
+        assert list(shadow.rows("default")) == [(b"a", b"v")]
+    # 2^31 - 1 is the greatest number that the system can be asked about.
+    assert made.exists() is (digits > 9)
+
+
+@pytest.mark.parametrize("unknown", ["/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"])
+def test_a_host_that_does_not_tell_which_it_is_proves_nothing(
+    unknown: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two such hosts, or containers, that share the folder have the same name: a process of one is not in the other."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+
+    def name() -> str:
+        parts = leftovers._new_name("shadow").split("-")
+        return "-".join([*parts[:4], str(dead.pid), *parts[5:]])
+
+    known = temporary / name()
+    known.mkdir()
+    read, look = Path.read_text, os.stat
+
+    def refuse(path: object) -> None:
+        if os.fspath(path) == unknown:  # type: ignore[call-overload]
+            raise PermissionError(13, "Permission denied", unknown)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", lambda path, *args: refuse(path) or read(path, *args))
+        patch.setattr(os, "stat", lambda path, **args: refuse(path) or look(path, **args))
+        nameless = temporary / name()
+        nameless.mkdir()
+        leftovers.sweep(temporary)
+        assert nameless.is_dir()
+        assert known.is_dir()
+    leftovers._swept.clear()
+    leftovers.sweep(temporary)
+    assert list(temporary.iterdir()) == [nameless]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's folder")
 def test_another_users_folder_stays(temporary: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])

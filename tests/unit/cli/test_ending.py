@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from kstate_cli.errors import (
     UsageError,
 )
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.signals import ENDING
 
 LOST, GONE = (
     OutputLost(OSError(errno.ENOSPC, "No space left on device")),
@@ -154,3 +158,24 @@ def test_where_to_look_is_told_with_the_directory(capsys: pytest.CaptureFixture[
         ):
             tell(error)
             assert capsys.readouterr().err.rstrip().endswith(told)
+
+
+ENDS = """
+import atexit, os, sys
+number = int(sys.argv.pop(1))
+atexit.register(lambda: os.kill(os.getpid(), number))
+from kstate_cli.cli.app import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("arguments", [["--version"], ["no-such-command"]], ids=["done", "failed"])
+def test_a_signal_after_the_command_has_ended(number: signal.Signals, arguments: list[str]) -> None:
+    """While Python ends there is nobody whom it could be raised to: it ends the process, without a word."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS, str(int(number)), *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -number
+    assert "Traceback" not in done.stderr
+    assert "Interrupted" not in done.stderr

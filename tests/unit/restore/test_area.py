@@ -260,6 +260,26 @@ def test_a_place_that_does_not_answer_keeps_nobody(tmp_path: Path, monkeypatch: 
     assert (left.place, left.why) == (f"s3://bucket/app-{TOKEN}", "it cannot be looked at: no answer within 3 s")
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_mount_that_does_not_answer_keeps_nobody(
+    tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a hard mount of NFS whose server has gone; here it is a FIFO in place of the mark, which nobody writes to."""
+    monkeypatch.setattr("kstate_cli.restore.area._LOOK_SECONDS", 1.0)
+    folder = tmp_path / f"app-{TOKEN}"
+    folder.mkdir()
+    os.mkfifo(folder / MARK)
+    run = a_run(tmp_path)
+    journal(run, uri=f"{scheme}{folder}", token=TOKEN)
+    began = time.monotonic()
+    left = left_in_area(run)
+    assert time.monotonic() - began < 10
+    assert left is not None
+    assert left.why == "it cannot be looked at: no answer within 1 s"
+    with open(folder / MARK, "wb"):
+        pass  # who waits for it goes on, and ends
+
+
 def test_who_looks_elsewhere_tells_what_is_there(tmp_path: Path) -> None:
     """By a URI of this host: the same process, the same answers."""
     folder = Path(make_area(str(tmp_path / "staging"), "app", a_run(tmp_path)))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.errors import RunFailed
+from kstate_cli.cli.ending import exit_code_of, tell
+from kstate_cli.errors import Interrupted, Refused, RunFailed
 from kstate_cli.restore import jvm, spark
 from kstate_cli.restore.jvm import Jvm
 
@@ -48,3 +49,24 @@ def test_who_may_still_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     with pytest.raises(KeyboardInterrupt), spark.spark_session(spark.SparkSettings()):
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("error", [Refused("a slice"), Interrupted(signal.SIGTERM), ValueError("a defect")])
+def test_who_may_still_write_is_told_beside_another_error(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spark._Spark, "start", lambda self: None)
+    monkeypatch.setattr(spark._Spark, "stop", lambda self: (4711,))
+    with pytest.raises(RunFailed) as caught:
+        # As the engine does: what failed becomes an error of the run.
+        try:
+            with spark.spark_session(spark.SparkSettings()):
+                raise error
+        except BaseException as inner:
+            assert inner is error
+            raise RunFailed("the run") from inner
+    for one in (error, caught.value):
+        tell(one)
+        said = capsys.readouterr().err
+        assert said.count("what Spark has started does not end (process 4711): it may still write") == 1
+    assert exit_code_of(error) == getattr(error, "exit_code", 6)

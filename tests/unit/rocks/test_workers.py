@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from kstate_cli.cli.ending import exit_code_of, tell
 from kstate_cli.errors import Refused
+from kstate_cli.host import HostError
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.workers import Workers
+from kstate_cli.rocks.workers import Processes, Workers
 
 MANY = 100
 
@@ -73,8 +75,23 @@ def test_an_error_comes_back_whole(count: int) -> None:
 
 
 def test_a_dead_worker_is_an_error() -> None:
-    with Workers(2) as workers, pytest.raises(RocksError, match=r"worker process ended \(exit status -9\)"):
+    """What the system kills for want of memory has met no damage: no advice to look for any."""
+    with Workers(2) as workers, pytest.raises(HostError, match=r"worker process ended \(exit status -9\)") as caught:
         list(workers.map(die, range(MANY)))
+    assert exit_code_of(caught.value) == 6
+    assert caught.value.hint is not None
+    assert "--workers" in caught.value.hint
+
+
+def corrupt(job: int) -> int:
+    raise RocksError(f"Corruption: block checksum mismatch in /data/app/{job}.sst")
+
+
+def test_an_error_of_rocksdb_in_a_worker_is_not_called_want_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    with Processes(2) as workers, pytest.raises(RocksError) as caught:
+        list(workers.map(corrupt, [7]))
+    tell(caught.value)
+    assert "--workers" not in capsys.readouterr().err
 
 
 def test_what_is_printed_does_not_get_between_the_answers() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -165,3 +168,36 @@ def test_versioned_corners() -> None:
     two = [(VersionedKey(BASE // n, b"k").to_bytes(), value) for n in (240_000, 300_000)]
     assert versioned_interval([database(two)]).wrong
     assert versioned_interval([database([(b"", b"")])]).wrong
+
+
+READ = """
+import sys
+from pathlib import Path
+from kstate_cli.spec.times import segment_interval
+from tests.unit.spec.small import database
+from tests.unit.spec.test_times import window
+paths = [Path(one) for one in sys.argv[1:]]
+made = [database([window(int(one.name) + 100_000)], start=int(one.name), path=one) for one in paths]
+found = segment_interval("window", made)
+print(found.wrong, found.unread, found.exact, found.fits(600_000), found.fits(300_000), found.fits(60_000), sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("inject", [[], ["-e", "inject=pread64:error=EIO"]], ids=["whole", "no answer"])
+def test_a_disk_that_does_not_answer_contradicts_no_interval(tmp_path: Path, inject: list[str]) -> None:
+    """Rows that cannot be read now leave more intervals possible: they say nothing against any."""
+    paths = [tmp_path / str(start) for start in (BASE, BASE + 600_000)]
+    for path in paths:
+        db = Rdict(str(path), Options(raw_mode=True))
+        db[window(int(path.name) + 100_000)[0]] = b"v"
+        db.flush()
+        db.close()
+    (sst,) = paths[0].glob("*.sst")
+    strace = ["strace", "-qq", "-o", os.devnull, "-P", str(sst), "-e", "trace=pread64", *inject]
+    done = subprocess.run(
+        [*strace, sys.executable, "-c", READ, *map(str, paths)], capture_output=True, text=True, check=True
+    )
+    wrong, unread, *known = done.stdout.splitlines()
+    assert wrong == "None"
+    assert ("Input/output error" in unread) is bool(inject)
+    assert known == ["None", "True", "True", "False"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
-from rocksdict import Rdict, SstFileWriter
+from rocksdict import Options, Rdict, SstFileWriter
 
+from kstate_cli.errors import Interrupted
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.verify.reader import WholeDatabase
 
 from .support import (
@@ -269,3 +272,26 @@ def test_ssts_that_were_ingested_are_read_alone_too(tmp_path: Path) -> None:
 def test_a_long_key_fills_more_than_one_block_of_a_manifest(tmp_path: Path) -> None:
     path = database(tmp_path / "db", {b"a" * 40_000: b"", b"b" * 90_000: b""}, {b"a": b""})
     assert verify(path, each=True).findings == ()
+
+
+def test_a_signal_amid_the_closing_leaves_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "db"
+    db = Rdict(str(path), Options(raw_mode=True))
+    db[b"a"] = b"v"
+    db.flush()
+    db.close()
+    whole = WholeDatabase(path).__enter__()
+    held = list(whole._held)
+    assert held
+    close = Shadow.close
+
+    def interrupted(shadow: Shadow) -> None:
+        close(shadow)
+        raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr(Shadow, "close", interrupted)
+    with pytest.raises(Interrupted):
+        whole.close()
+    for descriptor in held:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
