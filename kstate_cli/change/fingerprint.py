@@ -120,12 +120,18 @@ def other_times(path: Path, wanted: str, now: Listing) -> Listing | None:
 
 def only_times(before: Listing, now: Listing) -> bool:
     """Whether the same files have the same sizes and sums: a copy without times, or with whole seconds, leaves that."""
-    return before.keys() == now.keys() and all(_timeless(before[path]) == _timeless(now[path]) for path in now)
+    return before.keys() == now.keys() and all(
+        _timeless(before[path]) == _timeless(_as_told(before[path], now[path])) for path in now
+    )
 
 
 def _timeless(facts: list[int | str]) -> list[int | str]:
     """Without the time, which a file has and a link has not."""
     return [facts[0], *facts[2:]] if facts and isinstance(facts[0], int) else facts
+
+
+def _as_told(before: list[int | str], facts: list[int | str]) -> list[int | str]:
+    return facts[: len(before)] if before and isinstance(before[0], int) else facts
 
 
 def set_times(folder: Path, listing: Listing) -> None:
@@ -156,7 +162,11 @@ def _read_listing(path: Path, wanted: str) -> Listing | None:
 
 
 def differences(before: Listing, now: Listing) -> list[str]:
-    """Paths that came, went or changed, sorted; those of which only the time differs where there are no others."""
+    """Paths that came, went or changed, sorted; those of which only the time differs where there are no others.
+
+    A list of an older kstate has no sums: only what it tells is compared.
+    """
+    now = {path: _as_told(before.get(path, facts), facts) for path, facts in now.items()}
     paths = sorted(before.keys() | now.keys())
     more = [path for path in paths if _timeless(before.get(path) or []) != _timeless(now.get(path) or [])]
     more += [path for path in paths if (path in before) != (path in now) and path not in more]
