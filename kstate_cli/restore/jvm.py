@@ -29,7 +29,6 @@ _DEAF: Final = """trap '' HUP INT TERM; exec "$@\""""
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _POLL_SECONDS: Final = 0.05
 _END_SECONDS: Final = 10.0
-_REST_SECONDS: Final = 2.0
 _KILLED_SECONDS: Final = 10.0
 """A killed process lives on while the system is about something for it, on a hung network share for ever."""
 JAVA: Final = 17
@@ -159,7 +158,8 @@ class Jvm:
     def end(self, seconds: float = _END_SECONDS) -> tuple[int, ...]:
         """Ends it by the end of its standard input, as it cleans up behind itself then; after ``seconds``, hard.
 
-        Whatever it has started, and has not taken along, ends too: nobody writes anything when this returns nothing.
+        Whatever it has started, and has not taken along, is killed at once: nobody waits for what a worker may still
+        write, and where one was stopped the system itself lets it go on then. Nobody writes when this returns nothing.
         Returns the processes that live on some seconds after they were killed.
         """
         self._ended.set()
@@ -171,12 +171,11 @@ class Jvm:
                 process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
-        deadline = time.monotonic() + (_REST_SECONDS if process.poll() is not None else 0)
-        while (members := _members(process.pid)) and (now := time.monotonic()) < deadline + _KILLED_SECONDS:
-            if now >= deadline:
-                for pid in members:
-                    with contextlib.suppress(OSError):
-                        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + _KILLED_SECONDS
+        while (members := _members(process.pid)) and time.monotonic() < deadline:
+            for pid in members:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
             time.sleep(_POLL_SECONDS)
         if not members:
             process.wait()
