@@ -107,6 +107,10 @@ def _one_of(names: Iterable[str]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and value in names
 
 
+def _kind(value: Any) -> bool:
+    return isinstance(value, str) and value in spec_kinds()
+
+
 def _flag(value: Any) -> bool:
     return type(value) is bool
 
@@ -116,7 +120,7 @@ def _topic(value: Any) -> bool:
 
 
 KEYS: Final[Mapping[str, _Key]] = {
-    "kind": _Key("kind", _one_of(spec_kinds()), f"one of {', '.join(sorted(spec_kinds()))}"),
+    "kind": _Key("kind", _kind, f"one of {', '.join(sorted(spec_kinds()))}"),
     "logged": _Key("logged", _flag, "true or false"),
     "global": _Key("is_global", _flag, "true or false"),
     "source": _Key("source", _one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}), '"table", "processor" or "topic"'),
