@@ -7,7 +7,7 @@ where it fails. It may raise StoreUnreadable; rows that it does not return at on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import StoreKind, kind_names, store_kinds
@@ -44,6 +44,10 @@ Unless = Callable[[Any], "str | None"]
 def key_value(kind: StoreKind) -> bool:
     """Whether Streams keeps it as a key-value store: one row for each key."""
     return not kind.key.segmented and kind.key is not KeySchema.VERSIONED
+
+
+KEY_VALUE_KINDS: Final = frozenset(kind.name for kind in store_kinds() if key_value(kind))
+"""For whoever registers a query of their own at all of them."""
 
 
 def _timestamped(kind: StoreKind) -> bool:

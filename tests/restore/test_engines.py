@@ -40,7 +40,7 @@ def test_whatever_fails_is_told_with_its_slice() -> None:
     job = SliceJob(0, "0_0", "a-store", "no-such-kind", "4.3", piece, "/nowhere", "/dev/null/staging", 1 << 20)
     with pytest.raises(OSError, match="/dev/null/staging"):
         InThisProcess().run([job], lambda: None)
-    with pytest.raises(RunFailed, match=r"0_0/a-store \(offsets 0 to 1 of a-topic\) cannot be made: KeyError"):
+    with pytest.raises(RunFailed, match=r"0_0/a-store \(offsets 0 to 1 of a-topic\) cannot be made: ValueError"):
         InThisProcess().run([replace(job, staging="s3://nowhere")], lambda: None)
 
 
