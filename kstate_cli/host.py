@@ -15,8 +15,8 @@ from typing import Final
 from kstate_cli.errors import RunFailed
 
 _SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-"""No reader meets these but in what it writes itself: elsewhere they are the trouble of whoever writes."""
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""A file system has no room. No reader meets these but in what it writes itself."""
 _CANNOT: Final = (errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIMEDOUT, errno.EUCLEAN)
 _HINTS: Final = {
     errno.EMFILE: "raise the limit of open files (ulimit -n) and run the command again, or give fewer --workers",
@@ -50,8 +50,8 @@ def host_error_in(message: str, where: str) -> HostError | None:
 
     RocksDB tells what the system says in its words, behind a colon.
     """
-    number = _said(message, (*_SHORT, *_FULL))
-    return None if number is None else _short(number, where if number in _FULL else None)
+    number = _said(message, (*_SHORT, *FULL))
+    return None if number is None else _short(number, where if number in FULL else None)
 
 
 def cannot_be_read(error: Exception | str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import settings
 
@@ -15,8 +13,6 @@ settings.load_profile("kstate")
 
 
 @pytest.fixture(autouse=True)
-def _a_process_of_its_own() -> Iterator[None]:
+def _a_process_of_its_own() -> None:
     """What a command in this process has changed is told at the end of that one, not of one that another test runs."""
-    forget_commits()
-    yield
     forget_commits()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import clock
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
@@ -49,7 +50,7 @@ def choose(request: Request, *, locked: bool = True) -> Choice:
         raise UsageError(
             f"there is no run {', '.join(sorted(unknown))}", hint=f"they are listed by {command('status', request.app)}"
         )
-    limit = datetime.now(timezone.utc) - request.older_than
+    limit = clock.now() - request.older_than
     choice = Choice()
     for run in runs:
         named = run.name in request.names

@@ -12,7 +12,7 @@ from kstate_cli.change.folder import read_runs, remove_empty_folders
 from kstate_cli.change.lockfile import application_lock, in_use
 from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.plan import Plan
-from kstate_cli.change.recover import recover, unfinished_runs
+from kstate_cli.change.recover import recover, tell_unfinished
 from kstate_cli.change.removal import remove_run
 from kstate_cli.errors import Refused, RunHalfway
 from kstate_cli.rocks.workers import Workers
@@ -70,8 +70,7 @@ def _change(
     if request.dry_run:
         plan = _plan(request, workers, progress)
         on_plan(plan)
-        for run in unfinished_runs(request.app):
-            tell(f"run {run.name} is unfinished: the next command that changes something takes it over")
+        tell_unfinished(request.app, tell)
         return Outcome(plan, None)
     check_place(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK).exists():

@@ -167,7 +167,6 @@ def differences(before: Listing, now: Listing) -> list[str]:
     A list of an older kstate has no sums: only what it tells is compared.
     """
     now = {path: _as_told(before.get(path, facts), facts) for path, facts in now.items()}
-    paths = sorted(before.keys() | now.keys())
-    more = [path for path in paths if _timeless(before.get(path) or []) != _timeless(now.get(path) or [])]
-    more += [path for path in paths if (path in before) != (path in now) and path not in more]
-    return sorted(more) or [path for path in paths if before.get(path) != now.get(path)]
+    changed = sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
+    more = [p for p in changed if p not in before or p not in now or _timeless(before[p]) != _timeless(now[p])]
+    return more or changed

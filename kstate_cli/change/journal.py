@@ -12,11 +12,11 @@ import contextlib
 import os
 import stat
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli import clock
 from kstate_cli.change.lines import JournalError, decode_line, encode_line
 from kstate_cli.change.system import naming, sync_directory
 from kstate_cli.signals import signals_held
@@ -234,4 +234,4 @@ def _journal(path: Path) -> bytes | None:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return clock.now().isoformat(timespec="milliseconds")

@@ -66,6 +66,12 @@ def unfinished_runs(app: Path) -> list[Run]:
     return [run for run in understood(read_runs(app)) if run.state in UNFINISHED]
 
 
+def tell_unfinished(app: Path, tell: Callable[[str], None]) -> None:
+    """Says what a command that changed something would take over. Raises Refused as ``unfinished_runs`` does."""
+    for run in unfinished_runs(app):
+        tell(f"run {run.name} is unfinished: the next command that changes something takes it over")
+
+
 def recover(app: Path, tell: Callable[[str], None]) -> list[Recovered]:
     """Brings every unfinished run to an end; the lock is held. Each is told of at once, whatever becomes of the next.
 
@@ -139,7 +145,7 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
     gone, and only its owner can say whether that takes its place.
     """
     told = run.last("switching")
-    if run.tree.is_symlink() or not run.tree.is_dir():
+    if not _is_folder(run.tree):
         return False
     found = digest(every_file(run.tree))
     if staged and found == told.get("staged"):
@@ -172,7 +178,7 @@ def _settle_undo(app: Path, run: Run) -> Outcome:
 def _is_kept(run: Run) -> bool:
     """Whether the tree of a run is, file by file, what was there before its switch."""
     wanted = run.last("switching").get("kept")
-    return run.tree.is_dir() and not run.tree.is_symlink() and digest(every_file(run.tree)) == wanted
+    return _is_folder(run.tree) and digest(every_file(run.tree)) == wanted
 
 
 def _settle_kept(app: Path, run: Run) -> Outcome | None:
@@ -203,18 +209,22 @@ def _is_back(app: Path, run: Run) -> bool:
         return False
     told = run.last("switching")
     return digest(every_file(app)) == told.get("kept") or (
-        run.tree.is_dir() and not run.tree.is_symlink() and digest(started_files(run.tree)) == told.get("made")
+        _is_folder(run.tree) and digest(started_files(run.tree)) == told.get("made")
     )
 
 
 def _has(folder: Path, mark: str, run: Run) -> bool:
-    if run.token is None or folder.is_symlink() or not folder.is_dir():
+    if run.token is None or not _is_folder(folder):
         return False
     return token_of(folder, mark) == run.token
 
 
 def _is_empty(tree: Path) -> bool:
-    return not os.path.lexists(tree) or (not tree.is_symlink() and tree.is_dir() and not os.listdir(tree))
+    return not os.path.lexists(tree) or (_is_folder(tree) and not os.listdir(tree))
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _neither(app: Path, run: Run) -> Refused:

@@ -13,8 +13,9 @@ from kstate_cli.change.fingerprint import LISTS, digest, every_file
 from kstate_cli.change.journal import FOUND_EMPTY, JOURNALS, RUNS, TREE, Run, RunState
 from kstate_cli.change.marks import STAGED, token_of
 from kstate_cli.change.spare import written
-from kstate_cli.change.system import FULL, free, sync_directory
+from kstate_cli.change.system import free, sync_directory
 from kstate_cli.errors import Refused
+from kstate_cli.host import FULL
 from kstate_cli.statedir.find import holds_tasks
 
 _OWN: Final = frozenset({TREE, RUNS, *JOURNALS, *LISTS})

@@ -7,7 +7,8 @@ from typing import Any
 
 from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.journal import Run
-from kstate_cli.change.system import FULL, free
+from kstate_cli.change.system import free
+from kstate_cli.host import FULL
 
 
 def written(run: Run, event: str, **details: Any) -> None:

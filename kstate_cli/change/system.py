@@ -8,10 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
 
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors of a file system that has no room."""
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 

@@ -26,10 +26,9 @@ from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remove_marks, token_of
 from kstate_cli.change.spare import written
 from kstate_cli.change.who import who
-from kstate_cli.change.whole import what_is_unreadable
+from kstate_cli.change.whole import what_is_not_understood, what_is_unreadable
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.signals import signals_held
-from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command, some
 
 _NAMED = 3
@@ -143,9 +142,9 @@ def _cannot_be_put_back(app: Path, run: Run, why: str) -> Refused:
 
 def _prove_readable(app: Path, run: Run) -> None:
     """An older kstate kept no list of files: at least everything in the tree must be understood. Raises Refused."""
-    wrong = [one for one in read_application(run.tree).all_problems() if one.fatal]
-    if wrong:
-        raise _cannot_be_put_back(app, run, f"{wrong[0].where}: {wrong[0].what}")
+    wrong = what_is_not_understood(run.tree)
+    if wrong is not None:
+        raise _cannot_be_put_back(app, run, wrong)
 
 
 def _refuse_newer(app: Path, run: Run, *, times_lost: bool) -> None:

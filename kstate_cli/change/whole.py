@@ -11,11 +11,17 @@ from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.scan import read_application
 
 
+def what_is_not_understood(tree: Path) -> str | None:
+    """The first thing in a directory that cannot be understood; None where all of it can. Raises OSError."""
+    wrong = (one for one in read_application(tree).all_problems() if one.fatal)
+    return next((f"{one.where}: {one.what}" for one in wrong), None)
+
+
 def what_is_unreadable(tree: Path) -> str | None:
     """The first thing in a directory that cannot be understood or read; None where all of it can. Raises OSError."""
-    for problem in read_application(tree).all_problems():
-        if problem.fatal:
-            return f"{problem.where}: {problem.what}"
+    wrong = what_is_not_understood(tree)
+    if wrong is not None:
+        return wrong
     for folder, _, names in os.walk(tree):
         if "CURRENT" in names and is_database(Path(folder)):
             try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from kstate_cli import clock
 from kstate_cli.check.context import Context
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.as_of import age_of
@@ -23,7 +22,7 @@ def judge_age(ctx: Context, task: Task, store: Store, key: TopicPartition | None
     retention = log.retention_ms if asked is None else int(asked.total_seconds() * 1000)
     existing = next(one for one in ctx.resolved[task.name].stores if one.store is store)
     as_of = age_of(ctx.ages, task.name, existing).as_of_ms
-    now = int(time.time() * 1000)
+    now = clock.now_ms()
     found = heard(as_of, now, retention)
     if found is Heard.UNKNOWN or as_of is None:
         ctx.found("age-unknown", "when its data was written nobody knows", task, store.name)

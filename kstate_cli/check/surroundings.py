@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
+from kstate_cli import clock
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.recover import UNFINISHED
@@ -35,7 +35,7 @@ def look_around(ctx: Context) -> None:
 
 
 def _ages(ctx: Context) -> None:
-    now = time.time()
+    now = clock.now_seconds()
     old = [t.name for t in ctx.app.tasks if not t.is_global and now - t.mtime_ns / 1e9 > _CLEANUP_DELAY]
     if old:
         text = f"{_some(old)}: older than ten minutes, so those not assigned to this instance are deleted after that"
@@ -74,7 +74,7 @@ def _place(ctx: Context) -> None:
 
 
 def _runs(ctx: Context) -> None:
-    limit = datetime.now(timezone.utc) - _KEPT
+    limit = clock.now() - _KEPT
     held = read_lock_table().held(ctx.app.path / LOCK)
     for run in read_runs(ctx.app.path):
         if run.damage is not None or run.state in UNFINISHED:

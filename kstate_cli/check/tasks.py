@@ -7,9 +7,9 @@ next record must be in the log. The first of these that goes wrong decides for t
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass, field
 
+from kstate_cli import clock
 from kstate_cli.check.context import Context
 from kstate_cli.check.files import (
     checkpoint_obstacle,
@@ -112,7 +112,7 @@ def _failed(draft: _Draft, name: str) -> Prediction:
 
 
 def _too_old(ctx: Context, task: Task) -> bool:
-    age = time.time() - task.mtime_ns / 1e9
+    age = clock.now_seconds() - task.mtime_ns / 1e9
     return ctx.asked.into_family and ctx.asked.max_age is not None and age > ctx.asked.max_age.total_seconds()
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kstate_cli import clock
 from kstate_cli.cli import standard
 from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.cli.output import say
@@ -47,7 +47,7 @@ class Metrics:
         """(code, level) -> how many."""
 
     def __enter__(self) -> Metrics:
-        self._began = time.time()
+        self._began = clock.now_seconds()
         if self._path is not None:
             self._lock = self._take_lock(self._path)
         return self
@@ -105,7 +105,7 @@ class Metrics:
         from prometheus_client import CollectorRegistry, write_to_textfile
 
         registry = CollectorRegistry()
-        now = time.time()
+        now = clock.now_seconds()
         self._gauge(registry, "kstate_last_run_timestamp_seconds", "When the command ended.", now)
         success = now if code in _GOOD else _before(path, (self._app.name, self._command))
         if success is not None:

@@ -18,7 +18,6 @@ from kstate_cli.formats.keys import (
     INDEX_PREFIX,
     CombinedKey,
     JoinSideKey,
-    SessionKey,
     VersionedKey,
     WindowKey,
 )
@@ -92,7 +91,7 @@ def _key_value(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
 
 
 def _window(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
-    read = WindowKey.from_time_first if layout.key.time_ordered else WindowKey.from_bytes
+    read = layout.key.window
     split = _splitter(layout)
     for row, data in rows:
         key = read(row)
@@ -100,7 +99,7 @@ def _window(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
 
 
 def _session(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
-    read = SessionKey.from_time_first if layout.key.time_ordered else SessionKey.from_bytes
+    read = layout.key.session
     split = _splitter(layout)
     for row, data in rows:
         key = read(row)

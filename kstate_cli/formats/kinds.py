@@ -19,7 +19,7 @@ from .keys import BASE_PREFIX, INDEX_PREFIX, CombinedKey, JoinSideKey, SessionKe
 from .layouts import Inner, KeySchema, ValueLayout
 from .malformed import MalformedBytesError
 from .numbers import MAX_I64
-from .store_kinds import SINGLE_UNTOLD, UNTOLD, StoreKind, kinds_of_family, known_families, store_kinds
+from .store_kinds import SINGLE_UNTOLD, UNTOLD, StoreKind, kinds_of_family, known_families, named_by_dsl, store_kinds
 from .values import (
     UNKNOWN_TIMESTAMP,
     BufferValue,
@@ -136,15 +136,15 @@ def _with_all(families: Iterable[str], kinds: Sequence[StoreKind]) -> list[Store
 
 
 def _by_name(kinds: Sequence[StoreKind], store_name: str) -> str | None:
-    """The kind whose names the DSL gives like this one."""
-    return next(
-        (kind.name for kind in kinds if kind.dsl_name is not None and kind.dsl_name.fullmatch(store_name)), None
-    )
+    """The name of the kind whose names the DSL gives like this one."""
+    named = named_by_dsl(kinds, store_name)
+    return None if named is None else named.name
 
 
 def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
     try:
-        unwrapped = [(key, _inner_value(name, value)) for name, sampled in rows.items() for key, value in sampled]
+        inner = {name: _inner_value(name) for name in rows}
+        unwrapped = [(key, inner[name](value)) for name, sampled in rows.items() for key, value in sampled]
     except MalformedBytesError:
         return None
     if not unwrapped or not _every(_is_subscription_row, unwrapped):
@@ -160,22 +160,16 @@ def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
     return Kind("foreign-key-subscription", False, "rows that decode as combined keys and subscriptions")
 
 
-def _inner_value(family: str, value: bytes) -> bytes:
-    layout = next(
-        (
-            one.layout
-            for kind in store_kinds()
-            for one in kind.families
-            if one.name == family and kind.key.segmented is False
-        ),
-        ValueLayout.PLAIN,
-    )
+def _inner_value(family: str) -> Callable[[bytes], bytes]:
+    """What takes the value proper out of a value of a column family."""
+    layouts = (kind.layout_in(family) for kind in _kinds(segmented=False))
+    layout = next((one for one in layouts if one is not None), ValueLayout.PLAIN)
     if layout is ValueLayout.HEADERS:
-        return HeadersValue.from_bytes(value).value
+        return lambda value: HeadersValue.from_bytes(value).value
     if layout is ValueLayout.TIMESTAMPED:
-        return TimestampedValue.from_bytes(value).value
+        return lambda value: TimestampedValue.from_bytes(value).value
     # A row of default has not been migrated: it is the plain value.
-    return value
+    return bytes
 
 
 def _is_subscription_row(key: bytes, value: bytes) -> bool:

@@ -70,23 +70,32 @@ class KeySchema(Enum):
         """Bytes of a changelog key after the record's key; of a key that expires, the segment's time comes first."""
         return _WINDOW_TAIL if self.windows else _SESSION_TAIL if self.sessions else 0
 
-    def window(self, row: bytes) -> WindowKey:
-        """The key of a base row of a window store. MalformedBytesError for what is none."""
-        return WindowKey.from_time_first(row) if self.time_ordered else WindowKey.from_bytes(row)
+    # These three choose once what reads a row: whoever reads many takes the function out of the loop.
 
-    def session(self, row: bytes) -> SessionKey:
-        """The key of a base row of a session store. MalformedBytesError for what is none."""
-        return SessionKey.from_time_first(row) if self.time_ordered else SessionKey.from_bytes(row)
+    @property
+    def window(self) -> Callable[[bytes], WindowKey]:
+        """Reads the key of a base row of a window store. It raises MalformedBytesError for what is none."""
+        return WindowKey.from_time_first if self.time_ordered else WindowKey.from_bytes
 
-    def segment_time(self, row: bytes) -> int:
-        """The time (ms) that chooses a row's segment, of an index row too (``segmentTimestamp``).
+    @property
+    def session(self) -> Callable[[bytes], SessionKey]:
+        """Reads the key of a base row of a session store. It raises MalformedBytesError for what is none."""
+        return SessionKey.from_time_first if self.time_ordered else SessionKey.from_bytes
 
-        Only of a schema that expires. MalformedBytesError for what is no row of it.
+    @property
+    def segment_time(self) -> Callable[[bytes], int]:
+        """Reads the time (ms) that chooses a row's segment, of an index row too (``segmentTimestamp``).
+
+        Only of a schema that expires. It raises MalformedBytesError for what is no row of it.
         """
-        indexed = self.time_ordered and not row.startswith(BASE_PREFIX)
+        session, window = self.session, self.window
+        if self.time_ordered:
+            if self.sessions:
+                return lambda row: (session if row.startswith(BASE_PREFIX) else SessionKey.from_key_first)(row).end
+            return lambda row: (window if row.startswith(BASE_PREFIX) else WindowKey.from_key_first)(row).start
         if self.sessions:
-            return (SessionKey.from_key_first(row) if indexed else self.session(row)).end
-        return (WindowKey.from_key_first(row) if indexed else self.window(row)).start
+            return lambda row: session(row).end
+        return lambda row: window(row).start
 
 
 _WINDOW_TAIL: Final = 12

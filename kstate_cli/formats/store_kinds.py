@@ -231,6 +231,11 @@ def kinds_of_family(family: str, *, segmented: bool) -> tuple[StoreKind, ...]:
     )
 
 
+def named_by_dsl(kinds: Iterable[StoreKind], store: str) -> StoreKind | None:
+    """The first of the kinds whose stores the DSL names as this one is named."""
+    return next((kind for kind in kinds if kind.dsl_name is not None and kind.dsl_name.fullmatch(store)), None)
+
+
 def is_segmented(name: str | None) -> bool:
     """Whether stores of that kind have one database per segment; False for what is no kind on disk."""
     return name in _TABLE and _TABLE[name].key.segmented

@@ -31,7 +31,7 @@ _Found = tuple[int | None, bytes, bytes]
 def window_key_query(store: StoreReader, query: WindowKeyQuery[Any, Any]) -> RowIterator[Any]:
     """Starts and values of a key's windows."""
     key = store.key_bytes(query.key)
-    first = max(0, query.time_from, store.earliest(newest_window))
+    first = max(0, query.time_from, store.earliest(newest))
     value = _values(store)
     return RowIterator(
         _windows_of(store, key, first, query.time_to),
@@ -43,7 +43,7 @@ def window_key_query(store: StoreReader, query: WindowKeyQuery[Any, Any]) -> Row
 def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> RowIterator[Any]:
     """Windows and values of all keys in a time."""
     assert query.time_from is not None and query.time_to is not None
-    first = max(0, query.time_from, store.earliest(newest_window))
+    first = max(0, query.time_from, store.earliest(newest))
     read = store.layout.key.window
     value = _values(store) or _as_it_is
 
@@ -62,7 +62,7 @@ def session_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -
     def decode(row: tuple[SessionKey, bytes]) -> tuple[Windowed[Any], Any]:
         return Windowed(query.key, row[0].start, row[0].end), value(row[1], key)
 
-    first = store.earliest(newest_session)
+    first = store.earliest(newest)
     return RowIterator(_sessions_of(store, key, first), order=lambda row: (row[0].end, row[0].start), decode=decode)
 
 
@@ -178,18 +178,12 @@ def _time(time: int) -> bytes:
 # --- expiry -----------------------------------------------------------------------------------------------------------
 
 
-def newest_window(store: StoreReader) -> int | None:
-    """The start of the newest window: the stream time that Streams has seen. Reads the keys of the last segment."""
-    return _newest(store, lambda row: store.layout.key.window(row).start)
+def newest(store: StoreReader) -> int | None:
+    """The start of the newest window, or the end of the newest session: the stream time that Streams has seen.
 
-
-def newest_session(store: StoreReader) -> int | None:
-    """The end of the newest session. Reads the keys of the last segment."""
-    return _newest(store, lambda row: store.layout.key.session(row).end)
-
-
-def _newest(store: StoreReader, time: Any) -> int | None:
-    ordered = store.layout.key.time_ordered
+    Reads the keys of the last segment.
+    """
+    ordered, time = store.layout.key.time_ordered, store.layout.key.segment_time
     for segment in reversed(store.segments):
         if ordered:
             rows: Iterator[Row] = segment.scan(BASE_PREFIX, INDEX_PREFIX, reverse=True)

@@ -30,6 +30,7 @@ from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.redaction import kept_uri
 from kstate_cli.restore.names import fitting
+from kstate_cli.rocks.workers import same_modules
 from kstate_cli.signals import start
 from kstate_cli.texts import command, printable
 
@@ -188,13 +189,12 @@ def _found_here(uri: str, token: str, mount: object) -> tuple[int, int, str | No
 
 def _found_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | None:
     """As :func:`_found`, in a process that can be ended: nothing else ends a call of pyarrow that gets no answer."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", _LOOK],
         input=json.dumps([uri, token]).encode(),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=environment,
+        env=same_modules(),
         timeout=_LOOK_SECONDS,
         check=True,
     )

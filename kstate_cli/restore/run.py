@@ -13,7 +13,7 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.lockfile import application_lock, in_use
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.place import check_change, check_place
-from kstate_cli.change.recover import recover, unfinished_runs
+from kstate_cli.change.recover import recover, tell_unfinished
 from kstate_cli.dump.model import Dump
 from kstate_cli.dump.open import read_dump
 from kstate_cli.errors import Interrupted, Refused, UsageError
@@ -66,8 +66,7 @@ def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: 
     if request.dry_run:
         plan = _plan(request, dump, watcher)
         on_plan(plan)
-        for run in unfinished_runs(request.app):
-            watcher.recovered(f"run {run.name} is unfinished: the next command that changes something takes it over")
+        tell_unfinished(request.app, watcher.recovered)
         return Outcome(plan)
     check_place(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK).exists():

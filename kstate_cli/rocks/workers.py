@@ -86,7 +86,7 @@ class Workers:
                 future.cancel()
 
     def _start(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
+        environment = same_modules()
         for _ in range(self.count):
             process = subprocess.Popen(
                 [sys.executable, "-c", "from kstate_cli.rocks.workers import serve; serve()"],
@@ -115,6 +115,11 @@ class Workers:
         if good:
             return answer  # type: ignore[no-any-return]
         raise answer
+
+
+def same_modules() -> dict[str, str]:
+    """The environment of another Python that finds the modules that this one finds."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
 
 
 class Processes(Workers):

@@ -8,9 +8,9 @@ rows are. A store was at the end of its log when its newest row came, or later: 
 from __future__ import annotations
 
 import hashlib
-import time
 from dataclasses import dataclass
 
+from kstate_cli import clock
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.sst_properties import read_properties
@@ -33,7 +33,7 @@ class Written:
 def written(store: Store) -> Written:
     """Reads the properties of every live SST of the data column families. What cannot be read tells nothing."""
     times, seen = [], []
-    latest = time.time() + _AHEAD_SECONDS
+    latest = clock.now_seconds() + _AHEAD_SECONDS
     for database in store.databases:
         for family, files in database.live.items():
             if family == OFFSETS_CF:

@@ -13,7 +13,7 @@ from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.position import Position
-from kstate_cli.formats.store_kinds import has_key
+from kstate_cli.formats.store_kinds import has_key, named_by_dsl, store_kinds
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import LiveFile
@@ -169,7 +169,7 @@ class Store:
     def is_grace_buffer(self) -> bool:
         """The buffer of a stream-table join: 4.3 keeps its offset in ``.checkpoint_<store>``."""
         only_zero = self.segmented and [d.segment_start for d in self.databases] == [0]
-        return has_key(self.kind.name, KeySchema.BUFFER) or (only_zero and self.name.endswith("-Buffer"))
+        return has_key(self.kind.name, KeySchema.BUFFER) or (only_zero and _named_as_buffer(self.name))
 
     @property
     def status(self) -> str | None:
@@ -189,6 +189,10 @@ class Store:
         if self.position_file and self.position_file.content:
             merged = merged.merge(Position.from_checkpoint(self.position_file.content))
         return merged
+
+
+def _named_as_buffer(store: str) -> bool:
+    return named_by_dsl((kind for kind in store_kinds() if kind.key is KeySchema.BUFFER), store) is not None
 
 
 @dataclass(frozen=True, slots=True)

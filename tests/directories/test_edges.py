@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import fcntl
 import os
 import shutil
@@ -23,6 +22,7 @@ from kstate_cli.texts import shell
 from tests.faults import tiny_dump
 from tests.faults.cases import UP, fresh
 from tests.journals.states import DOWN, MIGRATE, STATES, Made, content, make
+from tests.mounts import mounted
 
 from .support import Done, kstate, tree_hash
 
@@ -427,19 +427,6 @@ def test_after_the_exchange_nobody_says_that_nothing_has_changed() -> None:
 
 
 # --- file systems -----------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def mounted(folder: Path, *options: str) -> Iterator[Path]:
-    """Only root may mount: others are told so."""
-    folder.mkdir(exist_ok=True)
-    done = subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"only root can mount a file system: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_read_only_file_system_is_refused_as_that(app: Path, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.mounts import mounted
+
 from .case import Case, Sweep
 from .cases import DIRECTIONS, DOWN, UP, Direction, fresh, migrated, migration
 from .forked import ROOT, Kstate
@@ -109,21 +111,6 @@ def test_the_lock_is_waited_for(kstate: Kstate, sweep: Sweep, direction: Directi
     assert meaning(app) == sweep.old
 
 
-@contextlib.contextmanager
-def small_file_system(folder: Path, options: str) -> Iterator[Path]:
-    """A tmpfs of a few megabytes or inodes. Only root may mount one: others are told so."""
-    folder.mkdir(exist_ok=True)
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "kstate-test", str(folder)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"only root can mount a small file system: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 # The upgrade makes more files than are asked for beforehand when inodes are counted roughly: it fails in its middle.
 @pytest.mark.parametrize(
     ("direction", "limit", "ends"),
@@ -137,7 +124,7 @@ def test_a_full_file_system(sweep: Sweep, direction: Direction, tmp_path: Path, 
     used = sum(1 for _ in fresh(direction, tmp_path / "w").rglob("*")) + 4
     name, _, value = limit.partition("=")
     amount = f"{used + int(value)}" if value.startswith("+") else value
-    with small_file_system(tmp_path / "mount", f"{name}={amount}") as folder:
+    with mounted(tmp_path / "mount", "-t", "tmpfs", "-o", f"{name}={amount}", "kstate-test") as folder:
         app = Path(shutil.copytree(tmp_path / "w", folder / "state")) / next((tmp_path / "w").iterdir()).name
         command = [sys.executable, "-m", "kstate_cli", "migrate", str(app), *direction.migrate[1:]]
         env = {**os.environ, "TMPDIR": str(tmp_path)}

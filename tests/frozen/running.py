@@ -1,8 +1,9 @@
 """
 Running commands in this process, hundreds of them: an application directory is read once and not for each of them.
 
-The commands are kstate as it is, from `kstate_cli.cli.app.main` on, but for `read_application`: what it has returned for a
-directory is returned again, a fresh copy each time. `test_frozen.py` holds some commands against a run without that.
+The commands are kstate as it is, from `kstate_cli.cli.app.main` on, but for the time of day and for `read_application`:
+what it has returned for a directory is returned again, a fresh copy each time. `test_frozen.py` holds some commands against a run
+without that.
 """
 
 from __future__ import annotations
@@ -14,12 +15,18 @@ import pkgutil
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from unittest.mock import patch
 
 import kstate_cli
+from kstate_cli import clock
 from kstate_cli.statedir.scan import read_application
 from tests.directories.support import Done, kstate_here
+
+THEN: Final = datetime(2026, 11, 21, 16, tzinfo=timezone.utc)
+"""The golden directories are an hour old. What they say of their age is compared, and must not change with the day."""
 
 _Key = tuple[Path, "frozenset[str] | None"]
 
@@ -60,8 +67,9 @@ def reading_once() -> Iterator[None]:
 
 
 def run(*argv: str) -> Done:
-    """Run a command in this process."""
-    return kstate_here(*argv, status=None)
+    """Run a command in this process, at :data:`THEN`."""
+    with patch.object(clock, "now", lambda: THEN):
+        return kstate_here(*argv, status=None)
 
 
 def _import_all() -> None:
