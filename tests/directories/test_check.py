@@ -116,7 +116,8 @@ def test_nothing_is_said_of_records_without_a_log(demo: Path) -> None:
 def test_how_many_records_follow(demo: Path) -> None:
     offset = own_offset(demo)
     for end, outcome, records in ((offset + 1, "opens", 0), (offset + 2, "opens", 0), (offset + 12, "restores", 10)):
-        done = check(demo, "4.3", "--offsets", offsets_file(demo, 0, end), status=0)
+        log = offsets_file(demo, 0, end)
+        done = check(demo, "4.3", "--offsets", log, "--delete-retention", "36500d", status=0)
         (row,) = [r for r in of(done, "prediction") if (r["task"], r["store"]) == ("0_0", "latest-order")]
         assert (row["outcome"], row["records"]) == (outcome, records), end
         assert row["records_exact"] is (records == 0)

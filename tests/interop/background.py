@@ -15,8 +15,8 @@ from .harness import App, Batch, Harness, Run
 from .jvm import Event, Jvm, Reply
 from .releases import InteropError
 
-_START_SECONDS = 120
-_STOP_SECONDS = 20
+_START_SECONDS = 600
+_STOP_SECONDS = 120
 LONG_SESSIONS = {"session.timeout.ms": "600000", "max.poll.interval.ms": "600000", "producer.transaction.timeout.ms": "600000"}  # fmt: skip
 """Settings of an application that is going to be stopped short: nobody takes it for dead meanwhile."""
 
