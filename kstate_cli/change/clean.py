@@ -11,10 +11,12 @@ from typing import Final
 
 from kstate_cli import clock
 from kstate_cli.change.engine import pinned_bytes
+from kstate_cli.change.fingerprint import digest, started_files
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.removal import remove_run, remove_staged
 from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway, UsageError
+from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.texts import command, shell
 
 PRECIOUS_EVENT: Final = "precious"
@@ -52,6 +54,7 @@ def choose(request: Request, *, locked: bool = True) -> Choice:
         )
     limit = clock.now() - request.older_than
     choice = Choice()
+    lost = _lost_tasks(request.app, runs)
     for run in runs:
         named = run.name in request.names
         if request.names and not named:
@@ -65,6 +68,8 @@ def choose(request: Request, *, locked: bool = True) -> Choice:
         ):
             continue
         why = _why_left(request.app, run, named=named, locked=locked)
+        if why is None and not named and lost is not None and _keeps_tasks(run):
+            why = f"{lost}, and this run keeps those that it had. To delete it: {_by_name(request.app, run)}"
         if why is None:
             choice.runs.append(run)
         elif named:
@@ -89,6 +94,23 @@ def _why_left(app: Path, run: Run, *, named: bool, locked: bool) -> str | None:
     if run.last(PRECIOUS_EVENT) and not named:
         return f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')}. To delete it: {_by_name(app, run)}"
     return None
+
+
+def _lost_tasks(app: Path, runs: list[Run]) -> str | None:
+    """Says that somebody has emptied APP (``rm -rf APP/*``): its copies may be all that there is of its tasks.
+
+    None where it holds tasks, is not there at all, or is as a run has left it (``wipe --everything``).
+    """
+    if not os.path.lexists(app) or holds_tasks(app):
+        return None
+    now = digest(started_files(app))
+    if any(run.state is RunState.KEPT and run.last("switching").get("made") == now for run in runs):
+        return None
+    return f"{app} holds no task any more"
+
+
+def _keeps_tasks(run: Run) -> bool:
+    return run.state in (RunState.KEPT, RunState.UNDONE) and holds_tasks(run.tree)
 
 
 def _by_name(app: Path, run: Run) -> str:

@@ -193,6 +193,26 @@ def test_an_undo_whose_journal_has_lost_a_line_is_proved_by_the_trees(tmp_path: 
     assert [one.state.value for one in read_runs(app) if one.state] == ["undone"]
 
 
+@pytest.mark.parametrize("undone", [False, True], ids=["kept", "undone"])
+def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Path, undone: bool) -> None:
+    """After ``rm -rf APP/*`` the nightly ``clean`` would delete the only copy; whoever names the run wants it."""
+    migrate(app)
+    if undone:
+        kstate("undo", app)
+    for one in app.iterdir():
+        if one.is_dir():
+            shutil.rmtree(one)
+    before = tree_hash(app.parent)
+    left = kstate("clean", app).err
+    assert f"{app} holds no task any more" in left
+    assert f"kstate clean {app} --run 0001-migrate" in left
+    assert {path: one for path, one in tree_hash(app.parent).items() if "tree" in path} == {
+        path: one for path, one in before.items() if "tree" in path
+    }
+    kstate("clean", app, "--run", "0001-migrate")
+    assert not (app.parent / ".kstate").exists()
+
+
 def test_a_directory_that_was_lost_after_an_interrupted_switch_is_put_back(tmp_path: Path) -> None:
     app = made("after-switch", tmp_path)
     (run,) = read_runs(app)
