@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from kstate_cli.host import HostError
 from kstate_cli.rocks.descriptors import most_descriptors
-from kstate_cli.signals import ENDING, submitted
+from kstate_cli.signals import ENDING, signals_held
 
 _MANY = 96
 """From so many jobs on, processes gain more than their start costs."""
@@ -38,12 +38,15 @@ class Workers:
     To be used from the thread that made it: the processes end with that thread.
     """
 
+    _many = _MANY
+
     def __init__(self, count: int) -> None:
         self.count = max(1, count)
         most_descriptors()  # each database that is open has dozens, whoever reads it: threads, or processes below
         self._threads = ThreadPoolExecutor(self.count)
         self._processes: list[_Process] = []
         self._idle: SimpleQueue[_Process] = SimpleQueue()
+        self._submitted: list[Future[Any]] = []
 
     def __enter__(self) -> Workers:
         return self
@@ -52,27 +55,41 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for process in self._processes:
-            # Nobody waits for an answer any more, or they are idle. A thread that still waits gets the end of file.
-            process.kill()
-        for process in self._processes:
-            process.wait()
+        self.stop()
         self._threads.shutdown(wait=True)
-        for process in self._processes:
-            for pipe in (process.stdin, process.stdout):
-                # What could not be sent to a process that has died is of no use to anybody.
-                with contextlib.suppress(OSError):
-                    pipe.close()  # type: ignore[union-attr]
+
+    def stop(self) -> None:
+        """Ends all jobs: those in processes at once, those in threads when they are done. Others may follow.
+
+        To be called before what jobs write is deleted: one that fails, or a signal, leaves others running.
+        """
+        with signals_held():
+            running = [future for future in self._submitted if not future.cancel()]
+            for process in self._processes:
+                # Nobody waits for an answer any more, or they are idle. A thread that still waits gets the end of file.
+                process.kill()
+            for process in self._processes:
+                process.wait()
+            wait(running)
+            for process in self._processes:
+                for pipe in (process.stdin, process.stdout):
+                    # What could not be sent to a process that has died is of no use to anybody.
+                    with contextlib.suppress(OSError):
+                        pipe.close()  # type: ignore[union-attr]
+            self._submitted, self._processes, self._idle = [], [], SimpleQueue()
 
     def map(self, function: Callable[[Job], Answer], jobs: Sequence[Job]) -> Iterator[Answer]:
         """The answers, in the order of the jobs. ``function`` is one of a module, and jobs and answers are data.
 
         The first job that fails ends it: jobs that have not begun are dropped, and its error is raised; HostError where
-        a process has died.
+        a process has died. Those that have begun go on: :meth:`stop` ends them.
         """
-        if self.count > 1 and len(jobs) >= _MANY and not self._processes:
+        if self.count > 1 and len(jobs) >= self._many and not self._processes:
             self._start()
-        futures = submitted(self._threads, partial(self._run, function), jobs)
+        with signals_held():
+            futures = [self._threads.submit(partial(self._run, function), job) for job in jobs]
+            # Before a signal that has waited is raised: who calls stop has no other list.
+            self._submitted = [*(one for one in self._submitted if not one.done()), *futures]
         running: set[Future[Answer]] = set(futures)
         try:
             for future in futures:
@@ -124,6 +141,8 @@ def same_modules() -> dict[str, str]:
 
 class Processes(Workers):
     """Processes from the first job on: for rows that are looked at in Python, where threads would take turns."""
+
+    _many = 0
 
     def __init__(self, count: int) -> None:
         super().__init__(count)

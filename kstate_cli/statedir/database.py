@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -56,7 +57,8 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
     samples: dict[str, tuple[tuple[bytes, bytes], ...]] = {}
     offsets: OffsetsRecord | None = None
     rows = 0
-    formats = _sst_formats(path, shown, problems)
+    footless: dict[str, Problem] = {}
+    formats = _sst_formats(path, shown, problems, footless)
     if not any(p.fatal for p in problems):
         try:
             with Shadow(path) as shadow:
@@ -69,7 +71,8 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
                     rows += shadow.estimated_rows(name)
                     samples[name] = _samples(shadow, name)
         except (RocksError, OSError) as error:
-            problems.append(_does_not_open(path, shown, error))
+            if not footless:
+                problems.append(_does_not_open(path, shown, error))
         except MalformedBytesError as error:
             what, rule = f"column family offsets: {error}", "keys and values as Streams 4.3 writes them"
             not_long = error.streams_exception == "SerializationException"
@@ -77,6 +80,9 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
             problems.append(Problem(shown, what, rule, code=code))
         _check_manifest(path, shown, problems)
     alive = {file.name for files in live.values() for file in files}
+    for name, problem in footless.items():
+        unnamed = bool(families) and name not in alive
+        problems.append(replace(problem, code=ProblemCode.UNNAMED_SST) if unnamed else problem)
     for files in live.values():
         _check_live(path, files, shown, problems)
     options = _stored_options(path, shown, problems)
@@ -168,8 +174,8 @@ def _check_files(path: Path, shown: str, problems: list[Problem]) -> int:
     return size
 
 
-def _sst_formats(path: Path, shown: str, problems: list[Problem]) -> dict[str, int]:
-    """The format_version of each SST, from its footer."""
+def _sst_formats(path: Path, shown: str, problems: list[Problem], footless: dict[str, Problem]) -> dict[str, int]:
+    """The format_version of each SST, from its footer; ``footless`` gets those without one."""
     found: dict[str, int] = {}
     for name in sorted(os.listdir(path)):
         if not name.endswith(".sst") or (path / name).is_symlink():
@@ -183,7 +189,7 @@ def _sst_formats(path: Path, shown: str, problems: list[Problem]) -> dict[str, i
             continue  # a live application compacted it away
         except MalformedBytesError as error:
             what, rule = f"not a readable SST: {error}", "an SST ends in a footer"
-            problems.append(Problem(f"{shown}/{name}", what, rule, code=ProblemCode.SST))
+            footless[name] = Problem(f"{shown}/{name}", what, rule, code=ProblemCode.SST)
             continue
         except NotReadableError as error:
             what, rule = f"cannot be read: {error.why}", "an SST is a regular file"

@@ -56,10 +56,17 @@ def options_of_before(segment: Path, healthy: Path) -> None:
     newest.write_text(head)
 
 
+def being_flushed(segment: Path, healthy: Path) -> None:
+    """An SST has its name at once, its bytes a little later, and is in the MANIFEST when it is whole."""
+    (healthy / "000998.sst").touch()
+    (healthy / "000999.sst").write_bytes(bytes(4096))
+
+
 STATES: dict[str, Callable[[Path, Path], None]] = {
     state.__name__: state
     for state in (
-        log_only, manifest_without_current, rows_without_current, current_without_manifest, no_options, options_of_before
+        log_only, manifest_without_current, rows_without_current, current_without_manifest, no_options, options_of_before,
+        being_flushed
     )
 }  # fmt: skip
 

@@ -108,6 +108,66 @@ def test_leaving_does_not_wait_for_jobs_in_processes(tmp_path: Path) -> None:
     assert time.monotonic() - begin < 50
 
 
+def write_later(path: str) -> int:
+    """A job that writes when others have failed long since."""
+    Path(f"{path}.begun").touch()
+    time.sleep(0.5)
+    Path(path).touch()
+    return 0
+
+
+def fail_or_write(path: str) -> int:
+    """The one job fails once the other has begun."""
+    if not path.endswith("fails"):
+        return write_later(path)
+    _until(lambda: Path(path).with_name("late.begun").exists())
+    raise Refused("it fails", hint="none")
+
+
+def test_after_a_stop_no_job_in_a_thread_writes(tmp_path: Path) -> None:
+    late = tmp_path / "late"
+    with Workers(2) as workers:
+        with pytest.raises(Refused):
+            list(workers.map(fail_or_write, [str(tmp_path / "fails"), str(late)]))
+        assert not late.exists(), "the error is told at once"
+        workers.stop()
+        assert late.exists()
+
+
+def test_after_a_stop_no_process_is_left_and_others_follow(tmp_path: Path) -> None:
+    with Workers(2) as workers:
+        answers = workers.map(slow, [*["" for _ in range(10)], *[str(tmp_path)] * MANY])
+        assert next(answers) == 0
+        _until(lambda: len(list(tmp_path.iterdir())) == 2)
+        workers.stop()
+        assert not any(Path("/proc", path.name).exists() for path in tmp_path.iterdir())
+        assert [answer for answer, _ in workers.map(double, range(MANY))] == [job * 2 for job in range(MANY)]
+
+
+def test_a_signal_amid_the_handing_out_leaves_no_job_unknown(tmp_path: Path) -> None:
+    """It is raised before anybody has a list of what runs, but for the one who stops it."""
+    late = tmp_path / "late"
+    program = (
+        "import os, signal\n"
+        "from kstate_cli.rocks import workers\n"
+        "from tests.unit.rocks.test_workers import write_later\n"
+        "class Pool(workers.ThreadPoolExecutor):\n"
+        "    def submit(self, *a):\n"
+        "        future = super().submit(*a)\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        return future\n"
+        "workers.ThreadPoolExecutor = Pool\n"
+        "with workers.Workers(2) as pool:\n"
+        f"    try: list(pool.map(write_later, [{str(late)!r}]))\n"
+        "    except KeyboardInterrupt:\n"
+        "        pool.stop()\n"
+        f"        assert os.path.exists({str(late)!r}) == os.path.exists({str(late) + '.begun'!r})\n"
+        "        os._exit(42)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[3], check=False, timeout=60)
+    assert done.returncode == 42
+
+
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     program = (
         "from kstate_cli.rocks.workers import Workers\n"
