@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Final
 
-from kstate_cli.export.shapes import bounds_of
-from kstate_cli.query.errors import StoreUnreadable
-from kstate_cli.query.segment import Segment
-from kstate_cli.query.store import StoreReader
 from kstate_cli.rocks.scanning import Row
+from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.records import bounds_of
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.store import StoreReader
 
 Pair = tuple[bytes, bytes | None, bytes | None]
 """The key of a row, its value in A and in B; None where it is not there."""

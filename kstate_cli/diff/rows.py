@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kstate_cli.export.shapes import known
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, VersionedKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import store_kind
-from kstate_cli.query.layout import Layout
-from kstate_cli.query.values import ValueAndTimestamp
+from kstate_cli.rows.layout import Layout
+from kstate_cli.rows.records import known
+from kstate_cli.rows.values import ValueAndTimestamp
 
 Same = Callable[[bytes, bytes], bool]
 Fields = dict[str, Any]

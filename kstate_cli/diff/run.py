@@ -12,13 +12,13 @@ from kstate_cli.diff.merge import pairs, rows_of
 from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
 from kstate_cli.diff.rows import Compared, comparable, compared, is_value, same_values
 from kstate_cli.errors import InUse, UsageError
-from kstate_cli.export.choose import Steady, open_whole, refuse_running
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.migrate.describe import store_rows
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import StoreUnreadable
-from kstate_cli.query.segment import Segment
-from kstate_cli.query.store import StoreReader
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.whole import Steady, open_whole, refuse_running
 from kstate_cli.spec.combine import refuse_other_kinds
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.export.columns import batches, schema_of
-from kstate_cli.export.shapes import bounds_of, shape_of
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import SerdeError
-from kstate_cli.query.layout import Layout
-from kstate_cli.query.segment import UNREADABLE, Segment
-from kstate_cli.query.serdes import serde
 from kstate_cli.rocks.scanning import Row
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.errors import SerdeError
+from kstate_cli.rows.layout import Layout
+from kstate_cli.rows.records import bounds_of, shape_of
+from kstate_cli.rows.segment import UNREADABLE, Segment
+from kstate_cli.rows.serdes import serde
 from kstate_cli.verify.progress import Counter, Progress
 
 if TYPE_CHECKING:

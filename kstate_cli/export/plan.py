@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.errors import Refused
-from kstate_cli.export.choose import open_whole
 from kstate_cli.export.part import PartJob
 from kstate_cli.export.ranges import Range, split
-from kstate_cli.export.shapes import Shape, bounds_of, shape_of
 from kstate_cli.formats.families import OFFSETS_CF
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.segment import UNREADABLE, Segment
-from kstate_cli.query.store import StoreReader
 from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.records import Shape, bounds_of, shape_of
+from kstate_cli.rows.segment import UNREADABLE, Segment
+from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.whole import open_whole
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.texts import command
 from kstate_cli.verify.alone import tables

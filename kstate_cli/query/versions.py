@@ -14,10 +14,10 @@ from kstate_cli.formats.numbers import MIN_I64
 from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
 from kstate_cli.query.queries import MultiVersionedKeyQuery, ResultOrder, VersionedKeyQuery
 from kstate_cli.query.rows import RowIterator
-from kstate_cli.query.segment import Segment, next_prefix
-from kstate_cli.query.store import StoreReader
-from kstate_cli.query.times import FOREVER
-from kstate_cli.query.values import VersionedRecord
+from kstate_cli.rows.segment import Segment, next_prefix
+from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.times import FOREVER
+from kstate_cli.rows.values import VersionedRecord
 
 _ID_BYTES = 8
 

@@ -7,14 +7,14 @@ from itertools import chain
 
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import expires, is_segmented, store_kind
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import StoreUnreadable, look_closer
-from kstate_cli.query.find import first_problem
-from kstate_cli.query.layout import Layout, layout_of
-from kstate_cli.query.segment import Segment
-from kstate_cli.query.serde_type import StoreSerdes
-from kstate_cli.query.store import StoreReader
-from kstate_cli.query.times import FOREVER
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.errors import StoreUnreadable, look_closer
+from kstate_cli.rows.find import first_problem
+from kstate_cli.rows.layout import Layout, layout_of
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.serde_type import StoreSerdes
+from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.times import FOREVER
 from kstate_cli.spec.model import IN_MEMORY
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.texts import command

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from kstate_cli.errors import InUse
-from kstate_cli.export.choose import open_whole
-from kstate_cli.export.shapes import bounds_of
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.host import cannot_be_read
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import StoreUnreadable
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.records import bounds_of
+from kstate_cli.rows.whole import open_whole
 from kstate_cli.statedir.model import Application, Store, Task
 
 _BYTES: Final = 64 << 20

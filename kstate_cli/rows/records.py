@@ -25,9 +25,9 @@ from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.values import UNKNOWN_TIMESTAMP, BufferValue, Header, decode_list
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
-from kstate_cli.query.layout import Layout
-from kstate_cli.query.values import ValueAndTimestamp
 from kstate_cli.rocks.scanning import Row
+from kstate_cli.rows.layout import Layout
+from kstate_cli.rows.values import ValueAndTimestamp
 
 Record = tuple[Any, ...]
 _I64: Final = Struct(">q")

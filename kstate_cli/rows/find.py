@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import is_task_or_global, is_topology
-from kstate_cli.query.errors import UnknownStateStoreError
+from kstate_cli.rows.errors import UnknownStateStoreError
 from kstate_cli.statedir.model import Application, Problem, Store, Task
 from kstate_cli.statedir.names import ROCKSDB, store_folder
 from kstate_cli.texts import command

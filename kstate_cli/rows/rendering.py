@@ -29,7 +29,7 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-from kstate_cli.query.values import Windowed
+from kstate_cli.rows.values import Windowed
 
 _SHOWN: Final = tuple("\\\\" if b == 0x5C else chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}" for b in range(256))
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(\\)|)")

@@ -7,11 +7,11 @@ from typing import Any
 
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.position import Position
-from kstate_cli.query.errors import SerdeError, StoreUnreadable
-from kstate_cli.query.layout import Layout
-from kstate_cli.query.segment import Segment
-from kstate_cli.query.serde_type import BYTES, NOT_TAKEN, StoreSerdes
-from kstate_cli.query.values import Unreadable, ValueAndTimestamp
+from kstate_cli.rows.errors import SerdeError, StoreUnreadable
+from kstate_cli.rows.layout import Layout
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.serde_type import BYTES, NOT_TAKEN, StoreSerdes
+from kstate_cli.rows.values import Unreadable, ValueAndTimestamp
 
 
 class StoreReader:

@@ -23,8 +23,8 @@ from kstate_cli.formats.values import (
     encode_list,
 )
 from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
-from kstate_cli.query.layout import layout_of
-from kstate_cli.verify.decode import rule_for
+from kstate_cli.rows.checks import rule_for
+from kstate_cli.rows.layout import layout_of
 
 RULES = {
     (kind, family, segmented): rule

@@ -26,7 +26,7 @@ from kstate_cli.formats.values import (
     strip_index_headers,
 )
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
-from kstate_cli.verify.quick import headers_end, list_fits, segment_fits, subscription_fits
+from kstate_cli.rows.quick import headers_end, list_fits, segment_fits, subscription_fits
 
 Rows = list[bytes]
 _TIMESTAMP = 8

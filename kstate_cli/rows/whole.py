@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kstate_cli.errors import InUse
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.open import open_store
-from kstate_cli.query.serde_type import StoreSerdes
-from kstate_cli.query.store import StoreReader
 from kstate_cli.regular import MOST_NAME_BYTES, read_small
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.open import open_store
+from kstate_cli.rows.serde_type import StoreSerdes
+from kstate_cli.rows.store import StoreReader
 from kstate_cli.statedir.model import Application, Store, Task
 
 

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from kstate_cli.errors import Interrupted
 from kstate_cli.query import BYTES, Serde, Windowed, serde
-from kstate_cli.query.rendering import bytes_text, jsonable, text_bytes
-from kstate_cli.query.times import milliseconds, parse_time, show_time
+from kstate_cli.rows.rendering import bytes_text, jsonable, text_bytes
+from kstate_cli.rows.times import milliseconds, parse_time, show_time
 
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)
 JSON = st.recursive(

@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from kstate_cli.query.rendering import jsonable
-from kstate_cli.query.serde_type import Serde, itself, same
+from kstate_cli.rows.rendering import jsonable
+from kstate_cli.rows.serde_type import Serde, itself, same
 
 
 def imported(name: str, module: str, path: str) -> Serde:

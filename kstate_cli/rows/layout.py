@@ -14,7 +14,7 @@ from typing import Final
 from kstate_cli.formats.layouts import KeySchema, ValueLayout, lifted
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.values import HeadersSessionValue, HeadersValue, TimestampedValue
-from kstate_cli.query.values import ValueAndTimestamp
+from kstate_cli.rows.values import ValueAndTimestamp
 
 Family = tuple[str, bytes]
 """A column family, and what makes the newest layout of its values when it is put before them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kstate_cli.query.rendering import as_text, bytes_text, jsonable, text_bytes
+from kstate_cli.rows.rendering import as_text, bytes_text, jsonable, text_bytes
 
 NOT_TAKEN: Final = (ValueError, TypeError, LookupError, ArithmeticError)
 """What a serde raises for something that is not its own; a user's may raise more than the ValueError of kstate's."""

@@ -11,13 +11,13 @@ from kstate_cli.errors import InUse, KstateError
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.host import STORES_STAY, cannot_be_read, host_error
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import StoreUnreadable, look_closer
-from kstate_cli.query.layout import Family, Layout
-from kstate_cli.query.times import FOREVER
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.errors import StoreUnreadable, look_closer
+from kstate_cli.rows.layout import Family, Layout
+from kstate_cli.rows.times import FOREVER
 from kstate_cli.texts import command
 
 UNREADABLE = (RocksError, OSError, MalformedBytesError, InUse)
