@@ -9,7 +9,6 @@ from typing import Final
 
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rows.errors import StoreUnreadable
-from kstate_cli.rows.records import bounds_of
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.store import StoreReader
 
@@ -33,7 +32,7 @@ def pairs(a: StoreReader, b: StoreReader, filled_a: Sequence[Segment], filled_b:
 
 def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Iterator[Row]:
     """The rows of one store in the order of their keys, without index rows. Raises StoreUnreadable, naming the side."""
-    bounds = bounds_of(store.kind)
+    bounds = store.layout.key.base_rows
     try:
         found = [segment.scan(*bounds) for segment in segments]
         yield from found[0] if len(found) == 1 else heapq.merge(*found, key=_KEY)

@@ -16,7 +16,7 @@ from kstate_cli.rocks.scanning import Row
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import SerdeError
 from kstate_cli.rows.layout import Layout
-from kstate_cli.rows.records import bounds_of, shape_of
+from kstate_cli.rows.records import shape_of
 from kstate_cli.rows.segment import UNREADABLE, Segment
 from kstate_cli.rows.serdes import serde
 from kstate_cli.verify.progress import Counter, Progress
@@ -147,7 +147,7 @@ def _batches(job: PartJob, schema: pa.Schema) -> Generator[pa.RecordBatch, None,
 
 
 def _rows(segment: Segment, job: PartJob) -> Iterator[Row]:
-    first, end = bounds_of(job.layout.kind)
+    first, end = job.layout.key.base_rows
     lower = max(filter(None, (first, job.lower)), default=None)
     below = min(filter(None, (end, job.below)), default=None)
     return segment.scan(lower, below)

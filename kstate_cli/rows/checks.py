@@ -12,20 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kstate_cli.formats.families import DEFAULT_CF
-from kstate_cli.formats.keys import BASE_PREFIX, CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
+from kstate_cli.formats.keys import BASE_PREFIX, VersionedKey
 from kstate_cli.formats.kinds import Kind
 from kstate_cli.formats.layouts import Inner, KeySchema, ValueLayout
 from kstate_cli.formats.store_kinds import StoreKind, store_kind, store_kinds
 from kstate_cli.formats.values import (
     BufferValue,
-    HeadersSessionValue,
-    HeadersValue,
     SubscriptionWrapper,
-    TimestampedValue,
     decode_list,
     strip_index_headers,
 )
-from kstate_cli.formats.versioned import LatestValue, SegmentValue
+from kstate_cli.formats.versioned import read_versions
+from kstate_cli.rows.layout import ValueReader, value_reader
 from kstate_cli.rows.quick import headers_end, list_fits, segment_fits, subscription_fits
 
 Rows = list[bytes]
@@ -150,9 +148,7 @@ def _prefixed(base: tuple[Decoder, Decoder], index: tuple[Decoder, Decoder]) -> 
 
 
 def _decode_versioned(key: bytes, value: bytes) -> object:
-    if VersionedKey.from_bytes(key).is_latest:
-        return LatestValue.from_bytes(value)
-    return SegmentValue.from_bytes(value)
+    return read_versions(VersionedKey.from_bytes(key), value)
 
 
 def _anything(data: bytes) -> object:
@@ -160,21 +156,14 @@ def _anything(data: bytes) -> object:
 
 
 def _time_first(key: KeySchema, value: Decoder, fits: Callable[[bytes], bool], index: frozenset[bytes]) -> Rule:
-    by_key = SessionKey.from_key_first if key.sessions else WindowKey.from_key_first
-    base: Decoder = key.session if key.sessions else key.window
-    return Rule(_prefixed((base, value), (by_key, strip_index_headers)), _time_ordered(key.tail, fits, index))
+    decode = _prefixed((key.read, value), (key.read_index, strip_index_headers))
+    return Rule(decode, _time_ordered(key.tail, fits, index))
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 _EMPTY = frozenset({b""})
 _EMPTY_OR_MIGRATED = frozenset({b"", b"\0"})
-_VALUES: dict[ValueLayout, Decoder] = {
-    ValueLayout.PLAIN: _anything,
-    ValueLayout.TIMESTAMPED: TimestampedValue.from_bytes,
-    ValueLayout.HEADERS: HeadersValue.from_bytes,
-    ValueLayout.HEADERS_SESSION: HeadersSessionValue.from_bytes,
-}
 _FITS: dict[ValueLayout, Callable[[bytes], bool]] = {
     ValueLayout.PLAIN: lambda _: True,
     ValueLayout.TIMESTAMPED: lambda value: len(value) >= _TIMESTAMP,
@@ -192,36 +181,35 @@ def _rule(kind: StoreKind, family: str, layout: ValueLayout) -> Rule | None:
     if kind.inner is Inner.VERSIONS:
         return Rule(_decode_versioned, _versioned)
     if kind.inner is Inner.LIST:
-        return Rule(_row(JoinSideKey.from_bytes, decode_list), _list)
+        return Rule(_row(kind.key.read, decode_list), _list)
     if kind.inner is Inner.BUFFERED:
-        return Rule(_row(WindowKey.from_time_first, BufferValue.from_bytes), _never)
+        return Rule(_row(kind.key.read, BufferValue.from_bytes), _never)
     if kind.inner is Inner.SUBSCRIPTION:
-        return _subscriptions(layout)
+        return _subscriptions(kind.key, layout)
     return _rule_of(kind.key, layout, _index_values(family))
 
 
 def _rule_of(key: KeySchema, layout: ValueLayout, index: frozenset[bytes]) -> Rule | None:
     if key.time_ordered:
-        return _time_first(key, _VALUES[layout], _FITS[layout], index)
+        return _time_first(key, value_reader(layout), _FITS[layout], index)
     if not key.expires and layout is ValueLayout.PLAIN:
         return None
-    of_key: Decoder = key.session if key.sessions else key.window if key.windows else _anything
+    of_key = key.read if key.expires else _anything
     least = _TIMESTAMP if layout.has_timestamps else 0
     fits = _headers(key.tail, least) if layout.has_headers else _lengths(key.tail, least)
-    return Rule(_row(of_key, _VALUES[layout]), fits)
+    return Rule(_row(of_key, value_reader(layout)), fits)
 
 
-def _subscriptions(layout: ValueLayout) -> Rule:
+def _subscriptions(key: KeySchema, layout: ValueLayout) -> Rule:
     """Rows of an older family are those of the older layout, until Streams moves them."""
     if layout is ValueLayout.PLAIN:
-        return Rule(_row(CombinedKey.from_bytes, SubscriptionWrapper.from_bytes), _subscription(0))
-    value = TimestampedValue.from_bytes if layout is ValueLayout.TIMESTAMPED else HeadersValue.from_bytes
+        return Rule(_row(key.read, SubscriptionWrapper.from_bytes), _subscription(0))
     fits = _subscription(_TIMESTAMP) if layout is ValueLayout.TIMESTAMPED else _subscription_with_headers
-    return Rule(_row(CombinedKey.from_bytes, _within(value)), fits)
+    return Rule(_row(key.read, _within(value_reader(layout))), fits)
 
 
-def _within(decode: Callable[[bytes], TimestampedValue | HeadersValue]) -> Decoder:
+def _within(read: ValueReader) -> Decoder:
     def inner(data: bytes) -> object:
-        return SubscriptionWrapper.from_bytes(decode(data).value)
+        return SubscriptionWrapper.from_bytes(read(data).value)
 
     return inner

@@ -12,8 +12,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.host import cannot_be_read
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import StoreUnreadable
-from kstate_cli.rows.records import bounds_of
-from kstate_cli.rows.whole import open_whole
+from kstate_cli.rows.whole import filled, open_whole, others_of
 from kstate_cli.statedir.model import Application, Store, Task
 
 _BYTES: Final = 64 << 20
@@ -48,17 +47,14 @@ def count_rows(app: Application) -> dict[tuple[str, str], Rows]:
 
 
 def _counted(app: Application, task: Task, store: Store) -> Rows:
-    others = [one for of in app.tasks if of.topology == task.topology for one in of.stores if one.name == store.name]
-    filled = {database.path for database in store.databases if not database.empty}
     with closing(Databases()) as databases:
         try:
-            reader = open_whole(task, store, others, databases)
+            reader = open_whole(task, store, others_of(app, task, store), databases)
         except (StoreUnreadable, MalformedBytesError):
             return _estimated(store)  # of no certain kind
-        segments = [segment for segment in reader.segments if segment.path in filled]
-        bounds = bounds_of(reader.kind)
+        bounds = reader.layout.key.base_rows
         try:
-            return Rows(sum(_length(segment.scan(*bounds)) for segment in segments), exact=True)
+            return Rows(sum(_length(segment.scan(*bounds)) for segment in filled(reader, store)), exact=True)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
             # Beside a running application a file may have gone meanwhile.
             return _estimated(store) if app.running else Rows(None, exact=False, unread=cannot_be_read(str(error)))

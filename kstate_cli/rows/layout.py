@@ -16,6 +16,8 @@ from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.values import HeadersSessionValue, HeadersValue, TimestampedValue
 from kstate_cli.rows.values import ValueAndTimestamp
 
+ValueReader = Callable[[bytes], ValueAndTimestamp[bytes]]
+"""Splits the value of a row; the timestamp is -1 where there is none. Raises MalformedBytesError."""
 Family = tuple[str, bytes]
 """A column family, and what makes the newest layout of its values when it is put before them."""
 
@@ -34,9 +36,14 @@ class Layout:
         return store_kind(self.kind).key
 
     @property
-    def decode(self) -> Callable[[bytes], ValueAndTimestamp[bytes]] | None:
-        """Splits a value of the newest layout; None where the value is the whole of it."""
+    def decode(self) -> ValueReader | None:
+        """Splits a value of the newest layout; None where the value is the whole of it: then nothing need be called."""
         return _DECODE.get(self.values)
+
+    @property
+    def read(self) -> ValueReader:
+        """As ``decode``, whatever the layout is."""
+        return value_reader(self.values)
 
     @property
     def has_headers(self) -> bool:
@@ -47,6 +54,15 @@ class Layout:
     def has_timestamps(self) -> bool:
         """Whether values carry the record's timestamp."""
         return self.values.has_timestamps
+
+
+def value_reader(values: ValueLayout) -> ValueReader:
+    """What reads the values of a layout."""
+    return _DECODE.get(values, _plain)
+
+
+def _plain(data: bytes) -> ValueAndTimestamp[bytes]:
+    return ValueAndTimestamp(data, -1)
 
 
 def _timestamped(data: bytes) -> ValueAndTimestamp[bytes]:
@@ -64,7 +80,7 @@ def _headers_session(data: bytes) -> ValueAndTimestamp[bytes]:
     return ValueAndTimestamp(found.value, -1, found.headers)
 
 
-_DECODE: Final[Mapping[ValueLayout, Callable[[bytes], ValueAndTimestamp[bytes]]]] = MappingProxyType(
+_DECODE: Final[Mapping[ValueLayout, ValueReader]] = MappingProxyType(
     {
         ValueLayout.TIMESTAMPED: _timestamped,
         ValueLayout.HEADERS: _headers,

@@ -13,21 +13,14 @@ from struct import Struct
 from types import MappingProxyType
 from typing import Any, Final
 
-from kstate_cli.formats.keys import (
-    BASE_PREFIX,
-    INDEX_PREFIX,
-    CombinedKey,
-    JoinSideKey,
-    VersionedKey,
-    WindowKey,
-)
+from kstate_cli.formats.keys import CombinedKey, JoinSideKey, VersionedKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import store_kind
-from kstate_cli.formats.values import UNKNOWN_TIMESTAMP, BufferValue, Header, decode_list
-from kstate_cli.formats.versioned import LatestValue, SegmentValue
+from kstate_cli.formats.values import BufferValue, Header, decode_list
+from kstate_cli.formats.versioned import LatestValue, read_versions
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rows.layout import Layout
-from kstate_cli.rows.values import ValueAndTimestamp
+from kstate_cli.rows.values import ValueAndTimestamp, known
 
 Record = tuple[Any, ...]
 _I64: Final = Struct(">q")
@@ -47,16 +40,6 @@ class Shape:
 def shape_of(kind: str) -> Shape:
     """The shape of a kind of store (``formats.store_kinds``)."""
     return _SHAPES[store_kind(kind).key]
-
-
-def bounds_of(kind: str) -> tuple[bytes | None, bytes | None]:
-    """The range of row keys that hold data: the index rows of a time-ordered store repeat its other rows."""
-    return (BASE_PREFIX, INDEX_PREFIX) if store_kind(kind).key.time_ordered else (None, None)
-
-
-def known(timestamp: int) -> int | None:
-    """None for the timestamp of a row that was written without one."""
-    return None if timestamp == UNKNOWN_TIMESTAMP else timestamp
 
 
 def listed(headers: tuple[Header, ...]) -> list[tuple[str, bytes | None]]:
@@ -110,11 +93,10 @@ def _session(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
 def _versions(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
     for row, data in rows:
         key = VersionedKey.from_bytes(row)
-        if key.is_latest:
-            latest = LatestValue.from_bytes(data)
-            yield key.key, latest.value, latest.valid_from, None, True, False
+        segment = read_versions(key, data)
+        if isinstance(segment, LatestValue):
+            yield key.key, segment.value, segment.valid_from, None, True, False
             continue
-        segment = SegmentValue.from_bytes(data)
         # Nothing says when a lone tombstone ended: Streams puts its own time where its end would be.
         valid_to = None if segment.is_degenerate else segment.next_timestamp
         for version in segment.versions:
@@ -125,9 +107,8 @@ def _versions(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
 def _list(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
     for row, data in rows:
         key = JoinSideKey.from_bytes(row)
-        side = "left" if key.left else "right"
         for number, entry in enumerate(decode_list(data)):
-            yield key.key, None if entry is None else entry.value, key.timestamp, side, number
+            yield key.key, None if entry is None else entry.value, key.timestamp, key.side, number
 
 
 def _subscription(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:

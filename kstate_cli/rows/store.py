@@ -43,6 +43,7 @@ class StoreReader:
         self.retention_ms = retention_ms
         """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
         self._off_grid = off_grid
+        self._read = layout.read
         self._earliest: int | None = None
 
     @property
@@ -111,7 +112,7 @@ class StoreReader:
     def stamped(self, data: bytes, key: bytes | None = None) -> ValueAndTimestamp[Any]:
         """The value of a row with its timestamp; -1 in a store without. Raises as :meth:`value`."""
         try:
-            found = ValueAndTimestamp(data, -1) if self.layout.decode is None else self.layout.decode(data)
+            found = self._read(data)
         except MalformedBytesError as error:
             if not self.serdes.tolerant:
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from kstate_cli.formats.values import Header
+from kstate_cli.formats.values import UNKNOWN_TIMESTAMP, Header
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -18,6 +18,11 @@ class ValueAndTimestamp(Generic[V]):
     value: V
     timestamp: int
     headers: tuple[Header, ...] = ()
+
+
+def known(timestamp: int) -> int | None:
+    """None for the timestamp of a row that was written without one."""
+    return None if timestamp == UNKNOWN_TIMESTAMP else timestamp
 
 
 @dataclass(frozen=True, slots=True)

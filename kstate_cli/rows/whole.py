@@ -10,6 +10,7 @@ from kstate_cli.errors import InUse
 from kstate_cli.regular import MOST_NAME_BYTES, read_small
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.open import open_store
+from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.serde_type import StoreSerdes
 from kstate_cli.rows.store import StoreReader
 from kstate_cli.statedir.model import Application, Store, Task
@@ -20,6 +21,17 @@ def open_whole(
 ) -> StoreReader:
     """The reader of a store of which every row is wanted, as bytes; raises and takes what ``open_store`` does."""
     return open_store(task, store, others, databases, kind=kind, serdes=StoreSerdes(), retention_ms=None)
+
+
+def others_of(app: Application, task: Task, store: Store) -> list[Store]:
+    """The stores of that name in all tasks of the topology: what its own rows do not tell of its kind, theirs may."""
+    return [one for of in app.tasks if of.topology == task.topology for one in of.stores if one.name == store.name]
+
+
+def filled(reader: StoreReader, store: Store) -> list[Segment]:
+    """The databases of a store that have rows."""
+    with_rows = {database.path for database in store.databases if not database.empty}
+    return [segment for segment in reader.segments if segment.path in with_rows]
 
 
 def refuse_running(app: Application, *, last_flush: bool) -> None:
