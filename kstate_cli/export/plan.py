@@ -12,6 +12,7 @@ from kstate_cli.export.part import PartJob
 from kstate_cli.export.ranges import Range, split
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.tables import tables
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.records import Shape, shape_of
@@ -20,7 +21,6 @@ from kstate_cli.rows.store import StoreReader
 from kstate_cli.rows.whole import filled, open_whole
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.texts import command
-from kstate_cli.verify.alone import tables
 
 PART_BYTES: Final = 64 << 20
 """A database with more bytes of SSTs than this is read in ranges of about so many."""

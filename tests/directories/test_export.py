@@ -32,12 +32,12 @@ from kstate_cli.query import (
     WindowRangeQuery,
     in_store,
 )
+from kstate_cli.rocks.tables import Table
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.values import ValueAndTimestamp
 from kstate_cli.rows.whole import Steady
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.verify.alone import Table
 from tests.golden import unpack
 
 from .big import make_big

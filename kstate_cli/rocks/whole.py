@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from kstate_cli.host import HostError, host_error_in
 from kstate_cli.regular import open_regular
+from kstate_cli.rocks.alone import make_folder
 from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.private import in_temporary, private_copy, remove_copy
 from kstate_cli.rocks.scanning import prove_end
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.verify.alone import Table, make_folder, tables
+from kstate_cli.rocks.tables import Table, tables
 
 if TYPE_CHECKING:
     from rocksdict import Options, ReadOptions

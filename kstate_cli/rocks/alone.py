@@ -6,16 +6,12 @@ the SST. (RocksDB's repair would do the same, but refuses SSTs that were ingeste
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_LINE: Final = re.compile(
-    r"\s*(\d+):(\d+)\[(\d+) \.\. (\d+)\]"
-    r"\['([0-9A-F]*)' seq:(\d+), type:(\d+) \.\. '([0-9A-F]*)' seq:(\d+), type:(\d+)\]"
-)
+from kstate_cli.rocks.tables import Table
+
 _MANIFEST: Final = "MANIFEST-000001"
 _COMPARATOR, _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE, _NEW_FILE = 1, 2, 3, 4, 103
 _TERMINATE: Final = 1
@@ -26,52 +22,12 @@ _MASK_DELTA: Final = 0xA282EAD8
 _U32: Final = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """An SST as the MANIFEST has it. RocksDB puts 8 bytes behind keys: their sequence number and type."""
-
-    name: str
-    size: int
-    smallest_sequence: int
-    largest_sequence: int
-    smallest: bytes
-    largest: bytes
-
-    @property
-    def first(self) -> bytes:
-        """The least key."""
-        return self.smallest[:-8]
-
-    @property
-    def last(self) -> bytes:
-        """The greatest key."""
-        return self.largest[:-8]
-
-
-def tables(text: str) -> Iterator[Table]:
-    """The SSTs in RocksDB's property ``rocksdb.sstables``."""
-    for line in text.splitlines():
-        if match := _LINE.match(line):
-            yield Table(
-                f"{int(match[1]):06d}.sst",
-                int(match[2]),
-                int(match[3]),
-                int(match[4]),
-                _internal(match[5], match[6], match[7]),
-                _internal(match[8], match[9], match[10]),
-            )
-
-
 def make_folder(folder: Path, table: Table, target: str) -> None:
     """Makes ``folder`` a database that consists of the one SST that ``target`` is."""
     folder.mkdir()
     (folder / table.name).symlink_to(target)
     (folder / _MANIFEST).write_bytes(b"".join(_records(_edit(table))))
     (folder / "CURRENT").write_text(f"{_MANIFEST}\n")
-
-
-def _internal(key: str, sequence: str, kind: str) -> bytes:
-    return bytes.fromhex(key) + (int(sequence) << 8 | int(kind)).to_bytes(8, "little")
 
 
 def _edit(table: Table) -> bytes:
