@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.export.columns import batches, schema_of
+from kstate_cli.parallel.progress import Counter, Progress, leave_everything_in
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import SerdeError
@@ -19,7 +19,6 @@ from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.records import shape_of
 from kstate_cli.rows.segment import UNREADABLE, Segment
 from kstate_cli.rows.serdes import serde
-from kstate_cli.verify.progress import Counter, Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +69,7 @@ class PartResult:
 def write_in_worker(job: PartJob) -> PartResult:
     """As :func:`write_part`, in a process that may be killed at any time."""
     if job.scratch is not None:
-        os.environ["TMPDIR"] = tempfile.tempdir = str(job.scratch)
+        leave_everything_in(job.scratch)
     return write_part(job)
 
 

@@ -19,14 +19,14 @@ from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import expires, has_key, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.parallel.capacity import cores_here, memory_here
 from kstate_cli.releases import OffsetsHome, Release
-from kstate_cli.restore.host import cores_here, memory_here
 from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
 from kstate_cli.restore.judge import Action
-from kstate_cli.restore.spark import SparkSettings
 from kstate_cli.restore.staging import Staging
 from kstate_cli.restore.work import Part, StoreWork
 from kstate_cli.signals import mapped
+from kstate_cli.spark.session import SparkSettings
 from kstate_cli.spec.model import StoreSpec
 from kstate_cli.statedir.names import position_file
 

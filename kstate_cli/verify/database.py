@@ -16,6 +16,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import decode_rows
 from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.host import cannot_be_read, host_error
+from kstate_cli.parallel.progress import Counter, Progress
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.tables import Table
 from kstate_cli.rocks.whole import Counts, WholeDatabase
@@ -34,7 +35,6 @@ from kstate_cli.verify.findings import (
     file_in,
     plain,
 )
-from kstate_cli.verify.progress import Counter, Progress
 
 _ATTEMPTS = 5
 _PAUSE = 0.2

@@ -392,7 +392,7 @@ def test_engines_write_the_same_files(tmp_path: Path, big: Path, monkeypatch: py
 
 
 def _read_with_spark(out: Path, rows: int) -> None:
-    from kstate_cli.restore.spark import SparkSettings, spark_session
+    from kstate_cli.spark.session import SparkSettings, spark_session
 
     with spark_session(SparkSettings(master="local[1]"), name="test") as session:
         frame = session.read.parquet(str(out))

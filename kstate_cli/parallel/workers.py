@@ -89,7 +89,7 @@ class Workers:
         environment = same_modules()
         for _ in range(self.count):
             process = subprocess.Popen(
-                [sys.executable, "-c", "from kstate_cli.rocks.workers import serve; serve()"],
+                [sys.executable, "-c", "from kstate_cli.parallel.workers import serve; serve()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,

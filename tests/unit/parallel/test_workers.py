@@ -14,8 +14,8 @@ import pytest
 from kstate_cli.cli.ending import exit_code_of, tell
 from kstate_cli.errors import Refused
 from kstate_cli.host import HostError
+from kstate_cli.parallel.workers import Processes, Workers
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.workers import Processes, Workers
 
 MANY = 100
 
@@ -110,8 +110,8 @@ def test_leaving_does_not_wait_for_jobs_in_processes(tmp_path: Path) -> None:
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     program = (
-        "from kstate_cli.rocks.workers import Workers\n"
-        "from tests.unit.rocks.test_workers import MANY, slow\n"
+        "from kstate_cli.parallel.workers import Workers\n"
+        "from tests.unit.parallel.test_workers import MANY, slow\n"
         f"with Workers(2) as workers: list(workers.map(slow, [{str(tmp_path)!r}] * MANY))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}

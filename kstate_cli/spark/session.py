@@ -1,7 +1,7 @@
-"""Starts Spark, runs one task per slice, stops Spark. Nothing of Spark is left when this returns or raises.
+"""Starts Spark, runs one task per job, stops Spark. Nothing of Spark is left when this returns or raises.
 
-There is no shuffle: a task reads its slice, writes its runs and returns one small result. Spark gives back one result
-per slice whatever attempts there were; only those results are used.
+There is no shuffle: a task reads its part, writes its files and returns one small result. Spark gives back one result
+per job whatever attempts there were; only those results are used.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
 from kstate_cli.change.committed import unchanged
 from kstate_cli.errors import KstateError, Refused, RunFailed, note
-from kstate_cli.restore.host import cores_here
-from kstate_cli.restore.jobs import SliceJob, SliceResult
-from kstate_cli.restore.jvm import JAVA, Jvm, let_signals_come, under_spark_submit
-from kstate_cli.restore.runs import build_runs
-from kstate_cli.restore.signals import aside
+from kstate_cli.parallel.capacity import cores_here
 from kstate_cli.signals import signals_held, start
+from kstate_cli.spark.aside import aside
+from kstate_cli.spark.jvm import JAVA, Jvm, let_signals_come, under_spark_submit
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -137,7 +135,7 @@ def _lives_on(processes: tuple[int, ...]) -> str:
 
 
 def _conf(settings: SparkSettings, master: str | None, name: str, *, loopback: bool) -> dict[str, str]:
-    quiet = resources.files("kstate_cli.restore") / "log4j2.properties"
+    quiet = resources.files("kstate_cli.spark") / "log4j2.properties"
     conf = {
         "spark.app.name": name,
         "spark.ui.enabled": "false",
@@ -238,11 +236,6 @@ def _warm_up(context: SparkContext) -> int:
     tasks, seconds = (int(context.defaultParallelism), 0.0) if local else (_WARM_TASKS, _WARM_SECONDS)
     context.parallelize(range(tasks), tasks).map(lambda _: time.sleep(seconds)).collect()
     return int(context.defaultParallelism)
-
-
-def run_jobs(session: SparkSession, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
-    """One task per job. Raises Refused for what a slice refuses, RunFailed when Spark gives a task up."""
-    return run_tasks(session, build_runs, jobs, on_poll, refusals=Refused)
 
 
 def run_tasks(

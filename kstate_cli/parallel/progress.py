@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import mmap
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli.signals import now_and_then
+
 _BYTES = 8
+_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +71,19 @@ class Counters:
         """The sum of all counters."""
         data = self._file.read_bytes()
         return sum(int.from_bytes(data[at : at + _BYTES], "little") for at in range(0, len(data), _BYTES))
+
+
+@contextmanager
+def counted(scratch: Path, jobs: int, at: Callable[[int], None]) -> Iterator[Counters]:
+    """The counters of so many jobs, in the folder ``scratch``; ``at`` gets their sum now and then, from a thread."""
+    counters = Counters(scratch / "counters", jobs)
+    with now_and_then(lambda: at(counters.done()), _LOOK_SECONDS):
+        yield counters
+
+
+def leave_everything_in(scratch: Path) -> None:
+    """From now on this worker process makes what is temporary in the folder ``scratch``, which its parent removes.
+
+    So nothing is left of it, at whatever moment it is killed.
+    """
+    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
