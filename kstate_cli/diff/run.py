@@ -13,7 +13,7 @@ from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
 from kstate_cli.diff.rows import Compared, comparable, compared, is_value, same_values
 from kstate_cli.errors import InUse, UsageError
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.migrate.describe import store_rows
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.segment import Segment
@@ -261,8 +261,9 @@ def _rows(
 
 def _offsets(app: Application) -> dict[tuple[str, str], dict[str, Any]]:
     return {
-        (row["task"], row["store"]): {"changelog": row["changelog"], "position": row["position"]}
-        for row in store_rows(app)
+        (task.task.name, one.store.name): {"changelog": task.offsets_shown(one), "position": one.position_shown}
+        for task in resolve(app)
+        for one in task.stores
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kstate_cli.change.ages import Age, known_of, read_ages
 from kstate_cli.change.plan import EditDatabase, Plan
-from kstate_cli.migrate.resolve import resolve
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.statedir.age import written
 from kstate_cli.statedir.model import Application
 

@@ -34,8 +34,9 @@ from kstate_cli.migrate.headers import (
     undecided,
     without_headers,
 )
-from kstate_cli.migrate.owners import usual_changelog
-from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.owners import usual_changelog
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import (
     OLD_SST_FORMAT,
     SUBSCRIPTION_VERSION_SINCE,

@@ -16,7 +16,7 @@ from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.dump.place import open_place
 from kstate_cli.dump.records import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.restore.judge import Action
 from kstate_cli.restore.work import Part, StoreWork
 from kstate_cli.statedir.age import written

@@ -9,7 +9,7 @@ from kstate_cli.change.plan import RemoveFile, Step, offsets_file, offsets_text
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.restore.obstacles import foreign
 from kstate_cli.restore.work import Draft, StoreWork
 from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint

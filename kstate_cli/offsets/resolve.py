@@ -6,77 +6,17 @@ Places that disagree give the lowest offset: replaying records is harmless, skip
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.owners import give_lines
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
+from kstate_cli.offsets.owners import give_lines
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import store_checkpoint
 
 _GLOBAL_GAP_NS = 60 * 1_000_000_000
 """Global stores are opened one after another at a start; one opened this much earlier belongs to an earlier run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unclean:
-    """Why uncommitted data may be in a task; ``str()`` is the sentence for people."""
-
-    place: str
-    what: str
-    store: str | None = None
-    """None where it is the task as a whole."""
-    younger: bool = False
-    """All that is known is that an SST is younger than ``.checkpoint``: there are harmless reasons for that."""
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.what}"
-
-
-@dataclass(slots=True)
-class StoreOffsets:
-    """What is known about one store."""
-
-    store: Store
-    offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    position: Position = field(default_factory=Position.empty)
-    places: tuple[str, ...] = ()
-    """Where an offset was found: ``column-family``, ``checkpoint``, ``store-file``."""
-    stale: bool = False
-    """A global store that the last run did not open."""
-
-    @property
-    def offsets_in(self) -> str:
-        """The place that Streams reads first (``.checkpoint`` overrides the column family), or ``none``."""
-        for place in (
-            ("store-file", "checkpoint", "column-family")
-            if self.store.is_grace_buffer
-            else (
-                "checkpoint",
-                "column-family",
-                "store-file",
-            )
-        ):
-            if place in self.places:
-                return place
-        return "none"
-
-
-@dataclass(slots=True)
-class TaskOffsets:
-    """What is known about one task."""
-
-    task: Task
-    stores: list[StoreOffsets] = field(default_factory=list)
-    absent: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """Offsets of stores without a directory, from ``.checkpoint`` or ``.checkpoint_<store>``."""
-    unknown: dict[TopicPartition, int] = field(default_factory=dict)
-    unclean: list[Unclean] = field(default_factory=list)
-    """Why uncommitted data may be in the task, if the application ran with exactly-once."""
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 def resolve(app: Application) -> list[TaskOffsets]:
