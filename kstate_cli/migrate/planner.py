@@ -26,14 +26,7 @@ from kstate_cli.formats.store_kinds import headers_families, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY, cannot_be_read
-from kstate_cli.migrate.headers import (
-    conversions,
-    may_be_misread_with_headers,
-    misread_with_headers,
-    rows_of_before,
-    undecided,
-    without_headers,
-)
+from kstate_cli.migrate.headers import conversions, undecided
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.offsets.resolve import resolve
@@ -50,6 +43,12 @@ from kstate_cli.releases import (
 )
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.statedir.headers import (
+    may_be_misread_with_headers,
+    misread_with_headers,
+    rows_of_before,
+    without_headers,
+)
 from kstate_cli.statedir.model import Application, ProblemCode, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, ROCKSDB, position_file, store_checkpoint
 from kstate_cli.texts import command, first_lines, quoted
