@@ -17,19 +17,18 @@ from kstate_cli.change.plan import (
     RemoveFile,
     Step,
     WriteFile,
-    offsets_file,
     offsets_text,
 )
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.keeping import Keeping, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.statedir.model import Application, Store, Task
-from kstate_cli.statedir.names import CHECKPOINT, PROCESS_FILE
+from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.texts import command, quoted
 
 
@@ -135,6 +134,7 @@ def _whole_task(draft: _Draft, task: TaskOffsets) -> None:
 def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], gone: list[TopicPartition]) -> None:
     """``gone``: offsets that have outlived the directories of their stores."""
     _refuse_shared(task, stores)
+    keeping = Keeping(draft.relative(task.task))
     lines = dict(task.task.checkpoint.entries) if task.task.checkpoint else {}
     before = dict(lines)
     lines |= {tp: OFFSET_UNKNOWN for tp in gone if tp in lines}
@@ -144,40 +144,33 @@ def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], g
         draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app.path)), f"wiped: {_offsets(one)}"))
         _warn_unlogged(draft, task, one, "; where it is logged, exactly-once Streams restores its whole task")
         if one.store.position_file is not None:
-            path = f"{draft.relative(task.task)}/{one.store.position_file.path.name}"
-            draft.steps.append(RemoveFile(path, "its store is wiped"))
+            draft.steps.append(keeping.without_position(one.store.name, "its store is wiped"))
         unknown = dict.fromkeys(one.offsets, OFFSET_UNKNOWN)
         if task.task.is_global:
             # Streams seeks a global consumer to whatever is written: -4 there is fatal, no offset means the beginning.
             lines = {tp: offset for tp, offset in lines.items() if tp not in one.offsets}
         else:
             lines |= {tp: OFFSET_UNKNOWN for tp in one.offsets if tp in lines}
-            draft.steps += _left_behind(draft, task, one.store, unknown)
-    path = f"{draft.relative(task.task)}/{CHECKPOINT}"
+            draft.steps += _left_behind(draft, keeping, one.store, unknown)
     if before and not lines:
-        draft.steps.append(RemoveFile(path, "no offset is left"))
+        draft.steps.append(keeping.without_lines("no offset is left"))
     elif lines != before:
-        draft.steps.append(offsets_file(path, lines, keep_time=True))
+        draft.steps.append(keeping.lines(lines, keep_time=True))
 
 
 def _left_behind(
-    draft: _Draft, task: TaskOffsets, store: Store, unknown: dict[TopicPartition, int]
+    draft: _Draft, keeping: Keeping, store: Store, unknown: dict[TopicPartition, int]
 ) -> Iterator[CreateDatabase | WriteFile | RemoveFile]:
     """What keeps 4.3 under exactly-once from wiping the rest of the task."""
     if store.store_file is not None:
-        path = f"{draft.relative(task.task)}/{store.store_file.path.name}"
         if unknown:
-            yield offsets_file(path, unknown)
+            yield keeping.lines_of(store.name, unknown)
         else:
-            yield RemoveFile(path, "its store is wiped")
+            yield keeping.without_lines_of(store.name, "its store is wiped")
     here = store.has_offsets_family or (_unreadable(store) and _keeps_offsets_inside(draft.app))
     if not here or store.is_grace_buffer or not unknown:
         return
-    path, record = str(store.path.relative_to(draft.app.path)), OffsetsRecord(unknown, None, STATUS_CLOSED)
-    if store.segmented:
-        yield CreateDatabase(f"{path}/{store.name}.0", record)
-    else:
-        yield CreateDatabase(path, record, "create empty store")
+    yield keeping.carrier(store.name, closed(unknown), segmented=store.segmented)
 
 
 def _unreadable(store: Store) -> bool:
