@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -57,7 +58,7 @@ def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
     return row
 
 
-def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: dict[TopicPartition, int]) -> Row:
+def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping[TopicPartition, int]) -> Row:
     """A custom store, one in memory, or one that is gone: only its offset is here."""
     row: Row = {
         "schema_version": SCHEMA,

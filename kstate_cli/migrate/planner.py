@@ -23,7 +23,7 @@ from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY, cannot_be_read
 from kstate_cli.migrate.headers import conversions, undecided
-from kstate_cli.offsets.keeping import Keeping, closed
+from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.offsets.resolve import resolve
@@ -319,7 +319,7 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
     draft.notes += [f"{task.name}/{position_file(name)}: no store of that name here; it stays" for name in kept]
 
 
-def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: dict[TopicPartition, int]) -> None:
+def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: Offsets) -> None:
     """A line of ``.checkpoint`` whose store is not here: wiped (``-4``), or a custom one that keeps its rows elsewhere.
 
     4.3 reads ``.checkpoint_<store>`` of custom stores only. Its own keep ``-4`` inside: where, the same store of other
@@ -362,10 +362,11 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
                 "where a release up to 4.2 does not start with an unknown one"
             )
             continue
-        if not found.offsets and not store.databases and store.segmented and not task.is_global:
+        offsets = found.offsets
+        if not offsets and not store.databases and store.segmented and not task.is_global:
             # No segment, so no row: "from the beginning" is true, and no line at all wipes the task under EOS.
-            found.offsets = {usual_changelog(draft.app.app_id, task, store.name): OFFSET_UNKNOWN}
-        for tp, offset in found.offsets.items():
+            offsets = {usual_changelog(draft.app.app_id, task, store.name): OFFSET_UNKNOWN}
+        for tp, offset in offsets.items():
             if tp in lines and lines[tp] != offset:
                 draft.warnings.append(f"{task.name}: stores disagree about {tp}: the lowest offset is taken")
             lines[tp] = min(offset, lines.get(tp, offset))
@@ -378,8 +379,8 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
                 f"global: {tp} stays out of .checkpoint: a store that the last run did not open names it"
             )
     if not task.is_global:
-        for offsets in resolved.absent.values():
-            lines.update(offsets)
+        for absent in resolved.absent.values():
+            lines.update(absent)
     lines = _without_unreadable(draft, task, lines)
     if lines:
         _write_offsets(draft, task, lines)
@@ -454,7 +455,7 @@ def _keeping(draft: _Draft, task: Task) -> Keeping:
     return Keeping(_relative(draft, task.path))
 
 
-def _write_offsets(draft: _Draft, task: Task, offsets: dict[TopicPartition, int], store: str | None = None) -> None:
+def _write_offsets(draft: _Draft, task: Task, offsets: Offsets, store: str | None = None) -> None:
     """The lines of the task, or of one store alone."""
     keeping = _keeping(draft, task)
     try:

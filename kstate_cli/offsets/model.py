@@ -25,12 +25,12 @@ class Unclean:
         return f"{self.place}: {self.what}"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class StoreOffsets:
     """What is known about one store."""
 
     store: Store
-    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     position: Position = field(default_factory=Position.empty)
     places: tuple[str, ...] = ()
     """Where an offset was found: ``column-family``, ``checkpoint``, ``store-file``."""
@@ -59,19 +59,19 @@ class StoreOffsets:
         return self.position.as_map() if self.store.position_known else None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TaskOffsets:
     """What is known about one task."""
 
     task: Task
-    stores: list[StoreOffsets] = field(default_factory=list)
-    absent: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    stores: tuple[StoreOffsets, ...] = ()
+    absent: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     """Offsets of stores without a directory, from ``.checkpoint`` or ``.checkpoint_<store>``."""
-    unknown: dict[TopicPartition, int] = field(default_factory=dict)
-    unclean: list[Unclean] = field(default_factory=list)
+    unknown: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unclean: tuple[Unclean, ...] = ()
     """Why uncommitted data may be in the task, if the application ran with exactly-once."""
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def unreadable(self) -> bool:

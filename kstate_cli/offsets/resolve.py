@@ -6,14 +6,16 @@ Places that disagree give the lowest offset: replaying records is harmless, skip
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.clean import database_shown, unclean_files, unclean_store
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
 from kstate_cli.offsets.owners import give_lines
-from kstate_cli.statedir.model import Application, Database, Store, Task
-from kstate_cli.statedir.names import store_checkpoint
+from kstate_cli.statedir.model import Application, Store, Task
 
 _GLOBAL_GAP_NS = 60 * 1_000_000_000
 """Global stores are opened one after another at a start; one opened this much earlier belongs to an earlier run."""
@@ -24,34 +26,49 @@ def resolve(app: Application) -> list[TaskOffsets]:
     return [_resolve_task(app, task) for task in app.tasks]
 
 
+@dataclass(slots=True)
+class _Said:
+    """What is found on the way, in its order."""
+
+    unclean: list[Unclean] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
 def _resolve_task(app: Application, task: Task) -> TaskOffsets:
-    found = TaskOffsets(task)
+    said = _Said()
     owners = give_lines(app.app_id, task, task.checkpoint.entries if task.checkpoint else {})
-    found.unknown, found.notes = dict(owners.unknown), list(owners.notes)
-    found.absent = {name: dict(lines) for name, lines in owners.absent.items()}
+    said.notes += owners.notes
+    absent = {name: dict(lines) for name, lines in owners.absent.items()}
     if task.has_offsets_family:
         # Beside the column family .checkpoint may come from upgrade.from, which lists in-memory stores too: only a
         # store that has something in the task is a custom one.
         here = set(os.listdir(task.path))
-        for name in sorted(set(found.absent) - here):
-            found.notes.append(f"{task.name}: {name} has nothing here: its offset counts as that of an in-memory store")
-        found.absent = {name: lines for name, lines in found.absent.items() if name in here}
+        for name in sorted(set(absent) - here):
+            said.notes.append(f"{task.name}: {name} has nothing here: its offset counts as that of an in-memory store")
+        absent = {name: lines for name, lines in absent.items() if name in here}
     names = {store.name for store in task.stores}
     for name, file in task.store_files.items():
         if name not in names:
-            found.absent[name] = file.entries
-    for store in task.stores:
-        found.stores.append(_resolve_store(found, store, owners.stores.get(store.name, {})))
+            absent[name] = file.entries
+    stores = [_resolve_store(said, task, store, owners.stores.get(store.name, {})) for store in task.stores]
     if task.is_global:
-        _mark_stale(found)
-    _judge_files(found)
-    return found
+        stale = _stale(task.stores)
+        stores = [replace(one, stale=one.store.name in stale) for one in stores]
+    said.unclean += unclean_files(task)
+    return TaskOffsets(
+        task,
+        tuple(stores),
+        absent,
+        dict(owners.unknown),
+        tuple(said.unclean),
+        tuple(said.warnings),
+        tuple(said.notes),
+    )
 
 
-def _resolve_store(found: TaskOffsets, store: Store, lines: dict[TopicPartition, int]) -> StoreOffsets:
-    task = found.task
+def _resolve_store(said: _Said, task: Task, store: Store, lines: dict[TopicPartition, int]) -> StoreOffsets:
     shown = f"{task.name}/{store.name}"
-    result = StoreOffsets(store, position=store.position)
     places: dict[str, list[dict[TopicPartition, int]]] = {
         "checkpoint": [lines] if lines else [],
         "store-file": [store.store_file.entries] if store.store_file and store.store_file.entries else [],
@@ -59,7 +76,6 @@ def _resolve_store(found: TaskOffsets, store: Store, lines: dict[TopicPartition,
             dict(d.offsets.offsets) for d in store.databases if d.offsets is not None and d.offsets.offsets
         ],
     }
-    result.places = tuple(name for name, values in places.items() if values)
     values: dict[TopicPartition, set[int]] = {}
     for readings in places.values():
         for reading in readings:
@@ -67,63 +83,31 @@ def _resolve_store(found: TaskOffsets, store: Store, lines: dict[TopicPartition,
                 if task.partition is None or tp.partition == task.partition:
                     values.setdefault(tp, set()).add(offset)
     for tp, offsets in values.items():
-        result.offsets[tp] = min(offsets)
         if len(offsets) > 1:
             shown_offsets = ", ".join(str(o) for o in sorted(offsets))
-            found.warnings.append(f"{shown}: its places disagree about {tp} ({shown_offsets}): the lowest is taken")
+            said.warnings.append(f"{shown}: its places disagree about {tp} ({shown_offsets}): the lowest is taken")
             if len({frozenset(r.items()) for r in places["column-family"]}) > 1:
-                found.unclean.append(Unclean(shown, f"its segments disagree about {tp}", store.name))
-    _judge_store(found, store, result, has_lines=bool(lines))
-    return result
+                said.unclean.append(Unclean(shown, f"its segments disagree about {tp}", store.name))
+    lowest = {tp: min(offsets) for tp, offsets in values.items()}
+    if lowest and not lines and store.segmented:
+        without = [one for one in store.databases if one.offsets and not one.empty and not one.offsets.offsets]
+        said.warnings += [
+            f"{database_shown(task, store, one)}: it has rows but no offset: the store's offset counts as unknown"
+            for one in without
+        ]
+        if without:
+            lowest = dict.fromkeys(lowest, OFFSET_UNKNOWN)
+    said.unclean += unclean_store(task, store, lowest)
+    return StoreOffsets(store, lowest, store.position, tuple(name for name, found in places.items() if found))
 
 
-def _judge_store(found: TaskOffsets, store: Store, result: StoreOffsets, *, has_lines: bool) -> None:
-    shown = f"{found.task.name}/{store.name}"
-    for database in store.databases:
-        place = shown if database.segment_start is None else f"{shown} (segment {database.segment_start})"
-        if database.offsets is None:
-            continue
-        if database.offsets.status not in (None, 0):
-            found.unclean.append(Unclean(place, "its status is open", store.name))
-        elif database.offsets.status is None and not database.empty:
-            found.unclean.append(Unclean(place, "it has rows but no status", store.name))
-        if not database.empty and not database.offsets.offsets and result.offsets and not has_lines and store.segmented:
-            found.warnings.append(f"{place}: it has rows but no offset: the store's offset counts as unknown")
-            result.offsets = dict.fromkeys(result.offsets, OFFSET_UNKNOWN)
-    if not store.empty and OFFSET_UNKNOWN in result.offsets.values():
-        found.unclean.append(Unclean(shown, "its offset is unknown (-4) although it has rows", store.name))
-    if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
-        found.unclean.append(Unclean(shown, f"it has rows but no {store_checkpoint(store.name)}", store.name))
-
-
-def _judge_files(found: TaskOffsets) -> None:
-    """Releases up to 4.2 tell a crash only by ``.checkpoint``: missing, or older than the data."""
-    task = found.task
-    old = [store for store in task.stores if store.databases and not store.has_offsets_family and not store.empty]
-    if not old or task.is_global:
-        return
-    if task.checkpoint is None:
-        if not task.has_offsets_family:
-            found.unclean.append(Unclean(task.name, "it has rows but no .checkpoint"))
-        return
-    for store in old:
-        database = max(store.databases, key=_newest)
-        if _newest(database) > task.checkpoint.mtime_ns:
-            what = "an SST is younger than .checkpoint (a crash, a late compaction, or a copy that did not keep times)"
-            found.unclean.append(Unclean(f"{task.name}/{store.name}", what, store.name, younger=True))
-
-
-def _newest(database: Database) -> int:
-    return database.newest_sst_ns
-
-
-def _mark_stale(found: TaskOffsets) -> None:
+def _stale(stores: Iterable[Store]) -> set[str]:
     """A global store that the topology has lost stays on disk; releases up to 4.2 do not start with its topic."""
     opened = sorted(
-        ((max(d.opened_ns for d in s.store.databases), s) for s in found.stores if s.store.databases),
+        ((max(d.opened_ns for d in store.databases), store.name) for store in stores if store.databases),
         key=lambda item: -item[0],
     )
-    for (newer, _), (older, offsets) in pairwise(opened):
-        if offsets.stale or newer - older > _GLOBAL_GAP_NS:
-            for _, stale in opened[[o for _, o in opened].index(offsets) :]:
-                stale.stale = True
+    for at, ((newer, _), (older, _)) in enumerate(pairwise(opened), 1):
+        if newer - older > _GLOBAL_GAP_NS:
+            return {name for _, name in opened[at:]}
+    return set()

@@ -8,7 +8,7 @@ leaves a task to others leaves an offset of -4 behind, which says "consistent, r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kstate_cli.change.plan import (
     CreateDatabase,
@@ -22,7 +22,7 @@ from kstate_cli.change.plan import (
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.offsets.keeping import Keeping, closed
+from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.offsets.resolve import resolve
@@ -55,6 +55,8 @@ class _Draft:
     tasks: list[TaskOffsets]
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    guessed: dict[str, set[str]] = field(default_factory=dict)
+    """Store -> the changelogs that it is taken to have where its databases cannot be read."""
 
     def relative(self, task: Task) -> str:
         return str(task.path.relative_to(self.app.path))
@@ -140,7 +142,7 @@ def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], g
     lines |= {tp: OFFSET_UNKNOWN for tp in gone if tp in lines}
     for one in stores:
         if _unreadable(one.store):
-            _guess_offset(draft, task, one)
+            one = replace(one, offsets=_guessed_offsets(draft, task, one))
         draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app.path)), f"wiped: {_offsets(one)}"))
         _warn_unlogged(draft, task, one, "; where it is logged, exactly-once Streams restores its whole task")
         if one.store.position_file is not None:
@@ -177,21 +179,22 @@ def _unreadable(store: Store) -> bool:
     return not any(database.column_families for database in store.databases)
 
 
-def _guess_offset(draft: _Draft, task: TaskOffsets, one: StoreOffsets) -> None:
+def _guessed_offsets(draft: _Draft, task: TaskOffsets, one: StoreOffsets) -> Offsets:
     """A database that cannot be read tells no offset. Which changelog it has other tasks tell, else its usual name."""
     if one.offsets or task.task.partition is None or not _keeps_offsets_inside(draft.app):
-        return
+        return one.offsets
     same = [s for other in draft.tasks for s in other.stores if s.store.name == one.store.name and s is not one]
-    topics = {tp.topic for s in same for tp in s.offsets}
+    topics = {tp.topic for s in same for tp in s.offsets} | draft.guessed.get(one.store.name, set())
     if not topics and any(not _unreadable(s.store) for s in same):
-        return  # the others have none: it is not logged
+        return one.offsets  # the others have none: it is not logged
     if not topics:
         topics = {usual_changelog(draft.app.app_id, task.task, one.store.name).topic}
         draft.warnings.append(
             f"{task.task.name}/{one.store.name} cannot be read: its changelog is taken to be {min(topics)}; if it has "
             "another, exactly-once Streams wipes the whole task at the next start"
         )
-    one.offsets = {TopicPartition(topic, task.task.partition): OFFSET_UNKNOWN for topic in topics}
+    draft.guessed[one.store.name] = topics
+    return {TopicPartition(topic, task.task.partition): OFFSET_UNKNOWN for topic in topics}
 
 
 def _refuse_shared(task: TaskOffsets, stores: list[StoreOffsets]) -> None:
