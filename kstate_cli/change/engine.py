@@ -22,8 +22,8 @@ from kstate_cli.change.switch import list_trees, switch
 from kstate_cli.change.system import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed
+from kstate_cli.parallel.workers import Workers
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.workers import Workers
 from kstate_cli.signals import signals_held
 
 

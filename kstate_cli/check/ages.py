@@ -5,8 +5,8 @@ from __future__ import annotations
 from kstate_cli import clock
 from kstate_cli.check.context import Context
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.as_of import age_of
-from kstate_cli.restore.forgotten import Heard, heard, moment, shown
+from kstate_cli.logs.forgotten import Heard, heard, moment, shown
+from kstate_cli.offsets.ages import age_of
 from kstate_cli.statedir.model import Store, Task
 
 

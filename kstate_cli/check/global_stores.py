@@ -15,7 +15,7 @@ from kstate_cli.check.ranges import locate, near_start, note_missing, recreated,
 from kstate_cli.check.reading import Read, read_offsets
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.judge import Where
+from kstate_cli.logs.log import Where
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_folder
 

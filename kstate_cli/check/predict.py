@@ -16,8 +16,8 @@ from kstate_cli.check.surroundings import look_around
 from kstate_cli.check.tasks import predict_copy, predict_task
 from kstate_cli.errors import Refused
 from kstate_cli.host import STORES_STAY
-from kstate_cli.migrate.owners import usual_changelog
-from kstate_cli.migrate.resolve import resolve
+from kstate_cli.offsets.owners import usual_changelog
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.statedir.model import Application, ProblemCode
 from kstate_cli.texts import first_lines
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from kstate_cli.check.context import Context
 from kstate_cli.check.outcome import Records
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.as_of import age_of
-from kstate_cli.restore.judge import Log, Where
+from kstate_cli.logs.log import Log, Where
+from kstate_cli.offsets.ages import age_of
 from kstate_cli.statedir.model import Task
 
 _NEAR = 10

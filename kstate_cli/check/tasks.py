@@ -27,9 +27,9 @@ from kstate_cli.check.reading import TaskRead, read_offsets
 from kstate_cli.check.sessions import note_sessions
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.headers import without_headers
+from kstate_cli.logs.log import Where
 from kstate_cli.releases import readable_by
-from kstate_cli.restore.judge import Where
+from kstate_cli.statedir.headers import without_headers
 from kstate_cli.statedir.model import Store, Task
 
 _HARMLESS_NEGATIVE = frozenset({-1, OFFSET_UNKNOWN, -5})

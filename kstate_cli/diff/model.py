@@ -7,7 +7,7 @@ from typing import Any
 
 from kstate_cli.diff.rows import comparable
 from kstate_cli.host import cannot_be_read
-from kstate_cli.query.layout import Layout
+from kstate_cli.rows.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)

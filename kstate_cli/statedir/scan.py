@@ -15,8 +15,8 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.task_id import is_task, is_task_or_global, is_topology
 from kstate_cli.formats.topic_partition import legal_store_name
 from kstate_cli.host import CHECK_THE_DISK, cannot_be_read
+from kstate_cli.parallel.workers import Workers
 from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
-from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.database import is_database, read_database
 from kstate_cli.statedir.find import task_directories
 from kstate_cli.statedir.locks import LockTable, read_lock_table

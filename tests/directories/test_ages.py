@@ -20,9 +20,9 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import resolve
+from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import release
-from kstate_cli.restore.as_of import age_of
 from kstate_cli.restore.judge import Allowed
 from kstate_cli.restore.planner import plan_restore
 from kstate_cli.restore.work import RestoreOptions, RestorePlan

@@ -59,8 +59,8 @@ def test_a_number_of_keys_is_true_or_marked(tmp_path: Path, name: str, monkeypat
         else:
             assert row["keys_estimate"] is None or compared is not None
     assert exact > 1
-    monkeypatch.setattr("kstate_cli.export.count._BYTES", 0)
-    monkeypatch.setattr("kstate_cli.export.count._DATABASES", 0)
+    monkeypatch.setattr("kstate_cli.rows.count._BYTES", 0)
+    monkeypatch.setattr("kstate_cli.rows.count._DATABASES", 0)
     for row in kstate_here("ls", app, "-o", "json", status=None).rows:
         compared = read.get((row["task"], row["store"]))
         assert not row["keys_exact"] or not row["bytes"], row

@@ -21,7 +21,7 @@ STARTERS = {"start", "submit", "map_async", "apply_async"}
 THREADS = {"Thread", "Timer", "ThreadPoolExecutor"}
 GOES_ON = {
     ("cli/app.py", "main"): "the one place where a command ends",
-    ("restore/signals.py", "run"): "runs in a thread of its own, where no signal is raised; hands over what it caught",
+    ("spark/aside.py", "run"): "runs in a thread of its own, where no signal is raised; hands over what it caught",
     ("signals.py", "signals_held"): "raises what it caught once every handler is back",
     ("change/engine.py", "execute"): "raises what _failed makes of it: a signal itself",
 }

@@ -204,7 +204,7 @@ from pathlib import Path
 from kstate_cli import temporary
 from kstate_cli.cli import ls_cmd
 from kstate_cli.cli.demo_cmd import demo
-from kstate_cli.restore.jvm import Jvm
+from kstate_cli.spark.jvm import Jvm
 from kstate_cli.export.engines import write_parts
 def hold():
     print("made", flush=True)

@@ -17,8 +17,8 @@ from kstate_cli.formats.layouts import KeySchema, ValueLayout
 from kstate_cli.formats.offsets import STATUS_CLOSED
 from kstate_cli.formats.store_kinds import Family, StoreKind
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate import resolve as resolving
 from kstate_cli.migrate.planner import MigrateOptions, plan_migration
+from kstate_cli.offsets import resolve as resolving
 from kstate_cli.releases import RELEASES, knows_headers, release
 from kstate_cli.statedir.model import Application, Problem
 from tests.unit.model import APP, OLD, OPEN, application, changelog, database, record, store, task

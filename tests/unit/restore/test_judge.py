@@ -10,7 +10,8 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.manifest import Reading
 from kstate_cli.dump.model import PartitionDump
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.judge import Action, Allowed, Log, Verdict, judge, log_of
+from kstate_cli.logs.log import Log, log_of
+from kstate_cli.restore.judge import Action, Allowed, Verdict, judge
 
 KEY = TopicPartition("t", 0)
 START, END = 100, 200

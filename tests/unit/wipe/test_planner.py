@@ -11,7 +11,7 @@ from kstate_cli.change.plan import CreateDatabase, OmitTree, Plan, RemoveFile, W
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate import resolve as resolving
+from kstate_cli.offsets import resolve as resolving
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.wipe.planner import WipeOptions, plan_wipe
