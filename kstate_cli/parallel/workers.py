@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from kstate_cli.host import HostError
 from kstate_cli.rocks.descriptors import most_descriptors
-from kstate_cli.signals import ENDING, signals_held
+from kstate_cli.signals import ENDING, signals_held, submitted
 
 _MANY = 96
 """From so many jobs on, processes gain more than their start costs."""
@@ -86,10 +86,9 @@ class Workers:
         """
         if self.count > 1 and len(jobs) >= self._many and not self._processes:
             self._start()
-        with signals_held():
-            futures = [self._threads.submit(partial(self._run, function), job) for job in jobs]
-            # Before a signal that has waited is raised: who calls stop has no other list.
-            self._submitted = [*(one for one in self._submitted if not one.done()), *futures]
+        self._submitted = [one for one in self._submitted if not one.done()]
+        # Who calls stop has no other list.
+        futures = submitted(self._threads, partial(self._run, function), jobs, self._submitted)
         running: set[Future[Answer]] = set(futures)
         try:
             for future in futures:
