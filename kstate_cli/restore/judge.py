@@ -78,7 +78,9 @@ class Log:
         return self.first if self.begin is None else self.begin
 
     def where(self, following: int) -> Where:
-        """Where the next offset to read lies: valid from the log start to the log end, both included (design §11.1).
+        """Where the next offset to read lies: valid from the log start to the log end, both included.
+
+        docs/internals/changelogs.md#log-ends
 
         ``following`` is what a global store keeps, and one more than what a task's store keeps.
         """
@@ -149,7 +151,7 @@ def judge(
     allowed: Allowed,
     as_of_ms: int | None = None,
 ) -> Verdict:
-    """Rules of design §11.1, §11.2, §11.14 and §11.15.
+    """The rules of docs/internals/restoring.md#judging.
 
     ``offset`` is the store's own: the last applied record of a task store, the next one of a global store; None where
     there is none. Only the *broker's* log start and end make an offset invalid; -4 and None are unknown. ``as_of_ms``
