@@ -16,7 +16,7 @@ from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database, newest_options
 from tests.golden import unpack
 
-from .support import data_rows, kstate, meaning, tree_hash
+from .support import FROM_4_3, data_rows, kstate, meaning, tree_hash
 
 
 def _positions(app: Path) -> dict[str, object]:
@@ -74,7 +74,7 @@ def test_undo_is_refused_once_the_directory_has_changed(tmp_path: Path) -> None:
     assert str(current.relative_to(app)) in done.err
     assert "--to 4.3" in done.err
     kstate("undo", app, "--discard-newer")
-    assert all(r["opens_in"] == ["4.3"] for r in kstate("ls", app, "-o", "json").rows)
+    assert all(r["opens_in"] == FROM_4_3 for r in kstate("ls", app, "-o", "json").rows)
 
 
 def test_a_dry_run_prints_the_plan_that_runs(tmp_path: Path) -> None:
