@@ -30,7 +30,7 @@ STAMPED = ("default", "keyValueWithTimestamp")
 @pytest.fixture(autouse=True)
 def nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a custom store has files in a task is looked up on disk: here none has."""
-    monkeypatch.setattr(resolving.os, "listdir", lambda _: [])
+    monkeypatch.setattr("kstate_cli.migrate.resolve.os.listdir", lambda _: [])
 
 
 def plan(app: Application, to: str, **options: bool) -> Plan:
