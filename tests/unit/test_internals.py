@@ -6,10 +6,12 @@ import ast
 import functools
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kstate_cli.check.findings import CODES
 from kstate_cli.texts import INTERNALS
 from tests.interop.check_cases import CASES
 
@@ -25,10 +27,22 @@ SPECIFICATION = [
     for page in PAGES
     if page.stem in {"layout", "offsets", "start", "stores", "changelogs", "rocksdb", "positions"}
 ]
+LEFT = tuple(ROOT / "kstate_cli" / "check" / name for name in ("ages.py", "judge_offsets.py", "ranges.py"))
+"""Docstrings that still cite what is not in the repository."""
+TEXTS = [
+    path
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "kstate_cli/**/*.py", "tests/**/*.py")
+    for path in sorted(ROOT.glob(pattern))
+    if path not in (Path(__file__), *LEFT)
+]
+
+REFERENCE = re.compile(rf"{INTERNALS}/([\w-]+\.md)(?:#([\w-]*))?")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 BARE_TEST = re.compile(r"`(test_\w+)`")
 CASE_LIST = re.compile(r"\bcases? ((?:`[a-z][a-z0-9.-]*`(?:, | and )?)+)")
+UNRESOLVED = re.compile(r"§|\b(?:formats|design),? traps?\b|\btraps? \d|\b(?:formats|design)\.md", re.IGNORECASE)
+"""Citations of what is not in the repository."""
 CLASS = re.compile(r"`[A-Z][a-z]+[A-Z]\w*[\w.]*`|\b(?:KIP|KAFKA)-\d+")
 NOT_RUN = "not tried"
 
@@ -45,6 +59,34 @@ def functions(path: Path) -> frozenset[str]:
     """The names of a module's tests."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def wrong_references(text: str, where: str) -> Iterator[str]:
+    """References to pages or headings that are not there."""
+    for page, anchor in REFERENCE.findall(text):
+        path = ROOT / INTERNALS / page
+        if not path.is_file():
+            yield f"{where}: there is no {INTERNALS}/{page}"
+        elif anchor and anchor not in anchors(path):
+            yield f"{where}: {INTERNALS}/{page} has no heading #{anchor}"
+
+
+def test_every_citation_resolves() -> None:
+    wrong = []
+    for path in TEXTS:
+        where = str(path.relative_to(ROOT))
+        text = path.read_text(encoding="utf-8")
+        wrong += wrong_references(text, where)
+        wrong += [f"{where}: {line.strip()}" for line in text.splitlines() if UNRESOLVED.search(line)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_rule_that_is_printed_resolves() -> None:
+    wrong = [line for code in CODES.values() for line in wrong_references(code.rule, code.name)]
+    wrong += [f"{code.name}: {code.rule}" for code in CODES.values() if UNRESOLVED.search(code.rule)]
+    assert not wrong, "\n".join(wrong)
+    # A rule that names neither a page nor a class or KIP explains itself to nobody.
+    assert sum(INTERNALS in code.rule for code in CODES.values()) > len(CODES) // 2
 
 
 def test_links_between_pages_resolve() -> None:
