@@ -1,4 +1,7 @@
-"""Whether what a start restores hears of every delete since the data was written (design §11.14)."""
+"""Whether what a start restores hears of every delete since the data was written.
+
+docs/internals/changelogs.md#forgotten-deletes
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ def missing_offset(ctx: Context, task: Task, read: TaskRead, stores: list[Store]
 
 
 def is_logged(ctx: Context, task: Task, store: Store, read: TaskRead) -> bool:
-    """Whether a store without an offset is one that should have one; the bytes do not say it (design §11.5)."""
+    """Whether a store without an offset is one that should have one; the bytes do not say it.
+
+    docs/internals/offsets.md#which-stores
+    """
     if ctx.changelog(task, store.name) is not None:
         return True
     if ctx.asked.into_family and store.segmented and not store.databases:

@@ -1,7 +1,8 @@
-"""Whether whoever goes on reading a compacted log hears of every delete (design §11.14).
+"""Whether whoever goes on reading a compacted log hears of every delete.
 
 A tombstone lives ``delete.retention.ms`` after the cleaner has first come by it; then nothing in the log says that the
 row is gone. A store that is as its log was at some time is continued safely only by a reading that ends so soon after.
+The rules: docs/internals/changelogs.md#forgotten-deletes.
 """
 
 from __future__ import annotations

@@ -51,7 +51,9 @@ class Log:
         return self.first if self.begin is None else self.begin
 
     def where(self, following: int) -> Where:
-        """Where the next offset to read lies: valid from the log start to the log end, both included (design §11.1).
+        """Where the next offset to read lies: valid from the log start to the log end, both included.
+
+        docs/internals/changelogs.md#log-ends
 
         ``following`` is what a global store keeps, and one more than what a task's store keeps.
         """

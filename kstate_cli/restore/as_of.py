@@ -1,7 +1,8 @@
 """As of when the data of stores is, before a restoration and after it, and what is written down of it.
 
-Design §11.14 and §11.15. What a run writes into ``ages.json`` before its switch can only make stores older; what it
-adds after the switch speaks of the very files that it has made.
+Why: docs/internals/changelogs.md#forgotten-deletes and docs/internals/changelogs.md#another-log. What a run writes into
+``ages.json`` before its switch can only make stores older; what it adds after the switch speaks of the very files that
+it has made.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def judge(
     allowed: Allowed,
     as_of_ms: int | None = None,
 ) -> Verdict:
-    """Rules of design §11.1, §11.2, §11.14 and §11.15.
+    """The rules of docs/internals/restoring.md#judging.
 
     ``offset`` is the store's own: the last applied record of a task store, the next one of a global store; None where
     there is none. Only the *broker's* log start and end make an offset invalid; -4 and None are unknown. ``as_of_ms``

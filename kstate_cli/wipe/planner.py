@@ -1,8 +1,8 @@
 """The plan of a wipe: stores leave with their offsets and Positions, and nothing else of their tasks does.
 
-Under exactly-once Streams deletes a whole task in which a logged store has no offset (formats §5, §6). So a store that
-leaves a task to others leaves an offset of -4 behind, which says "consistent, read from the beginning": as the line of
-``.checkpoint`` up to 4.2, in an empty database from 4.3 on.
+Under exactly-once Streams deletes a whole task in which a logged store has no offset
+(docs/internals/start.md#wiped-tasks). So a store that leaves a task to others leaves an offset of -4 behind, which says
+"consistent, read from the beginning": as the line of ``.checkpoint`` up to 4.2, in an empty database from 4.3 on.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -142,7 +143,7 @@ def test_what_goes_while_it_is_read_is_gone(app: Path, monkeypatch: pytest.Monke
     from kstate_cli.statedir import scan
 
     (app / "0_0" / ".checkpoint").write_text("0\n0\n")
-    listed = scan.os.listdir
+    listed = os.listdir
 
     def and_it_goes(path: Any = ".") -> list[str]:
         found: list[str] = listed(path)
@@ -152,7 +153,7 @@ def test_what_goes_while_it_is_read_is_gone(app: Path, monkeypatch: pytest.Monke
             shutil.rmtree(path, ignore_errors=True)
         return found
 
-    monkeypatch.setattr(scan.os, "listdir", and_it_goes)
+    monkeypatch.setattr("kstate_cli.statedir.scan.os.listdir", and_it_goes)
     found = scan.read_application(app, workers=1)
     assert [task.name for task in found.tasks] == ["0_0", "global"]
     assert found.tasks[0].checkpoint is None

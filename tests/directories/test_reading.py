@@ -15,7 +15,7 @@ import pytest
 
 from tests.golden import expected, names, unpack
 
-from .support import kstate, kstate_here, tree_hash
+from .support import FROM_4_3, kstate, kstate_here, tree_hash
 
 CLEAN = [name for name in names() if "killed" not in name]
 # Not of every directory Streams was asked everything: make.py says of which and why.
@@ -126,7 +126,7 @@ def test_every_store_has_its_kind(tmp_path: Path) -> None:
     assert kinds["session-plain"] == "session"
     places = {row["store"]: row["offsets_in"] for row in rows}
     assert (places["grace-join-Buffer"], places["count"], places["kv-nolog"]) == ("store-file", "column-family", "none")
-    assert all(row["opens_in"] == ["4.3"] and row["status"] == "closed" for row in rows)
+    assert all(row["opens_in"] == FROM_4_3 and row["status"] == "closed" for row in rows)
 
 
 def test_a_bound_is_reached_up_to_the_position_and_not_beyond(tmp_path: Path) -> None:

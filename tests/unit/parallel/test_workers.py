@@ -150,7 +150,7 @@ def test_a_signal_amid_the_handing_out_leaves_no_job_unknown(tmp_path: Path) -> 
     program = (
         "import os, signal\n"
         "from kstate_cli.parallel import workers\n"
-        "from tests.unit.rocks.test_workers import write_later\n"
+        "from tests.unit.parallel.test_workers import write_later\n"
         "class Pool(workers.ThreadPoolExecutor):\n"
         "    def submit(self, *a):\n"
         "        future = super().submit(*a)\n"

@@ -28,7 +28,7 @@ def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
             one = Jvm({}, said)
             one._process = process
             with monkeypatch.context() as deaf:
-                deaf.setattr(jvm.os, "kill", lambda pid, number: None)
+                deaf.setattr("kstate_cli.spark.jvm.os.kill", lambda pid, number: None)
                 deaf.setattr(jvm, "_KILLED_SECONDS", 0.3)
                 began = time.monotonic()
                 assert one.end(0.1) == (process.pid,)
