@@ -160,12 +160,16 @@ class WholeDatabase(Shadow):
         return sorted(found, key=lambda one: one.first)
 
     def alone(self, table: Table) -> Alone:
-        """Reads every data block of one SST. Raises RocksError at what cannot be read."""
+        """Reads every data block of one SST. Raises RocksError at what cannot be read.
+
+        FileNotFoundError where a running application made it, or removed it, while the others were linked.
+        """
         assert self._private is not None
         folder = self._private / "alone"
+        target = os.readlink(self._private / table.name)
         try:
             with in_temporary(self._private):
-                make_folder(folder, table, os.readlink(self._private / table.name))
+                make_folder(folder, table, target)
             return _read_alone(folder)
         except HostError:
             raise

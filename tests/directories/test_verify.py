@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kstate_cli.rocks.whole import WholeDatabase
 from kstate_cli.verify.run import in_subset
 from tests.golden import names, unpack
 
@@ -360,6 +361,17 @@ def test_a_store_that_is_flushed_and_compacted_all_the_time(tmp_path: Path) -> N
             assert summary["ok"]
             (busy,) = [row for row in rows if f"{row['task']}/rocksdb/{row['store']}" == STORE]
             assert busy["rows"] > 0
+
+
+def test_an_sst_that_was_not_linked_is_no_fault_of_the_folder_for_temporary_files(tmp_path: Path) -> None:
+    """Made after the others were linked: whoever verifies reads again on FileNotFoundError."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    with WholeDatabase(app / STORE) as database:
+        table = database.tables("keyValueWithTimestamp")[0]
+        assert database._private is not None
+        (database._private / table.name).unlink()
+        with pytest.raises(FileNotFoundError):
+            database.alone(table)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
