@@ -157,6 +157,7 @@ def test_a_signal_amid_the_handing_out_leaves_no_job_unknown(tmp_path: Path) -> 
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "        return future\n"
         "workers.ThreadPoolExecutor = Pool\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it\n"
         "with workers.Workers(2) as pool:\n"
         f"    try: list(pool.map(write_later, [{str(late)!r}]))\n"
         "    except KeyboardInterrupt:\n"
