@@ -8,8 +8,9 @@ from kstate_cli.check.context import Context
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import headers_families, known_families
-from kstate_cli.statedir.model import Database, ProblemCode, Store, Task
+from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.statedir.names import store_folder
+from kstate_cli.statedir.problems import ProblemCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def note_doubts(ctx: Context, task: Task, store: Store) -> None:
     for database in store.databases:
         for problem in database.problems:
             if problem.doubt:
-                ctx.found("sst-not-named", f"{problem.where}: {problem.what}", task, store.name)
+                ctx.found("sst-not-named", problem.text, task, store.name)
 
 
 def _without_current(database: Database) -> bool:
@@ -112,8 +113,8 @@ def _damage(database: Database, shown: str) -> Obstacle | None:
         if not problem.fatal or no_current:
             continue
         if problem.code is ProblemCode.SST:
-            name = problem.where.rpartition("/")[2]
-            return Obstacle("does-not-open", f"{name} {problem.what}", problem.where, (name,))
+            name = problem.place.name
+            return Obstacle("does-not-open", f"{name} {problem.what}", problem.place.text, (name,))
         if problem.code in (ProblemCode.DOES_NOT_OPEN, ProblemCode.NO_MANIFEST):
             return Obstacle("does-not-open", problem.what, shown, ())
         if problem.code is ProblemCode.NOT_A_LONG:

@@ -18,7 +18,8 @@ from kstate_cli.errors import Refused
 from kstate_cli.host import STORES_STAY
 from kstate_cli.migrate.owners import usual_changelog
 from kstate_cli.migrate.resolve import resolve
-from kstate_cli.statedir.model import Application, ProblemCode
+from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import first_lines
 
 _ORDER = {level: number for number, level in enumerate((Level.ERROR, Level.WARNING, Level.EXPECTED))}
@@ -52,14 +53,14 @@ def check(app: Application, asked: Asked) -> Report:
         raise Refused(
             "what a start makes of this directory cannot be foretold",
             where=str(app.path),
-            details=first_lines([f"{one.where}: {one.what} ({one.rule})" for one in special]),
+            details=first_lines([one.reasoned for one in special]),
             hint="move what is named out of the application directory",
         )
     if unreadable := [one for one in app.all_problems() if one.code is ProblemCode.UNREADABLE]:
         raise Refused(
             "what a start makes of this directory cannot be foretold: not all of it can be read",
             where=str(app.path),
-            details=first_lines([f"{one.where}: {one.what}" for one in unreadable]),
+            details=first_lines([one.text for one in unreadable]),
             hint=STORES_STAY,
         )
     resolved = {one.task.name: one for one in resolve(app)}

@@ -6,8 +6,10 @@ from typing import Final
 
 from kstate_cli.check.context import Context
 from kstate_cli.check.findings import Level
-from kstate_cli.statedir.model import Problem, Task
-from kstate_cli.statedir.names import CHECKPOINT, POSITION
+from kstate_cli.statedir.model import Task
+from kstate_cli.statedir.names import is_offsets_file
+from kstate_cli.statedir.places import StoreRef
+from kstate_cli.statedir.problems import Problem
 
 _OPENING: Final = frozenset({"does-not-open", "segment-does-not-open", "unknown-column-family"})
 """Findings of rules that look at the problems of databases."""
@@ -32,11 +34,11 @@ def note_problems(ctx: Context) -> None:
 
 def _note(ctx: Context, problem: Problem, task: Task | None = None, store: str | None = None) -> None:
     if problem.fatal:
-        ctx.found("not-understood", f"{problem.where}: {problem.what}", task, store)
+        ctx.found("not-understood", problem.text, task, store)
 
 
 def _has_rule(task: Task, problem: Problem) -> bool:
     """Offset files, and what lies among segments: ``check.files`` looks at them."""
-    name = problem.where.rpartition("/")[2]
-    within = (f"{task.name}/{store.name}/" for store in task.stores if store.segmented)
-    return name.startswith(CHECKPOINT) or name.endswith(POSITION) or any(map(problem.where.startswith, within))
+    place = problem.place
+    segmented = {StoreRef(store.name, segmented=True) for store in task.stores if store.segmented}
+    return is_offsets_file(place.name) or (place.store in segmented and len(place.in_task) > 1)

@@ -11,7 +11,6 @@ from kstate_cli.errors import InUse
 from kstate_cli.export.choose import open_whole
 from kstate_cli.export.shapes import bounds_of
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.host import cannot_be_read
 from kstate_cli.query.databases import Databases
 from kstate_cli.query.errors import StoreUnreadable
 from kstate_cli.statedir.model import Application, Store, Task
@@ -61,7 +60,8 @@ def _counted(app: Application, task: Task, store: Store) -> Rows:
             return Rows(sum(_length(segment.scan(*bounds)) for segment in segments), exact=True)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
             # Beside a running application a file may have gone meanwhile.
-            return _estimated(store) if app.running else Rows(None, exact=False, unread=cannot_be_read(str(error)))
+            unread = isinstance(error, StoreUnreadable) and error.by_host
+            return _estimated(store) if app.running else Rows(None, exact=False, unread=unread)
 
 
 def _length(rows: Iterator[object]) -> int:
