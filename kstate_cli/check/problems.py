@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kstate_cli.check.context import Context
-from kstate_cli.check.findings import Level
+from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.statedir.model import Task
 from kstate_cli.statedir.names import is_offsets_file
 from kstate_cli.statedir.places import StoreRef
@@ -15,26 +16,25 @@ _OPENING: Final = frozenset({"does-not-open", "segment-does-not-open", "unknown-
 """Findings of rules that look at the problems of databases."""
 
 
-def note_problems(ctx: Context) -> None:
-    """A finding for each problem that no rule has looked at. Must come last."""
-    for problem in ctx.app.problems:
-        _note(ctx, problem)
-    for task in ctx.app.tasks:
-        told = any(one.level is not Level.EXPECTED and one.task == task.name for one in ctx.findings)
-        for problem in task.problems:
-            if not (told and _has_rule(task, problem)):
-                _note(ctx, problem, task)
+def not_understood(snapshot: Snapshot, told: Sequence[Finding]) -> Iterator[Finding]:
+    """A finding for each problem that no rule has looked at; ``told`` is what all of them have found."""
+    yield from _of(snapshot, snapshot.app.problems)
+    for task in snapshot.app.tasks:
+        known = any(one.level is not Level.EXPECTED and one.task == task.name for one in told)
+        yield from _of(snapshot, (one for one in task.problems if not (known and _has_rule(task, one))), task)
         for store in task.stores:
-            here = {one.code for one in ctx.findings if (one.task, one.store) == (task.name, store.name)}
-            if here & _OPENING:
-                continue
-            for problem in (one for database in store.databases for one in database.problems):
-                _note(ctx, problem, task, store.name)
+            here = {one.code for one in told if (one.task, one.store) == (task.name, store.name)}
+            if not here & _OPENING:
+                problems = (one for database in store.databases for one in database.problems)
+                yield from _of(snapshot, problems, task, store.name)
 
 
-def _note(ctx: Context, problem: Problem, task: Task | None = None, store: str | None = None) -> None:
-    if problem.fatal:
-        ctx.found("not-understood", problem.text, task, store)
+def _of(
+    snapshot: Snapshot, problems: Iterable[Problem], task: Task | None = None, store: str | None = None
+) -> Iterator[Finding]:
+    for problem in problems:
+        if problem.fatal:
+            yield snapshot.finding("not-understood", problem.text, task, store)
 
 
 def _has_rule(task: Task, problem: Problem) -> bool:

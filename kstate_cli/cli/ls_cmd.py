@@ -93,9 +93,9 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
 
     And the stores of which a disk that does not answer, or rights, keep everybody from knowing how many keys.
     """
-    from kstate_cli.check.context import Asked
     from kstate_cli.check.outcome import Outcome
     from kstate_cli.check.predict import check
+    from kstate_cli.check.snapshot import Asked
     from kstate_cli.export.count import count_rows
     from kstate_cli.releases import release
 

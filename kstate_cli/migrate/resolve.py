@@ -6,6 +6,7 @@ Places that disagree give the lowest offset: replaying records is harmless, skip
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -80,11 +81,16 @@ class TaskOffsets:
 
 
 def resolve(app: Application) -> list[TaskOffsets]:
-    """The offsets of every task of an application."""
-    return [_resolve_task(app, task) for task in app.tasks]
+    """The offsets of every task of an application. Raises OSError where a task directory cannot be listed."""
+    return resolve_with(app, {task.name: os.listdir(task.path) for task in app.tasks if task.has_offsets_family})
 
 
-def _resolve_task(app: Application, task: Task) -> TaskOffsets:
+def resolve_with(app: Application, entries: Mapping[str, Collection[str]]) -> list[TaskOffsets]:
+    """The same by the names in each task directory; only those with the column family ``offsets`` are asked for."""
+    return [_resolve_task(app, task, entries.get(task.name, ())) for task in app.tasks]
+
+
+def _resolve_task(app: Application, task: Task, entries: Collection[str]) -> TaskOffsets:
     found = TaskOffsets(task)
     owners = give_lines(app.app_id, task, task.checkpoint.entries if task.checkpoint else {})
     found.unknown, found.notes = dict(owners.unknown), list(owners.notes)
@@ -92,7 +98,7 @@ def _resolve_task(app: Application, task: Task) -> TaskOffsets:
     if task.has_offsets_family:
         # Beside the column family .checkpoint may come from upgrade.from, which lists in-memory stores too: only a
         # store that has something in the task is a custom one.
-        here = set(os.listdir(task.path))
+        here = set(entries)
         for name in sorted(set(found.absent) - here):
             found.notes.append(f"{task.name}: {name} has nothing here: its offset counts as that of an in-memory store")
         found.absent = {name: lines for name, lines in found.absent.items() if name in here}
