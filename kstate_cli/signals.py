@@ -94,14 +94,22 @@ def now_and_then(look: Callable[[], object], seconds: float) -> Iterator[None]:
             thread.join()
 
 
-def submitted(pool: Executor, function: Callable[[Job], Answer], jobs: Iterable[Job]) -> list[Future[Answer]]:
-    """Hands jobs to a pool, whose threads start here.
+def submitted(
+    pool: Executor,
+    function: Callable[[Job], Answer],
+    jobs: Iterable[Job],
+    known: list[Future[Answer]] | None = None,
+) -> list[Future[Answer]]:
+    """Hands jobs to a pool, whose threads start here. ``known`` has them before a signal that has waited is raised.
 
     Raised amid the start of a thread, what a signal raises would leave one that its pool does not know: nobody tells it
     to end, and at its own end the process waits for it, for ever.
     """
     with signals_held():
-        return [pool.submit(function, job) for job in jobs]
+        futures = [pool.submit(function, job) for job in jobs]
+        if known is not None:
+            known += futures
+        return futures
 
 
 def mapped(pool: Executor, function: Callable[[Job], Answer], jobs: Iterable[Job]) -> list[Answer]:

@@ -6,9 +6,18 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Final
 
+INTERNALS: Final = "docs/internals"
+"""Where it is written down what Kafka Streams does, and what proves it: in the repository, and in an installation below
+``share/doc/kstate``."""
 _MOST_LINES = 20
 _WORD = re.compile(r"[A-Z]+")
+
+
+def internals(section: str) -> str:
+    """A section of the documentation, as messages name it: ``internals("start.md#going-down")``."""
+    return f"{INTERNALS}/{section}"
 
 
 def some(names: Sequence[str], at_most: int) -> str:

@@ -16,7 +16,9 @@ stamp=.venv/.installed-for-$(cksum <pyproject.toml | cut -d' ' -f1)
 if [ ! -e "$stamp" ]; then
     rm -rf .venv
     "$python" -m venv .venv || { echo "python3 -m venv failed (Debian: apt-get install python3-venv)" >&2; exit 2; }
-    .venv/bin/pip install --quiet --disable-pip-version-check -e '.[test]'
+    # Dependency groups came with pip 25.1, which not every Python brings.
+    .venv/bin/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+    .venv/bin/pip install --quiet --disable-pip-version-check -e . --group dev
     touch "$stamp"
 fi
 PATH="$PWD/.venv/bin:$PATH"

@@ -15,7 +15,7 @@ from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import recover, tell_unfinished
 from kstate_cli.change.removal import remove_run
 from kstate_cli.errors import Refused, RunHalfway
-from kstate_cli.rocks.workers import Workers
+from kstate_cli.parallel.workers import Workers
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.scan import read_application

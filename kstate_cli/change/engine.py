@@ -22,8 +22,8 @@ from kstate_cli.change.switch import list_trees, switch
 from kstate_cli.change.system import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed
+from kstate_cli.parallel.workers import Workers
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.workers import Workers
 from kstate_cli.signals import signals_held
 
 
@@ -79,7 +79,12 @@ def execute(
         if prepare is not None:
             plan = replace(plan, steps=prepare(run))
         with contextlib.nullcontext(workers) if workers else Workers(options.workers) as pool:
-            counts = _stage(plan, run, options, pool, progress)
+            try:
+                counts = _stage(plan, run, options, pool, progress)
+            except BaseException:
+                # What is staged is swept now. Where one job fails, or a signal comes, others still write there.
+                pool.stop()
+                raise
         progress("switch", str(plan.app), 0)
         lists = list_trees(plan.app, run)
     except (OSError, RocksError, KstateError, Interrupted, KeyboardInterrupt) as error:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kstate_cli.change.build import BuildDatabase, BuildStore
-from kstate_cli.formats.checkpoint import render
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -135,11 +134,6 @@ Step = OmitTree | RemoveFile | WriteFile | EditDatabase | CreateDatabase | Build
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
     """Offsets as plans show them, in order; empty for none."""
     return ", ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
-
-
-def offsets_file(path: str, offsets: Mapping[TopicPartition, int], *, keep_time: bool = False) -> WriteFile:
-    """``.checkpoint``, or ``.checkpoint_<store>``. Raises ValueError for offsets that Streams does not write."""
-    return WriteFile(path, render(offsets), f"offsets: {offsets_text(offsets)}", keep_time)
 
 
 def _record_text(record: OffsetsRecord) -> str:

@@ -16,7 +16,7 @@ from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan,
 from kstate_cli.change.system import naming
 from kstate_cli.change.tree import copy_tree
 from kstate_cli.formats.task_id import is_topology
-from kstate_cli.rocks.workers import Workers
+from kstate_cli.parallel.workers import Workers
 
 _UNFINISHED: Final = ".ks-new"
 """What a file is called behind its name until it is whole."""

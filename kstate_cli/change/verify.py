@@ -23,10 +23,10 @@ from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.layouts import STRIP
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
+from kstate_cli.parallel.workers import Workers
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import unflushed_logs
 from kstate_cli.rocks.shadow import LiveFile, Shadow
-from kstate_cli.rocks.workers import Workers
 
 
 class VerificationError(RocksError):

@@ -1,4 +1,7 @@
-"""Whether what a start restores hears of every delete since the data was written (design §11.14)."""
+"""Whether what a start restores hears of every delete since the data was written.
+
+docs/internals/changelogs.md#forgotten-deletes
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.forgotten import Heard, heard, moment, shown
+from kstate_cli.logs.forgotten import Heard, heard, moment, shown
 from kstate_cli.statedir.model import Store, Task
 
 

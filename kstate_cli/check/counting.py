@@ -9,7 +9,7 @@ from kstate_cli.check.outcome import Records
 from kstate_cli.check.reading import read_offsets
 from kstate_cli.check.snapshot import Logs, Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.judge import Log, Where
+from kstate_cli.logs.log import Log, Where
 from kstate_cli.statedir.model import Task
 
 

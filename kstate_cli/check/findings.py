@@ -1,12 +1,14 @@
 """The findings of ``kstate check``: stable codes, their levels, the rules that they follow from, and what to do.
 
-Rules name the class of Kafka Streams, the KIP or the section of the reference of formats that they come from.
+Rules name the class of Kafka Streams, the KIP and the section of docs/internals that they come from.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+from kstate_cli.texts import internals as see
 
 
 class Level(Enum):
@@ -62,21 +64,23 @@ CODES: dict[str, Code] = {
         # Layout: what the RocksDB of the release, and the release, open.
         Code("offsets-in-column-family", _X,
              "KIP-1035: releases up to 4.2 open no RocksDB with the column family offsets, upgrade.from or not "
-             "(formats §6, trap 8)", _MIGRATE),
+             f"({see('start.md#going-down')})", _MIGRATE),
         Code("sst-too-new", _X,
-             "RocksDB up to 7.9.2 reads SST format 5 (formats §11.1, trap 9)", _MIGRATE),
+             f"RocksDB up to 7.9.2 reads SST format 5 ({see('rocksdb.md#sst-formats')})", _MIGRATE),
         Code("headers-store", _X,
-             "KIP-1271: releases up to 4.2 have no stores with record headers (formats §7.4, trap 22)",
+             f"KIP-1271: releases up to 4.2 have no stores with record headers ({see('start.md#going-down')})",
              f"{_MIGRATE} --drop-headers"),
         Code("unknown-column-family", _X,
-             "RocksDBStore.openRocksDB opens only the column families of its kind of store (formats §7.4, trap 22)",
+             "RocksDBStore.openRocksDB opens only the column families of its kind of store "
+             f"({see('stores.md#column-families')})",
              _WIPE_STORE),
         Code("unknown-kind", _W,
              "releases.py: the kind of store came with a later release", "run a release that has such stores"),
         Code("does-not-open", _X,
              "RocksDBStore.openDB: RocksDB has to open the directory", _WIPE_STORE),
         Code("segment-does-not-open", _X,
-             "AbstractSegments.openExisting swallows every exception up to 4.2 (formats §6)", _WIPE_STORE),
+             f"AbstractSegments.openExisting swallows every exception up to 4.2 ({see('start.md#going-down')})",
+             _WIPE_STORE),
         Code("sessions-before-headers", _X,
              "RocksDBTimeOrderedSessionStoreWithHeaders of 4.3.1 puts a zero byte before on-window-close sessions of "
              "before (KIP-1285): a number is read as \"Size of data received by LongDeserializer is not 8\", a text "
@@ -92,75 +96,78 @@ CODES: dict[str, Code] = {
              "put back what belongs there; what is wrong says: kstate ls APP"),
         # Files of a task.
         Code("malformed-checkpoint", _X,
-             "OffsetCheckpoint.read (formats §2, trap 14)", _WIPE_TASK),
+             f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})", _WIPE_TASK),
         Code("malformed-store-checkpoint", _X,
-             "LegacyCheckpointingStateStore.init (formats §5, trap 14)", _WIPE_TASK),
+             f"LegacyCheckpointingStateStore.init ({see('start.md#first-start-of-43')})", _WIPE_TASK),
         Code("malformed-position", _X,
-             "StoreQueryUtils.readPositionFromCheckpoint (formats §3, trap 14)",
+             f"StoreQueryUtils.readPositionFromCheckpoint ({see('offsets.md#position-files')})",
              "remove the file: Positions begin empty"),
         Code("dropped-line", _W,
-             "OffsetCheckpoint.read drops lines with a negative offset other than -4 (formats §2)", _RESTORE),
+             "OffsetCheckpoint.read drops lines with a negative offset other than -4 "
+             f"({see('offsets.md#checkpoint')})", _RESTORE),
         Code("foreign-in-segments", _X,
-             "AbstractSegments.segmentIdFromSegmentName: up to 4.2 the store opens silently empty, 4.3 does not "
-             "start (formats §1.4, trap 10)", "move it out of the application directory"),
+             "AbstractSegments.segmentIdFromSegmentName: up to 4.2 the store opens silently empty, 4.3 does not start "
+             f"({see('layout.md#foreign-entries')})", "move it out of the application directory"),
         Code("foreign-in-task", _W,
              "StateDirectory.taskDirIsEmpty: under exactly-once a task with a foreign entry and no offset is wiped "
-             "(formats §1.4, trap 12)", "move it out of the application directory"),
+             f"({see('layout.md#foreign-entries')})", "move it out of the application directory"),
         Code("lock-file-in-task", _W,
-             "StateDirectory.taskDirIsEmpty deletes what ends in .lock (formats §1.4, trap 13)",
+             f"StateDirectory.taskDirIsEmpty deletes what ends in .lock ({see('layout.md#foreign-entries')})",
              "move it out of the application directory, if it is wanted"),
         Code("leftover-file", _E,
-             "OffsetCheckpoint.write: a crash leaves it (formats §1.1)", _NOTHING),
+             f"OffsetCheckpoint.write: a crash leaves it ({see('layout.md#paths')})", _NOTHING),
         Code("old-segment-name", _E,
-             "AbstractSegments.renameSegmentFile renames it at the start (formats §1.3)", _NOTHING),
+             f"AbstractSegments.renameSegmentFile renames it at the start ({see('layout.md#segments')})", _NOTHING),
         Code("segment-off-grid", _X,
              "AbstractSegments.segmentName: a start that is no multiple of the segment interval is opened under "
-             "another name (formats §1.3, trap 21)", f"rename it, or wipe the store: {_WIPE_STORE}"),
+             f"another name ({see('layout.md#segments')})", f"rename it, or wipe the store: {_WIPE_STORE}"),
         Code("store-in-two-subtopologies", _W,
              "a store belongs to one subtopology: a copy is named like a task, or subtopologies were renumbered "
-             "(formats §1.4, traps 11 and 31)",
+             f"({see('layout.md#foreign-entries')})",
              "move the directory that is no task out of the application directory"),
         # Offsets.
         Code("no-offsets", _W,
-             "ProcessorStateManager: rows without any offset (formats §2.2, trap 4)", _RESTORE),
+             f"ProcessorStateManager: rows without any offset ({see('offsets.md#which-stores')})", _RESTORE),
         Code("offset-missing", _W,
              "ProcessorStateManager: one logged store without an offset wipes its whole task under exactly-once "
-             "(formats §2.2, trap 4)", _RESTORE),
+             f"({see('offsets.md#which-stores')})", _RESTORE),
         Code("unknown-offset", _W,
              "OffsetCheckpoint.OFFSET_UNKNOWN: -4 is no offset; LegacyCheckpointingStateStore.migrateLegacyOffsets "
-             "drops it, which wipes the task under exactly-once (formats §5, trap 2)", _MIGRATE),
+             f"drops it, which wipes the task under exactly-once ({see('start.md#first-start-of-43')})", _MIGRATE),
         Code("never-written", _E,
-             "OffsetCheckpoint.OFFSET_UNKNOWN: an empty store (formats §2.1)", _NOTHING),
+             f"OffsetCheckpoint.OFFSET_UNKNOWN: an empty store ({see('offsets.md#what-an-offset-means')})", _NOTHING),
         Code("no-segments", _W,
              "AbstractSegments.committedOffset: without a segment an offset has no home, and 4.3 wipes the task at "
-             "every start under exactly-once (formats §4.1, trap 3)", _MIGRATE),
+             f"every start under exactly-once ({see('offsets.md#no-segments')})", _MIGRATE),
         Code("no-segments-yet", _W,
              "AbstractSegments.committedOffset: a window or session store without a segment has no offset in 4.3; "
-             "under exactly-once its task is wiped at every start (formats §4.1, trap 3)",
+             f"under exactly-once its task is wiped at every start ({see('offsets.md#no-segments')})",
              "nothing helps but rows: the first segment keeps the offset"),
         Code("status-open", _W,
              "AbstractColumnFamilyAccessor.open: not closed cleanly, so that uncommitted data may be in it "
-             "(formats §4, trap 5)", _RESTORE),
+             f"({see('offsets.md#status')})", _RESTORE),
         Code("global-status-open", _X,
              "GlobalStateManagerImpl.initialize does not handle TaskCorruptedException: every start fails the same "
-             "way (formats §12.2, trap 5; KAFKA-21034)", _WIPE_GLOBAL),
+             f"way ({see('start.md#global-stores')}; KAFKA-21034)", _WIPE_GLOBAL),
         Code("sentinel-offset", _X,
-             "StateDirectory.updateTaskOffsets: offsets of -2, -3 and below -5 are fatal (formats §1.5)",
+             "StateDirectory.updateTaskOffsets: offsets of -2, -3 and below -5 are fatal "
+             f"({see('offsets.md#what-an-offset-means')})",
              _WIPE_TASK),
         Code("global-unknown-offset", _X,
-             "GlobalStateManagerImpl seeks to whatever is written, -4 too (formats §5)", _WIPE_GLOBAL),
+             f"GlobalStateManagerImpl seeks to whatever is written, -4 too ({see('start.md#global-stores')})",
+             _WIPE_GLOBAL),
         Code("global-unknown-topic", _X,
-             "GlobalStateManagerImpl.initialize up to 4.2: more topics than persistent global stores (formats "
-             "§2.2, traps 25 and 26)", _WIPE_GLOBAL),
+             "GlobalStateManagerImpl.initialize up to 4.2: more topics than persistent global stores "
+             f"({see('offsets.md#which-stores')})", _WIPE_GLOBAL),
         Code("stale-checkpoint", _W,
-             "LegacyCheckpointingStateStore.migrateLegacyOffsets: .checkpoint overrides the column family (formats "
-             "§5, trap 6)", _MIGRATE),
+             "LegacyCheckpointingStateStore.migrateLegacyOffsets: .checkpoint overrides the column family "
+             f"({see('start.md#checkpoint-wins')})", _MIGRATE),
         Code("stale-position", _W,
-             "StoreQueryUtils.maybeMigrateExistingPositionFile: merged at every open, for ever (formats §3, trap "
-             "7)", "remove the .position file"),
+             "StoreQueryUtils.maybeMigrateExistingPositionFile: merged at every open, for ever "
+             f"({see('offsets.md#position-files')})", "remove the .position file"),
         Code("segments-disagree", _W,
-             "AbstractSegments.committedOffset: 4.3.0 reads the oldest segment, 4.3.1 the newest (formats §4.1, "
-             "trap 20)", _RESTORE),
+             "AbstractSegments.committedOffset: 4.3.0 reads the oldest segment, 4.3.1 the newest "
+             f"({see('offsets.md#where-each-kind-keeps-it')})", _RESTORE),
         Code("offset-without-store", _X,
              "OffsetCheckpoint: an offset outlives the directory of its store; Streams makes a new one and "
              "restores nothing below the offset", _RESTORE),
@@ -168,7 +175,7 @@ CODES: dict[str, Code] = {
              "the same subtopology has the store in other tasks", _RESTORE),
         Code("maybe-unclean", _W,
              "ProcessorStateManager.checkpoint: .checkpoint is written when restoration completes too, so that it "
-             "outlives a crash (formats §5)", _RESTORE),
+             f"outlives a crash ({see('start.md#clean-or-not')})", _RESTORE),
         Code("without-changelog", _E,
              "no offset anywhere: it counts as a store without a changelog (withLoggingDisabled)", _NOTHING),
         Code("lost-with-its-task", _X,
@@ -177,37 +184,39 @@ CODES: dict[str, Code] = {
              "before the start, fix what its task is wiped for: nothing brings its rows back afterwards"),
         # The log.
         Code("below-log-start", _W,
-             "StoreChangelogReader: OffsetOutOfRangeException (KIP-406; formats §8.5, trap 16)", _RESTORE),
+             f"StoreChangelogReader: OffsetOutOfRangeException (KIP-406; {see('changelogs.md#log-ends')})", _RESTORE),
         Code("beyond-log-end", _X,
              "StoreChangelogReader: OffsetOutOfRangeException; the topic was made anew or cut, and the store may be "
-             "the only copy (formats §8.5, trap 16)", _EXPORT_FIRST),
+             f"the only copy ({see('changelogs.md#log-ends')})", _EXPORT_FIRST),
         Code("past-the-dump", _E,
              "the application ran on since the dump was taken, or the topic was made anew: the broker knows "
-             "(design §11.2)", "ask the broker: --bootstrap-server HOST:PORT, or --offsets FILE"),
+             f"({see('changelogs.md#dump-or-store')})",
+             "ask the broker: --bootstrap-server HOST:PORT, or --offsets FILE"),
         Code("global-out-of-range", _X,
              "GlobalStateManagerImpl.restoreState: the folder global is deleted and the start fails; the next one "
-             "rebuilds it (KIP-406; formats §12.2)", _WIPE_GLOBAL),
+             f"rebuilds it (KIP-406; {see('start.md#global-stores')})", _WIPE_GLOBAL),
         Code("topic-recreated", _X,
              "KIP-516: another topic id under the same name; offsets of the old log mean nothing in the new one "
-             "(trap 16)", _EXPORT_FIRST),
+             f"({see('changelogs.md#another-log')})", _EXPORT_FIRST),
         Code("log-missing", _X,
              "InternalTopicManager makes a changelog that is missing anew, and empty; a source topic that is missing "
              "ends the start (MissingSourceTopicException), and so does a changelog with other partitions: it was "
-             "deleted, or this is another cluster (formats §8.5)", _EXPORT_FIRST),
+             f"deleted, or this is another cluster ({see('changelogs.md#log-ends')})", _EXPORT_FIRST),
         Code("near-log-start", _W,
              "delete retention moves the log start: once past the offset the store is restored from the beginning "
-             "(KIP-406; formats §8.5, traps 16 and 24)", f"start soon, or: {_RESTORE}"),
+             f"(KIP-406; {see('changelogs.md#log-ends')})", f"start soon, or: {_RESTORE}"),
         Code("catches-up", _E,
              "StoreChangelogReader: from the offset to the end of the log", _NOTHING),
         Code("older-than-tombstones", _W,
              "delete.retention.ms: tombstones may be compacted away since the data was written, and deleted keys stay "
-             "(formats §8.5, trap 17)", _RESTORE),
+             f"({see('changelogs.md#forgotten-deletes')})", _RESTORE),
         Code("age-unknown", _E,
              "no SST of the store, and no run of kstate, says when its data was written: older than "
-             "delete.retention.ms, deleted keys may stay (formats §8.5, trap 17)",
+             f"delete.retention.ms, deleted keys may stay ({see('changelogs.md#forgotten-deletes')})",
              f"if it may be old: {_RESTORE} --rebuild"),
         Code("grace-buffer-restored", _W,
-             "RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over (formats §8.2, trap 28)",
+             "RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over "
+             f"({see('changelogs.md#grace-buffers')})",
              _RESTORE),
         Code("changelog-without-store", _E,
              "a changelog that no directory here belongs to: a store in memory, restored whole at every start",
@@ -215,13 +224,13 @@ CODES: dict[str, Code] = {
         # Ages and surroundings.
         Code("cleaner-may-delete", _E,
              "StateDirectory.cleanRemovedTasks: after state.cleanup.delay.ms tasks that are not assigned here "
-             "(formats §1.5, trap 15)", _NOTHING),
+             f"({see('layout.md#ages')})", _NOTHING),
         Code("older-than-max-age", _W,
-             "StateDirectory.cleanOutdatedDirsOnStartup: state.cleanup.dir.max.age.ms (formats §1.5, trap 15)",
+             f"StateDirectory.cleanOutdatedDirsOnStartup: state.cleanup.dir.max.age.ms ({see('layout.md#ages')})",
              _RESTORE),
         Code("versioned-position", _E,
-             "RocksDBVersionedStore.writePosition of 4.3: the Position is lost at a restart (formats §4.1, trap "
-             "27)", _NOTHING),
+             "RocksDBVersionedStore.writePosition of 4.3: the Position is lost at a restart "
+             f"({see('offsets.md#where-each-kind-keeps-it')})", _NOTHING),
         Code("kept-too-long", _W,
              "what kstate keeps for undo pins bytes that Streams has compacted away",
              "kstate clean APP --older-than 7d"),
@@ -229,11 +238,11 @@ CODES: dict[str, Code] = {
              "a run of kstate was interrupted: the next changing command finishes it or sweeps it away",
              "run the command again; what it takes over: kstate status APP"),
         Code("foreign-owner", _W,
-             "the application has to read and write its files (formats trap 30)",
+             f"the application has to read and write its files ({see('layout.md#owners')})",
              "chown to the owner of the application directory"),
         Code("lock-not-shared", _W,
-             "StateDirectory.lockStateDirectory: POSIX locks may not be seen by other hosts (formats §14.2, trap "
-             "32)", "run one instance for each directory only"),
+             "StateDirectory.lockStateDirectory: POSIX locks may not be seen by other hosts "
+             f"({see('layout.md#locks')})", "run one instance for each directory only"),
     )
 }  # fmt: skip
 """Every finding by its code."""

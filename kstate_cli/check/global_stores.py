@@ -16,7 +16,7 @@ from kstate_cli.check.stores import GLOBAL_STORE_RULES
 from kstate_cli.check.tasks import compare, read_checkpoint
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.judge import Where
+from kstate_cli.logs.log import Where
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_folder
 

@@ -42,7 +42,10 @@ def missing_offsets(snapshot: Snapshot, draft: Draft) -> tuple[str | None, tuple
 
 
 def is_logged(snapshot: Snapshot, task: Task, store: Store, read: TaskRead) -> bool:
-    """Whether a store without an offset is one that should have one; the bytes do not say it (design §11.5)."""
+    """Whether a store without an offset is one that should have one; the bytes do not say it.
+
+    docs/internals/offsets.md#which-stores
+    """
     if snapshot.changelog(task, store.name) is not None:
         return True
     if snapshot.asked.into_family and store.segmented and not store.databases:

@@ -1,6 +1,6 @@
 """The logs of changelogs as a check knows them: from a dump's manifest, from a broker, or from a file.
 
-What a log is (start, end, how far a source topic may be read) is :class:`kstate_cli.restore.judge.Log`.
+What a log is (start, end, how far a source topic may be read) is :class:`kstate_cli.logs.log.Log`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kstate_cli.broker.facts import Facts
 from kstate_cli.check.outcome import Records
 from kstate_cli.dump.model import Dump, PartitionDump, Piece, Slice
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.judge import Log, log_of
+from kstate_cli.logs.log import Log, log_of
 
 _CHANGELOG = "-changelog"
 

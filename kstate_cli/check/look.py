@@ -15,8 +15,9 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.recover import UNFINISHED
 from kstate_cli.check.counting import known_logs
 from kstate_cli.check.snapshot import Around, Asked, RunSeen, Snapshot
-from kstate_cli.migrate.resolve import StoreOffsets, resolve_with
-from kstate_cli.restore.as_of import age_of
+from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.model import StoreOffsets
+from kstate_cli.offsets.resolve import resolve_with
 from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.model import Application, CheckpointFile, Task
 from kstate_cli.statedir.mounts import mount_of, read_mounts

@@ -17,8 +17,8 @@ from kstate_cli.check.surroundings import AROUND_RULES
 from kstate_cli.check.tasks import judge_copy, judge_task
 from kstate_cli.errors import Refused
 from kstate_cli.host import STORES_STAY
-from kstate_cli.migrate.owners import usual_changelog
-from kstate_cli.migrate.resolve import resolve
+from kstate_cli.offsets.owners import usual_changelog
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import first_lines

@@ -12,7 +12,7 @@ from kstate_cli.check.rule import Draft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.judge import Where
+from kstate_cli.logs.log import Where
 from kstate_cli.statedir.model import Store
 
 Told = tuple[Prediction, tuple[Finding, ...]]

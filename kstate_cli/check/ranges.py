@@ -8,7 +8,7 @@ from kstate_cli.check.findings import Finding
 from kstate_cli.check.outcome import Records
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.judge import Log, Where
+from kstate_cli.logs.log import Log, Where
 from kstate_cli.statedir.model import Task
 
 _NEAR = 10
@@ -29,7 +29,8 @@ class Range:
     def outside(self) -> bool:
         """True where the broker has no such offset.
 
-        Above the end of a dump that is not sure: the application may have run on since it was taken (design §11.2).
+        Above the end of a dump that is not sure: the application may have run on since it was taken
+        (docs/internals/changelogs.md#dump-or-store).
         """
         return self.where is Where.BELOW or (self.where is Where.ABOVE and self.log is not None and self.log.live)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.owners import give_lines
+from kstate_cli.offsets.owners import give_lines
 from kstate_cli.statedir.model import Database, Store, Task
 
 

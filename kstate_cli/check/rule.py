@@ -41,7 +41,7 @@ class Rule(Generic[D]):
     """One rule."""
 
     source: str
-    """The class of Kafka Streams, or the rule of the reference, that says so."""
+    """The class of Kafka Streams that says so, and the section of docs/internals where that is not all."""
     judge: Callable[[Snapshot, D], D]
 
 

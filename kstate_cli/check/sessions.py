@@ -5,8 +5,8 @@ from __future__ import annotations
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.store_kinds import store_kind
-from kstate_cli.migrate.headers import may_be_misread_with_headers, misread_with_headers, rows_of_before
 from kstate_cli.releases import knows_headers
+from kstate_cli.statedir.headers import may_be_misread_with_headers, misread_with_headers, rows_of_before
 from kstate_cli.statedir.model import Store, Task
 
 

@@ -17,10 +17,10 @@ from kstate_cli.check.grid import off_grid
 from kstate_cli.check.logs import LogSource
 from kstate_cli.check.outcome import Records
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.owners import usual_changelog
-from kstate_cli.migrate.resolve import TaskOffsets
+from kstate_cli.logs.log import Log
+from kstate_cli.offsets.model import TaskOffsets
+from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.releases import OffsetsHome, Release
-from kstate_cli.restore.judge import Log
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.mounts import Mount
 from kstate_cli.statedir.names import CHECKPOINT, LOCK

@@ -9,8 +9,8 @@ from kstate_cli.check.opening import doubts, judge_opening
 from kstate_cli.check.rule import Obstacle, Rule, StoreDraft
 from kstate_cli.check.sessions import misread_sessions
 from kstate_cli.check.snapshot import Snapshot
-from kstate_cli.migrate.headers import without_headers
 from kstate_cli.releases import readable_by
+from kstate_cli.statedir.headers import without_headers
 from kstate_cli.statedir.names import store_folder
 
 _NOT_VALID = (

@@ -82,7 +82,7 @@ def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
 AROUND_RULES: tuple[AroundRule, ...] = (
     AroundRule("StateDirectory.cleanRemovedTasks", _ages),
     AroundRule("RocksDBVersionedStore.writePosition", _versioned),
-    AroundRule("StateDirectory: the application reads and writes its files (formats trap 30)", _owners),
+    AroundRule("StateDirectory: the application reads and writes its files (docs/internals/layout.md#owners)", _owners),
     AroundRule("StateDirectory.lockStateDirectory", _mount),
     AroundRule("kstate: what its own runs keep", _runs),
     AroundRule("InMemoryKeyValueStore: restored whole at every start", _in_memory),

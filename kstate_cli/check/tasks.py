@@ -166,7 +166,7 @@ def _unclean(snapshot: Snapshot, draft: Draft) -> Draft:
 
 
 TASK_RULES: tuple[Rule[Draft], ...] = (
-    Rule("StateDirectory.taskDirIsEmpty (formats §1.4)", _foreign),
+    Rule("StateDirectory.taskDirIsEmpty (docs/internals/layout.md#foreign-entries)", _foreign),
     Rule("StateDirectory.cleanOutdatedDirsOnStartup", _too_old),
     Rule("StateManagerUtil.registerStateStores", _stores),
     Rule("OffsetCheckpoint: an offset outlives the directory of its store", _gone),

@@ -57,7 +57,7 @@ def diff(
     from kstate_cli.cli.diff_report import DiffReport
     from kstate_cli.diff.run import Request, diff_applications
     from kstate_cli.host import STORES_STAY
-    from kstate_cli.query.errors import StoreUnreadable
+    from kstate_cli.rows.errors import StoreUnreadable
     from kstate_cli.spec.draft import SpecDraft
     from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.statedir.find import find_application

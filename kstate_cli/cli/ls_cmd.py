@@ -96,8 +96,8 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
     from kstate_cli.check.outcome import Outcome
     from kstate_cli.check.predict import check
     from kstate_cli.check.snapshot import Asked
-    from kstate_cli.export.count import count_rows
     from kstate_cli.releases import release
+    from kstate_cli.rows.count import count_rows
 
     counted = count_rows(app)
     fails: set[tuple[str, str, str]] = set()

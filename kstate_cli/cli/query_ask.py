@@ -34,8 +34,8 @@ from kstate_cli.query import (
     collate,
     in_store,
 )
-from kstate_cli.query.errors import look_closer
 from kstate_cli.query.handlers import Handlers
+from kstate_cli.rows.errors import look_closer
 from kstate_cli.spec.model import Spec
 from kstate_cli.texts import command
 
@@ -259,7 +259,7 @@ def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
 
 def _spec(asked: Asked) -> Spec | None:
     """What --spec says of the store, together with the directory. Raises UsageError and Refused."""
-    from kstate_cli.query.find import stores_of
+    from kstate_cli.rows.find import stores_of
     from kstate_cli.spec.combine import resolve_spec
     from kstate_cli.spec.toml_file import read_draft
 

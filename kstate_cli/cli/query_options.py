@@ -112,7 +112,7 @@ class Asked:
     def serdes(self) -> StoreSerdes:
         """The serdes that were named. Raises UsageError."""
         from kstate_cli.query import StoreSerdes
-        from kstate_cli.query.serdes import serde_for
+        from kstate_cli.rows.serdes import serde_for
 
         return StoreSerdes(
             serde_for("--key-serde", self.options.key_serde),
@@ -142,8 +142,8 @@ class Asked:
         return self._read(self.serdes.value, data, f"the value of key {key!r}")
 
     def _read(self, serde: Serde, data: bytes, what: str) -> Any:
-        from kstate_cli.query.serde_type import NOT_TAKEN
-        from kstate_cli.query.values import Unreadable
+        from kstate_cli.rows.serde_type import NOT_TAKEN
+        from kstate_cli.rows.values import Unreadable
 
         try:
             return serde.deserialize(data)
@@ -153,7 +153,7 @@ class Asked:
 
 def time_of(option: str, text: str | None) -> int | None:
     """Milliseconds of a time. Raises UsageError."""
-    from kstate_cli.query.times import parse_time
+    from kstate_cli.rows.times import parse_time
 
     if text is None:
         return None

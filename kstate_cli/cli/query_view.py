@@ -13,9 +13,9 @@ from kstate_cli.cli.query_options import RowFormat
 from kstate_cli.cli.standard import as_data
 from kstate_cli.formats.values import Header
 from kstate_cli.query import StoreSerdes
-from kstate_cli.query.rendering import bytes_text, jsonable
-from kstate_cli.query.times import show_time
-from kstate_cli.query.values import Unreadable
+from kstate_cli.rows.rendering import bytes_text, jsonable
+from kstate_cli.rows.times import show_time
+from kstate_cli.rows.values import Unreadable
 
 Row = dict[str, Any]
 """Column -> what the library gave: keys and values for their serdes, times in milliseconds."""

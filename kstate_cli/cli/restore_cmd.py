@@ -187,8 +187,8 @@ def restore(
     from kstate_cli.restore.restoration import Request
     from kstate_cli.restore.run import application_path
     from kstate_cli.restore.run import restore as run_restore
-    from kstate_cli.restore.spark import SparkSettings
     from kstate_cli.restore.work import RestoreOptions
+    from kstate_cli.spark.session import SparkSettings
     from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.spec.topology import read_topology
 

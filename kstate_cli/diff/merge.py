@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Final
 
-from kstate_cli.export.shapes import bounds_of
-from kstate_cli.query.errors import StoreUnreadable
-from kstate_cli.query.segment import Segment
-from kstate_cli.query.store import StoreReader
 from kstate_cli.rocks.scanning import Row
+from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.store import StoreReader
 
 Pair = tuple[bytes, bytes | None, bytes | None]
 """The key of a row, its value in A and in B; None where it is not there."""
@@ -33,7 +32,7 @@ def pairs(a: StoreReader, b: StoreReader, filled_a: Sequence[Segment], filled_b:
 
 def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Iterator[Row]:
     """The rows of one store in the order of their keys, without index rows. Raises StoreUnreadable, naming the side."""
-    bounds = bounds_of(store.kind)
+    bounds = store.layout.key.base_rows
     try:
         found = [segment.scan(*bounds) for segment in segments]
         yield from found[0] if len(found) == 1 else heapq.merge(*found, key=_KEY)

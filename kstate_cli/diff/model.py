@@ -9,8 +9,8 @@ from typing import Any
 from kstate_cli.diff.rows import comparable
 from kstate_cli.errors import InUse
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.query.errors import StoreUnreadable
-from kstate_cli.query.layout import Layout
+from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.layout import Layout
 
 
 class In(Enum):

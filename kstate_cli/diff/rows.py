@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kstate_cli.export.shapes import known
-from kstate_cli.formats.keys import CombinedKey, JoinSideKey, VersionedKey, WindowKey
+from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import store_kind
-from kstate_cli.query.layout import Layout
-from kstate_cli.query.values import ValueAndTimestamp
+from kstate_cli.rows.layout import Layout
+from kstate_cli.rows.values import known
 
 Same = Callable[[bytes, bytes], bool]
 Fields = dict[str, Any]
@@ -59,7 +58,7 @@ def same_values(a: Layout, b: Layout, what: Compared) -> Same:
 
     It raises MalformedBytesError for a value that is none of its layout.
     """
-    decode_a, decode_b = _decoder(a), _decoder(b)
+    decode_a, decode_b = a.read, b.read
     one_layout = a.values is b.values
 
     def same(left: bytes, right: bytes) -> bool:
@@ -77,7 +76,7 @@ def same_values(a: Layout, b: Layout, what: Compared) -> Same:
 
 def value_fields(layout: Layout, data: bytes) -> Fields:
     """A value to show: bytes as hexadecimal digits, and what the layout has beside the value."""
-    found = _decoder(layout)(data)
+    found = layout.read(data)
     fields: Fields = {"value": found.value.hex()}
     if layout.has_timestamps:
         fields["timestamp"] = known(found.timestamp)
@@ -91,7 +90,7 @@ def value_fields(layout: Layout, data: bytes) -> Fields:
 def is_value(layout: Layout, data: bytes) -> bool:
     """Whether it can be read as a value of the layout."""
     try:
-        _decoder(layout)(data)
+        layout.read(data)
     except MalformedBytesError:
         return False
     return True
@@ -106,26 +105,21 @@ def key_fields(kind: str, row: bytes) -> Fields:
 
 
 def _key_fields(kind: str, row: bytes) -> Fields:
-    key = _key_schema(kind)
-    if key is KeySchema.BUFFER:
-        buffered = WindowKey.from_time_first(row)
-        return {"key": buffered.key, "buffer_time": buffered.start, "seq": buffered.seq}
-    if key.windows:
-        window = key.window(row)
-        return {"key": window.key, "window_start": window.start, "seq": window.seq}
-    if key.sessions:
-        session = key.session(row)
-        return {"key": session.key, "window_start": session.start, "window_end": session.end}
-    if key is KeySchema.VERSIONED:
-        version = VersionedKey.from_bytes(row)
-        return {"key": version.key, "segment": "latest" if version.is_latest else version.segment}
-    if key is KeySchema.JOIN_SIDE:
-        waiting = JoinSideKey.from_bytes(row)
-        return {"key": waiting.key, "timestamp": waiting.timestamp, "side": "left" if waiting.left else "right"}
-    if key is KeySchema.COMBINED:
-        combined = CombinedKey.from_bytes(row)
-        return {"key": combined.primary_key, "foreign_key": combined.foreign_key}
-    return {"key": row}
+    schema = _key_schema(kind)
+    key = schema.read(row)
+    if isinstance(key, bytes):
+        return {"key": key}
+    if isinstance(key, WindowKey):
+        time = "buffer_time" if schema is KeySchema.BUFFER else "window_start"
+        return {"key": key.key, time: key.start, "seq": key.seq}
+    if isinstance(key, SessionKey):
+        return {"key": key.key, "window_start": key.start, "window_end": key.end}
+    if isinstance(key, VersionedKey):
+        return {"key": key.key, "segment": "latest" if key.is_latest else key.segment}
+    if isinstance(key, JoinSideKey):
+        return {"key": key.key, "timestamp": key.timestamp, "side": key.side}
+    assert isinstance(key, CombinedKey)
+    return {"key": key.primary_key, "foreign_key": key.foreign_key}
 
 
 def as_text(fields: Mapping[str, Any]) -> str:
@@ -147,7 +141,3 @@ def _text(value: Any) -> str:
     except UnicodeDecodeError:
         return f"0x{value.hex()}"
     return text if text and text.isprintable() else f"0x{value.hex()}"
-
-
-def _decoder(layout: Layout) -> Callable[[bytes], ValueAndTimestamp[bytes]]:
-    return layout.decode or (lambda data: ValueAndTimestamp(data, -1))

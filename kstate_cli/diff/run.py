@@ -12,13 +12,13 @@ from kstate_cli.diff.merge import pairs, rows_of
 from kstate_cli.diff.model import Diff, Difference, In, StoreDiff, Unread, Watcher
 from kstate_cli.diff.rows import Compared, comparable, compared, is_value, same_values
 from kstate_cli.errors import InUse, UsageError
-from kstate_cli.export.choose import Steady, open_whole, refuse_running
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.migrate.describe import store_rows
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import StoreUnreadable
-from kstate_cli.query.segment import Segment
-from kstate_cli.query.store import StoreReader
+from kstate_cli.offsets.resolve import resolve
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.whole import Steady, filled, open_whole, others_of, refuse_running
 from kstate_cli.spec.combine import refuse_other_kinds
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task
@@ -184,9 +184,9 @@ def _alone(
     rows = 0
     with closing(Databases()) as databases:
         try:
-            reader, filled = _open((app, found), request, databases, side)
+            reader, with_rows = _open((app, found), request, databases, side)
             one.kinds = reader.kind, reader.kind
-            for rows, _ in enumerate(rows_of(side, reader, filled), 1):
+            for rows, _ in enumerate(rows_of(side, reader, with_rows), 1):
                 if rows % _STEP == 0:
                     watcher.at(one, rows)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
@@ -201,14 +201,12 @@ def _open(
     found: tuple[Application, tuple[Task, Store]], request: Request, databases: Databases, side: str
 ) -> tuple[StoreReader, list[Segment]]:
     app, (task, store) = found
-    others = [o for of in app.tasks if of.topology == task.topology for o in of.stores if o.name == store.name]
     stated = request.spec.store(store.name)
     try:
-        reader = open_whole(task, store, others, databases, kind=stated.kind if stated else None)
+        reader = open_whole(task, store, others_of(app, task, store), databases, kind=stated.kind if stated else None)
     except StoreUnreadable as error:
         raise error.on(side) from None
-    filled = {database.path for database in store.databases if not database.empty}
-    return reader, [segment for segment in reader.segments if segment.path in filled]
+    return reader, filled(reader, store)
 
 
 def _kinds(a: StoreReader, b: StoreReader, filled_a: list[Segment], filled_b: list[Segment]) -> tuple[str, str]:
@@ -265,8 +263,9 @@ def _rows(
 
 def _offsets(app: Application) -> dict[tuple[str, str], dict[str, Any]]:
     return {
-        (row["task"], row["store"]): {"changelog": row["changelog"], "position": row["position"]}
-        for row in store_rows(app)
+        (task.task.name, one.store.name): {"changelog": task.offsets_shown(one), "position": one.position_shown}
+        for task in resolve(app)
+        for one in task.stores
     }
 
 

@@ -1,4 +1,4 @@
-"""``_manifest.json``: what a dump says of itself (design §11.8).
+"""``_manifest.json``: what a dump says of itself (docs/internals/changelogs.md#dump-or-store).
 
 The canonical shape is written by :func:`render`::
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.export.shapes import Record, Shape
-from kstate_cli.query.errors import SerdeError
-from kstate_cli.query.serde_type import BYTES, NOT_TAKEN, Serde
+from kstate_cli.rows.errors import SerdeError
+from kstate_cli.rows.records import Record, Shape
+from kstate_cli.rows.serde_type import BYTES, NOT_TAKEN, Serde
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,15 +11,13 @@ from typing import Final
 
 from kstate_cli import temporary
 from kstate_cli.export.part import PartJob, PartResult, write_in_worker, write_part
-from kstate_cli.rocks.workers import Processes
-from kstate_cli.signals import now_and_then
-from kstate_cli.verify.progress import Counters
+from kstate_cli.parallel.progress import counted
+from kstate_cli.parallel.workers import Processes
 
 PROCESSES_BYTES: Final = 32 << 20
 """From so many bytes of SSTs on, processes gain more than their start costs."""
 SPARK_BYTES: Final = 8 << 30
 """From so many on, ``auto`` starts Spark, where there is a Java."""
-_LOOK_SECONDS: Final = 0.2
 
 
 class Engine(str, Enum):
@@ -52,10 +50,9 @@ def write_parts(
 ) -> tuple[PartResult, ...]:
     """Writes all parts; ``engine`` is what :func:`chosen` gave. Raises what ``write_part`` raises, and RunFailed."""
     with temporary.private_folder("export") as scratch:
-        counters = Counters(scratch / "counters", len(jobs))
-        told = [replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)]
         watcher.begin(rows, len(jobs), engine)
-        with now_and_then(lambda: watcher.at(counters.done()), _LOOK_SECONDS):
+        with counted(scratch, len(jobs), watcher.at) as counters:
+            told = [replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)]
             if engine == "spark":
                 return _on_spark(told, workers)
             if engine == "processes":
@@ -69,7 +66,7 @@ def _in_processes(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ..
 
 
 def _on_spark(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
-    from kstate_cli.restore.spark import SparkSettings, run_tasks, spark_session
+    from kstate_cli.spark.session import SparkSettings, run_tasks, spark_session
 
     # The databases are on this host, so the tasks are.
     with spark_session(SparkSettings(master=f"local[{workers},4]"), name="kstate export") as session:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.export.columns import batches, schema_of
-from kstate_cli.export.shapes import bounds_of, shape_of
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import SerdeError
-from kstate_cli.query.layout import Layout
-from kstate_cli.query.segment import UNREADABLE, Segment
-from kstate_cli.query.serdes import serde
+from kstate_cli.parallel.progress import Counter, Progress, leave_everything_in
 from kstate_cli.rocks.scanning import Row
-from kstate_cli.verify.progress import Counter, Progress
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.errors import SerdeError
+from kstate_cli.rows.layout import Layout
+from kstate_cli.rows.records import shape_of
+from kstate_cli.rows.segment import UNREADABLE, Segment
+from kstate_cli.rows.serdes import serde
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +69,7 @@ class PartResult:
 def write_in_worker(job: PartJob) -> PartResult:
     """As :func:`write_part`, in a process that may be killed at any time."""
     if job.scratch is not None:
-        os.environ["TMPDIR"] = tempfile.tempdir = str(job.scratch)
+        leave_everything_in(job.scratch)
     return write_part(job)
 
 
@@ -147,7 +146,7 @@ def _batches(job: PartJob, schema: pa.Schema) -> Generator[pa.RecordBatch, None,
 
 
 def _rows(segment: Segment, job: PartJob) -> Iterator[Row]:
-    first, end = bounds_of(job.layout.kind)
+    first, end = job.layout.key.base_rows
     lower = max(filter(None, (first, job.lower)), default=None)
     below = min(filter(None, (end, job.below)), default=None)
     return segment.scan(lower, below)

@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.errors import Refused
-from kstate_cli.export.choose import open_whole
 from kstate_cli.export.part import PartJob
 from kstate_cli.export.ranges import Range, split
-from kstate_cli.export.shapes import Shape, bounds_of, shape_of
 from kstate_cli.formats.families import OFFSETS_CF
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.segment import UNREADABLE, Segment
-from kstate_cli.query.store import StoreReader
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.statedir.model import Store, Task
+from kstate_cli.rocks.tables import tables
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.layout import Layout
+from kstate_cli.rows.records import Shape, shape_of
+from kstate_cli.rows.segment import UNREADABLE, Segment
+from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.whole import filled, open_whole
+from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.texts import command
-from kstate_cli.verify.alone import tables
 
 PART_BYTES: Final = 64 << 20
 """A database with more bytes of SSTs than this is read in ranges of about so many."""
@@ -74,11 +75,8 @@ def plan_export(
     size = 0
     for (_, store), reader in zip(found, readers, strict=True):
         empty = PartJob("", folder, reader.partition, reader.layout, key_serde, value_serde)
-        filled = {database.path: _bytes(store, database.path) for database in store.databases if not database.empty}
-        size += sum(filled.values())
-        parts = [
-            part for segment in reader.segments if segment.path in filled for part in _parts(segment, empty, part_bytes)
-        ]
+        size += sum(_bytes(database) for database in store.databases if not database.empty)
+        parts = [part for segment in filled(reader, store) for part in _parts(segment, empty, part_bytes)]
         named = (replace(part, name=_name(reader.task, number)) for number, part in enumerate(parts or [empty]))
         plans.append(TaskPlan(reader, tuple(named)))
     return ExportPlan(
@@ -86,9 +84,8 @@ def plan_export(
     )
 
 
-def _bytes(store: Store, path: Path) -> int:
-    found = next(database for database in store.databases if database.path == path)
-    return sum(file.size for name, files in found.live.items() if name != OFFSETS_CF for file in files)
+def _bytes(database: Database) -> int:
+    return sum(file.size for name, files in database.live.items() if name != OFFSETS_CF for file in files)
 
 
 def _name(task: str, number: int) -> str:
@@ -103,7 +100,7 @@ def _parts(segment: Segment, empty: PartJob, part_bytes: int | None) -> Iterator
             rows = sum(map(shadow.estimated_rows, families))
     except UNREADABLE as error:
         raise segment.blame(error) from None
-    ranges = _within(split(found, part_bytes), empty.layout.kind) if part_bytes is not None else [(None, None)]
+    ranges = _within(split(found, part_bytes), empty.layout) if part_bytes is not None else [(None, None)]
     for lower, below in ranges:
         yield replace(
             empty,
@@ -116,9 +113,9 @@ def _parts(segment: Segment, empty: PartJob, part_bytes: int | None) -> Iterator
         )
 
 
-def _within(ranges: Sequence[Range], kind: str) -> list[Range]:
+def _within(ranges: Sequence[Range], layout: Layout) -> list[Range]:
     """Those ranges that hold data of such a store."""
-    first, end = bounds_of(kind)
+    first, end = layout.key.base_rows
     return [
         (lower, below)
         for lower, below in ranges

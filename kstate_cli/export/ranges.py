@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from kstate_cli.verify.alone import Table
+from kstate_cli.rocks.tables import Table
 
 Range = tuple[bytes | None, bytes | None]
 """``lower <= key < below``; None leaves an end open."""

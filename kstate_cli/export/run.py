@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import Refused
-from kstate_cli.export.choose import Steady, refuse_running
 from kstate_cli.export.columns import schema_of
 from kstate_cli.export.engines import Engine, Watcher, chosen, write_parts
 from kstate_cli.export.part import PartResult
 from kstate_cli.export.place import OutFolder, check_out
 from kstate_cli.export.plan import PART_BYTES, ExportPlan, plan_export
-from kstate_cli.query.find import stores_of
-from kstate_cli.query.serdes import serde_for
+from kstate_cli.rows.find import stores_of
+from kstate_cli.rows.serdes import serde_for
+from kstate_cli.rows.whole import Steady, refuse_running
 from kstate_cli.spec.combine import merge
 from kstate_cli.spec.draft import SpecDraft, StoreDraft
 from kstate_cli.statedir.model import Application

@@ -161,6 +161,11 @@ class JoinSideKey:
     left: bool
     key: bytes
 
+    @property
+    def side(self) -> str:
+        """``left`` or ``right``."""
+        return "left" if self.left else "right"
+
     def to_bytes(self) -> bytes:
         """``ts:i64 ‖ side:u8 ‖ key``, side 1 left and 0 right."""
         return i64(self.timestamp) + bytes((int(self.left),)) + self.key

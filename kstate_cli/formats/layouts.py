@@ -11,9 +11,12 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from .keys import BASE_PREFIX, SessionKey, WindowKey
+from .keys import BASE_PREFIX, INDEX_PREFIX, CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from .malformed import MalformedBytesError
 from .values import strip_headers_to_plain, strip_headers_to_timestamped, strip_session_headers
+
+RowKey = bytes | WindowKey | SessionKey | VersionedKey | JoinSideKey | CombinedKey
+"""The key of a row, read."""
 
 
 class KeySchema(Enum):
@@ -70,7 +73,20 @@ class KeySchema(Enum):
         """Bytes of a changelog key after the record's key; of a key that expires, the segment's time comes first."""
         return _WINDOW_TAIL if self.windows else _SESSION_TAIL if self.sessions else 0
 
-    # These three choose once what reads a row: whoever reads many takes the function out of the loop.
+    @property
+    def base_rows(self) -> tuple[bytes | None, bytes | None]:
+        """Row keys that hold data, ``lower <= key < below``: index rows repeat the others. None leaves an end open."""
+        return (BASE_PREFIX, INDEX_PREFIX) if self.time_ordered else (None, None)
+
+    # These choose once what reads a row: whoever reads many takes the function out of the loop.
+
+    @property
+    def read(self) -> Callable[[bytes], RowKey]:
+        """Reads the key of a base row of any schema; the key as it is where it has no parts, or nothing tells.
+
+        It raises MalformedBytesError for what is none.
+        """
+        return self.window if self.windows else self.session if self.sessions else _READ[self]
 
     @property
     def window(self) -> Callable[[bytes], WindowKey]:
@@ -81,6 +97,11 @@ class KeySchema(Enum):
     def session(self) -> Callable[[bytes], SessionKey]:
         """Reads the key of a base row of a session store. It raises MalformedBytesError for what is none."""
         return SessionKey.from_time_first if self.time_ordered else SessionKey.from_bytes
+
+    @property
+    def read_index(self) -> Callable[[bytes], WindowKey | SessionKey]:
+        """Reads the key of an index row, of a time-ordered schema only. It raises MalformedBytesError for no such."""
+        return SessionKey.from_key_first if self.sessions else WindowKey.from_key_first
 
     @property
     def segment_time(self) -> Callable[[bytes], int]:
@@ -98,6 +119,20 @@ class KeySchema(Enum):
         return lambda row: window(row).start
 
 
+def _itself(row: bytes) -> bytes:
+    return row
+
+
+_READ: Final[Mapping[KeySchema, Callable[[bytes], RowKey]]] = MappingProxyType(
+    {
+        KeySchema.KEY: _itself,
+        KeySchema.VERSIONED: VersionedKey.from_bytes,
+        KeySchema.JOIN_SIDE: JoinSideKey.from_bytes,
+        KeySchema.COMBINED: CombinedKey.from_bytes,
+        KeySchema.BUFFER: WindowKey.from_time_first,
+        KeySchema.UNTOLD: _itself,
+    }
+)
 _WINDOW_TAIL: Final = 12
 _SESSION_TAIL: Final = 16
 _SEGMENTED: Final = frozenset(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ._reader import Reader, i32, i64
+from .keys import VersionedKey
 
 _TOMBSTONE: Final = -1
 
@@ -20,6 +21,11 @@ class LatestValue:
 
     valid_from: int
     value: bytes
+
+    @property
+    def newest_time(self) -> int:
+        """The newest time that the row tells of."""
+        return self.valid_from
 
     def to_bytes(self) -> bytes:
         """``validFrom:i64 ‖ value``."""
@@ -51,6 +57,11 @@ class SegmentValue:
 
     next_timestamp: int
     versions: tuple[Version, ...]
+
+    @property
+    def newest_time(self) -> int:
+        """The newest time that the row tells of."""
+        return self.next_timestamp
 
     @property
     def min_timestamp(self) -> int:
@@ -102,6 +113,11 @@ class SegmentValue:
         if problem is not None:
             raise reader.fail(problem)
         return cls(next_timestamp, versions)
+
+
+def read_versions(at: VersionedKey, data: bytes) -> LatestValue | SegmentValue:
+    """The value of the row ``at``. :class:`~kstate_cli.formats.malformed.MalformedBytesError` for what is none."""
+    return LatestValue.from_bytes(data) if at.is_latest else SegmentValue.from_bytes(data)
 
 
 def _problem(next_timestamp: int, versions: tuple[Version, ...]) -> str | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kstate_cli.change.ages import Age, known_of, read_ages
+from kstate_cli.change.ages import Age, read_ages
 from kstate_cli.change.plan import EditDatabase, Plan
-from kstate_cli.migrate.resolve import resolve
-from kstate_cli.statedir.age import written
+from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.statedir.model import Application
 
 
@@ -19,7 +19,7 @@ def ages_of_converted(app: Application, plan: Plan) -> list[Age]:
     for resolved in resolve(app):
         for one in resolved.stores:
             if any(database.path in converted for database in one.store.databases):
+                before = age_of(known, resolved.task.name, one)
                 name = f"{resolved.task.name}/{one.store.name}"
-                before = known_of(known, name, one.offsets, written(one.store))
                 found.append(Age(name, one.offsets, before.as_of_ms, before.logs))
     return found

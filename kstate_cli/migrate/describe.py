@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, by_topic
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import opens_in
 from kstate_cli.statedir.model import Application
 
@@ -33,8 +35,8 @@ def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
         "kind_certain": store.kind.certain,
         "kind_from": store.kind.inferred_from,
         "offsets_in": found.offsets_in,
-        "changelog": None if _unreadable(task) and not found.offsets else by_topic(found.offsets),
-        "position": found.position.as_map() if store.position_known else None,
+        "changelog": task.offsets_shown(found),
+        "position": found.position_shown,
         "status": store.status,
         "running": app.running,
         "as_of": app.as_of,
@@ -56,7 +58,7 @@ def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
     return row
 
 
-def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: dict[TopicPartition, int]) -> Row:
+def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping[TopicPartition, int]) -> Row:
     """A custom store, one in memory, or one that is gone: only its offset is here."""
     row: Row = {
         "schema_version": SCHEMA,
@@ -83,16 +85,3 @@ def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: dict[To
         "unclean": [],
     }
     return row
-
-
-def _unreadable(task: TaskOffsets) -> bool:
-    """True where nobody knows the offsets of a task: its file has them and cannot be read."""
-    return task.task.checkpoint is not None and task.task.checkpoint.content is None
-
-
-def by_topic(offsets: dict[TopicPartition, int]) -> dict[str, dict[int, int]]:
-    """``{topic: {partition: offset}}``."""
-    found: dict[str, dict[int, int]] = {}
-    for tp, offset in sorted(offsets.items()):
-        found.setdefault(tp.topic, {})[tp.partition] = offset
-    return found

@@ -6,36 +6,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kstate_cli.change.plan import (
-    CreateDatabase,
     EditDatabase,
     OmitTree,
     Plan,
     RemoveFile,
     Step,
-    WriteFile,
-    offsets_file,
 )
 from kstate_cli.errors import Refused
-from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
 from kstate_cli.formats.layouts import Inner
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import headers_families, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY
-from kstate_cli.migrate.headers import (
-    conversions,
-    may_be_misread_with_headers,
-    misread_with_headers,
-    rows_of_before,
-    undecided,
-    without_headers,
-)
-from kstate_cli.migrate.owners import usual_changelog
-from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
+from kstate_cli.migrate.headers import conversions, undecided
+from kstate_cli.offsets.keeping import Keeping, Offsets, closed
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.owners import usual_changelog
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import (
     OLD_SST_FORMAT,
     SUBSCRIPTION_VERSION_SINCE,
@@ -49,8 +40,14 @@ from kstate_cli.releases import (
 )
 from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.statedir.headers import (
+    may_be_misread_with_headers,
+    misread_with_headers,
+    rows_of_before,
+    without_headers,
+)
 from kstate_cli.statedir.model import Application, Store, Task
-from kstate_cli.statedir.names import CHECKPOINT, ROCKSDB, position_file, store_checkpoint
+from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command, first_lines, quoted
 
@@ -297,24 +294,19 @@ def _rewrite_only(draft: _Draft, task: Task) -> None:
 
 def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
     """Into 4.3: offsets, ``-4`` and Positions go into each database, and the files leave."""
-    task = resolved.task
+    task, keeping = resolved.task, _keeping(draft, resolved.task)
     for found in resolved.stores:
         store = found.store
-        record = OffsetsRecord(dict(found.offsets), None if found.position.is_empty else found.position, STATUS_CLOSED)
+        record = closed(found.offsets, found.position)
         for database in store.databases:
             draft.steps.append(EditDatabase(_relative(draft, database.path), database, offsets=record))
         if store.segmented and not store.databases and found.offsets:
-            # 0 is a multiple of every segment interval; without a segment the offset has no home and, under
-            # exactly-once, 4.3 wipes the whole task at every start.
-            path = _relative(draft, store.path / f"{store.name}.0")
-            draft.steps.append(CreateDatabase(path, record))
+            draft.steps.append(keeping.carrier(store.name, record, segmented=True))
         if store.is_grace_buffer and found.offsets:
-            _write_offsets(draft, task, store_checkpoint(store.name), found.offsets)
+            _write_offsets(draft, task, found.offsets, store.name)
         _name_unlogged(draft, found)
         if store.position_file is not None and (store.databases or found.offsets):
-            draft.steps.append(
-                RemoveFile(_relative(draft, store.position_file.path), "its Position is in the store now")
-            )
+            draft.steps.append(keeping.without_position(store.name, "its Position is in the store now"))
     for name, offsets in sorted(resolved.absent.items()):
         if not task.is_global and legal_store_name(name) and name not in task.store_files:
             _of_absent(draft, resolved, name, offsets)
@@ -322,13 +314,13 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
         f"{task.name}: nothing here keeps the offset {o} of {tp}: it is dropped" for tp, o in resolved.unknown.items()
     ]
     if task.checkpoint is not None:
-        draft.steps.append(RemoveFile(_relative(draft, task.checkpoint.path), "its offsets are in the stores now"))
+        draft.steps.append(keeping.without_lines("its offsets are in the stores now"))
     _remove_leftovers(draft, task)
     kept = sorted(set(task.position_files) - {s.name for s in task.stores})
     draft.notes += [f"{task.name}/{position_file(name)}: no store of that name here; it stays" for name in kept]
 
 
-def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: dict[TopicPartition, int]) -> None:
+def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: Offsets) -> None:
     """A line of ``.checkpoint`` whose store is not here: wiped (``-4``), or a custom one that keeps its rows elsewhere.
 
     4.3 reads ``.checkpoint_<store>`` of custom stores only. Its own keep ``-4`` inside: where, the same store of other
@@ -338,14 +330,10 @@ def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: dict[To
     unknown = set(offsets.values()) == {OFFSET_UNKNOWN}
     same = [s for t in draft.app.tasks for s in t.stores if s.name == name and s.databases and not s.is_grace_buffer]
     if unknown and same:
-        record = OffsetsRecord(dict(offsets), None, STATUS_CLOSED)
-        if same[0].segmented:
-            draft.steps.append(CreateDatabase(_relative(draft, task.path / name / f"{name}.0"), record))
-        else:
-            path = _relative(draft, task.path / ROCKSDB / name)
-            draft.steps.append(CreateDatabase(path, record, "create empty store"))
+        keeping = _keeping(draft, task)
+        draft.steps.append(keeping.carrier(name, closed(offsets), segmented=same[0].segmented))
         return
-    _write_offsets(draft, task, store_checkpoint(name), offsets)
+    _write_offsets(draft, task, offsets, name)
     draft.notes.append(f"{task.name}: {name} has no RocksDB here; its offset goes to {store_checkpoint(name)}")
     buffers = any(s.is_grace_buffer for t in draft.app.tasks for s in t.stores if s.name == name)
     if not unknown or buffers:
@@ -364,7 +352,7 @@ def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: dict[To
 
 def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
     """Out of 4.3: the column family goes, and the files that the older releases read are written."""
-    task = resolved.task
+    task, keeping = resolved.task, _keeping(draft, resolved.task)
     lines: dict[TopicPartition, int] = {}
     for found in resolved.stores:
         store = found.store
@@ -375,10 +363,11 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
                 "where a release up to 4.2 does not start with an unknown one"
             )
             continue
-        if not found.offsets and not store.databases and store.segmented and not task.is_global:
+        offsets = found.offsets
+        if not offsets and not store.databases and store.segmented and not task.is_global:
             # No segment, so no row: "from the beginning" is true, and no line at all wipes the task under EOS.
-            found.offsets = {usual_changelog(draft.app.app_id, task, store.name): OFFSET_UNKNOWN}
-        for tp, offset in found.offsets.items():
+            offsets = {usual_changelog(draft.app.app_id, task, store.name): OFFSET_UNKNOWN}
+        for tp, offset in offsets.items():
             if tp in lines and lines[tp] != offset:
                 draft.warnings.append(f"{task.name}: stores disagree about {tp}: the lowest offset is taken")
             lines[tp] = min(offset, lines.get(tp, offset))
@@ -391,15 +380,14 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
                 f"global: {tp} stays out of .checkpoint: a store that the last run did not open names it"
             )
     if not task.is_global:
-        for offsets in resolved.absent.values():
-            lines.update(offsets)
+        for absent in resolved.absent.values():
+            lines.update(absent)
     lines = _without_unreadable(draft, task, lines)
     if lines:
-        _write_offsets(draft, task, CHECKPOINT, lines)
+        _write_offsets(draft, task, lines)
     elif task.checkpoint is not None:
-        draft.steps.append(RemoveFile(_relative(draft, task.checkpoint.path), "no store here has an offset"))
-    for file in task.store_files.values():
-        draft.steps.append(RemoveFile(_relative(draft, file.path), "its offset is in .checkpoint now"))
+        draft.steps.append(keeping.without_lines("no store here has an offset"))
+    draft.steps += [keeping.without_lines_of(name, "its offset is in .checkpoint now") for name in task.store_files]
     _remove_leftovers(draft, task)
 
 
@@ -444,12 +432,11 @@ def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, i
 def _position_file(draft: _Draft, task: Task, found: StoreOffsets) -> None:
     if task.is_global or found.position.is_empty:
         return
-    path = _relative(draft, task.path / position_file(found.store.name))
+    name = found.store.name
     try:
-        data = render(found.position.to_checkpoint_entries())
+        draft.steps.append(_keeping(draft, task).position(name, found.position, _position_text(found.position)))
     except ValueError as error:
-        raise _unwritable(draft, f"the Position of {task.name}/{found.store.name}", error) from None
-    draft.steps.append(WriteFile(path, data, _position_text(found.position)))
+        raise _unwritable(draft, f"the Position of {task.name}/{name}", error) from None
 
 
 def _unwritable(draft: _Draft, what: str, error: ValueError) -> Refused:
@@ -465,10 +452,17 @@ def _position_text(position: Position) -> str:
     return f"position: {', '.join(parts)}"
 
 
-def _write_offsets(draft: _Draft, task: Task, name: str, offsets: dict[TopicPartition, int]) -> None:
+def _keeping(draft: _Draft, task: Task) -> Keeping:
+    return Keeping(_relative(draft, task.path))
+
+
+def _write_offsets(draft: _Draft, task: Task, offsets: Offsets, store: str | None = None) -> None:
+    """The lines of the task, or of one store alone."""
+    keeping = _keeping(draft, task)
     try:
-        draft.steps.append(offsets_file(_relative(draft, task.path / name), offsets))
+        draft.steps.append(keeping.lines(offsets) if store is None else keeping.lines_of(store, offsets))
     except ValueError as error:
+        name = CHECKPOINT if store is None else store_checkpoint(store)
         raise _unwritable(draft, f"{task.name}/{name}", error) from None
 
 

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from kstate_cli.formats.position import Position, PositionBound
-from kstate_cli.query.errors import QueryFailedError, SerdeError, StoreUnreadable, UnknownStateStoreError
+from kstate_cli.query.errors import QueryFailedError
 from kstate_cli.query.handlers import Handlers, default_handlers
 from kstate_cli.query.queries import (
     KeyQuery,
@@ -31,11 +31,12 @@ from kstate_cli.query.queries import (
 from kstate_cli.query.request import StateQueryRequest, in_store
 from kstate_cli.query.result import FailureReason, QueryResult, StateQueryResult
 from kstate_cli.query.rows import RowIterator, collate
-from kstate_cli.query.serde_type import BYTES, Serde, StoreSerdes
-from kstate_cli.query.serdes import serde
-from kstate_cli.query.store import StoreReader
 from kstate_cli.query.streams import OfflineStreams
-from kstate_cli.query.values import ValueAndTimestamp, VersionedRecord, Windowed
+from kstate_cli.rows.errors import SerdeError, StoreUnreadable, UnknownStateStoreError
+from kstate_cli.rows.serde_type import BYTES, Serde, StoreSerdes
+from kstate_cli.rows.serdes import serde
+from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.values import ValueAndTimestamp, VersionedRecord, Windowed
 
 __all__ = [
     "BYTES",

@@ -1,6 +1,6 @@
 """Which function answers which query at which kind of store. Anybody may add to it.
 
-A handler takes a :class:`~kstate_cli.query.store.StoreReader` and the query, and returns the result, or a QueryResult
+A handler takes a :class:`~kstate_cli.rows.store.StoreReader` and the query, and returns the result, or a QueryResult
 where it fails. It may raise StoreUnreadable; rows that it does not return at once go into a RowIterator.
 """
 
@@ -26,7 +26,6 @@ from kstate_cli.query.queries import (
     WindowRangeQuery,
 )
 from kstate_cli.query.raw import raw_key_query, raw_scan_query
-from kstate_cli.query.store import StoreReader
 from kstate_cli.query.versions import multi_versioned_key_query, versioned_key_query
 from kstate_cli.query.windows import (
     no_rows,
@@ -36,6 +35,7 @@ from kstate_cli.query.windows import (
     window_key_query,
     window_range_query,
 )
+from kstate_cli.rows.store import StoreReader
 
 Handler = Callable[[StoreReader, Any], Any]
 Unless = Callable[[Any], "str | None"]

@@ -14,9 +14,9 @@ from kstate_cli.query.queries import (
     TimestampedRangeQuery,
 )
 from kstate_cli.query.rows import RowIterator
-from kstate_cli.query.store import StoreReader
-from kstate_cli.query.values import ValueAndTimestamp
 from kstate_cli.rocks.scanning import Row
+from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.values import ValueAndTimestamp
 
 
 def key_query(store: StoreReader, query: KeyQuery[Any, Any]) -> Any:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from kstate_cli.query.rows import RowIterator
-from kstate_cli.query.values import ValueAndTimestamp, VersionedRecord, Windowed
+from kstate_cli.rows.values import ValueAndTimestamp, VersionedRecord, Windowed
 
 R = TypeVar("R")
 K = TypeVar("K")

@@ -8,9 +8,9 @@ from operator import itemgetter
 
 from kstate_cli.query.queries import RawKeyQuery, RawScanQuery
 from kstate_cli.query.rows import RowIterator
-from kstate_cli.query.segment import Segment
-from kstate_cli.query.store import StoreReader
 from kstate_cli.rocks.scanning import Row
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.store import StoreReader
 
 
 def raw_key_query(store: StoreReader, query: RawKeyQuery) -> bytes | None:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.query.errors import StoreUnreadable, look_closer
+from kstate_cli.rows.errors import StoreUnreadable, look_closer
 
 T = TypeVar("T")
 

@@ -22,16 +22,16 @@ from typing import Any, TypeVar
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.position import is_permitted
 from kstate_cli.formats.task_id import GLOBAL
-from kstate_cli.query.databases import Databases
-from kstate_cli.query.errors import StoreUnreadable
-from kstate_cli.query.find import stores_of
 from kstate_cli.query.handlers import Handlers, default_handlers
-from kstate_cli.query.open import open_store
 from kstate_cli.query.request import StateQueryRequest
 from kstate_cli.query.result import FailureReason, QueryResult, StateQueryResult
 from kstate_cli.query.rows import RowIterator
-from kstate_cli.query.serde_type import StoreSerdes
-from kstate_cli.query.store import StoreReader
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.find import stores_of
+from kstate_cli.rows.open import open_store
+from kstate_cli.rows.serde_type import StoreSerdes
+from kstate_cli.rows.store import StoreReader
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application, Store, Task

@@ -11,13 +11,13 @@ from typing import Any
 
 from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
 from kstate_cli.formats.numbers import MIN_I64
-from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
+from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version, read_versions
 from kstate_cli.query.queries import MultiVersionedKeyQuery, ResultOrder, VersionedKeyQuery
 from kstate_cli.query.rows import RowIterator
-from kstate_cli.query.segment import Segment, next_prefix
-from kstate_cli.query.store import StoreReader
-from kstate_cli.query.times import FOREVER
-from kstate_cli.query.values import VersionedRecord
+from kstate_cli.rows.segment import Segment, next_prefix
+from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.times import FOREVER
+from kstate_cli.rows.values import VersionedRecord
 
 _ID_BYTES = 8
 
@@ -109,8 +109,8 @@ def _newest(store: StoreReader) -> int | None:
         return None
     newest: int | None = None
     for prefix in store.database.ids(_ID_BYTES)[-2:]:
-        latest = VersionedKey.from_bytes(prefix).is_latest
+        at = VersionedKey.from_bytes(prefix)
         for _, value in store.database.scan(prefix, next_prefix(prefix)):
-            time = LatestValue.from_bytes(value).valid_from if latest else SegmentValue.from_bytes(value).next_timestamp
+            time = read_versions(at, value).newest_time
             newest = time if newest is None else max(newest, time)
     return newest

@@ -13,11 +13,11 @@ from typing import Any
 from kstate_cli.formats.keys import BASE_PREFIX, INDEX_PREFIX, SessionKey, WindowKey
 from kstate_cli.query.queries import WindowKeyQuery, WindowRangeQuery
 from kstate_cli.query.rows import RowIterator
-from kstate_cli.query.segment import Segment
-from kstate_cli.query.store import StoreReader
-from kstate_cli.query.times import FOREVER
-from kstate_cli.query.values import Windowed
 from kstate_cli.rocks.scanning import Row
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.times import FOREVER
+from kstate_cli.rows.values import Windowed
 
 _WINDOW_TAIL = 12
 _SESSION_TAIL = 16
@@ -97,13 +97,14 @@ def _values(store: StoreReader) -> Any:
 
 
 def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+    schema, read = store.layout.key, store.layout.key.window
     for segment in store.between(first, last):
-        if not store.layout.key.time_ordered:
+        if not schema.time_ordered:
             size = len(key) + _WINDOW_TAIL
             for row, value in segment.scan(key + _time(first), key + _time(last) + _LAST):
                 # A longer key may begin with this one.
                 if len(row) == size:
-                    yield segment.own(WindowKey.from_bytes(row).start), value
+                    yield segment.own(read(row).start), value
         elif _has_index(segment):
             prefixed = INDEX_PREFIX + key
             size = len(prefixed) + _WINDOW_TAIL
@@ -116,7 +117,7 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
                         yield segment.own(found.start), base
         else:
             for row, value in _base_rows(segment, first):
-                found = WindowKey.from_time_first(row)
+                found = read(row)
                 if found.start > last:
                     break
                 if found.key == key:
@@ -124,25 +125,27 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
 
 
 def _windows(store: StoreReader, first: int, last: int) -> Iterator[_Found]:
+    schema, read = store.layout.key, store.layout.key.window
     for segment in store.between(first, last):
-        if store.layout.key.time_ordered:
+        if schema.time_ordered:
             for row, value in _base_rows(segment, first):
-                if segment.own(WindowKey.from_time_first(row).start) > last:
+                if segment.own(read(row).start) > last:
                     break
                 yield segment.start, row, value
         else:
             for row, value in segment.scan():
-                if first <= segment.own(WindowKey.from_bytes(row).start) <= last:
+                if first <= segment.own(read(row).start) <= last:
                     yield segment.start, row, value
 
 
 def _sessions_of(store: StoreReader, key: bytes, first: int) -> Iterator[tuple[SessionKey, bytes]]:
+    schema, read = store.layout.key, store.layout.key.session
     for segment in store.between(first, FOREVER):
-        if not store.layout.key.time_ordered:
+        if not schema.time_ordered:
             size = len(key) + _SESSION_TAIL
             for row, value in segment.scan(key + _time(first), key + _time(FOREVER) + _LAST + b"\0"):
                 if len(row) == size:
-                    session = SessionKey.from_bytes(row)
+                    session = read(row)
                     segment.own(session.end)
                     yield session, value
         elif _has_index(segment):
@@ -157,7 +160,7 @@ def _sessions_of(store: StoreReader, key: bytes, first: int) -> Iterator[tuple[S
                         yield found, base
         else:
             for row, value in _base_rows(segment, first):
-                found = SessionKey.from_time_first(row)
+                found = read(row)
                 if found.key == key:
                     segment.own(found.end)
                     yield found, value

@@ -28,9 +28,9 @@ from kstate_cli.change.owner import own_like
 from kstate_cli.dump.place import absolute, open_place, shown
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
+from kstate_cli.parallel.workers import same_modules
 from kstate_cli.redaction import kept_uri
 from kstate_cli.restore.names import fitting
-from kstate_cli.rocks.workers import same_modules
 from kstate_cli.signals import start
 from kstate_cli.texts import command, printable
 

@@ -1,7 +1,8 @@
 """As of when the data of stores is, before a restoration and after it, and what is written down of it.
 
-Design §11.14 and §11.15. What a run writes into ``ages.json`` before its switch can only make stores older; what it
-adds after the switch speaks of the very files that it has made.
+Why: docs/internals/changelogs.md#forgotten-deletes and docs/internals/changelogs.md#another-log. What a run writes into
+``ages.json`` before its switch can only make stores older; what it adds after the switch speaks of the very files that
+it has made.
 """
 
 from __future__ import annotations
@@ -11,23 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from kstate_cli.broker.facts import Facts, LogFacts
-from kstate_cli.change.ages import Age, LogMark, known_of
+from kstate_cli.change.ages import Age, LogMark
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.dump.place import open_place
 from kstate_cli.dump.records import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.restore.judge import Action
 from kstate_cli.restore.work import Part, StoreWork
 from kstate_cli.statedir.age import written
 from kstate_cli.statedir.scan import read_application
 
 _NS = 1_000_000
-
-
-def age_of(ages: Iterable[Age], task: str, existing: StoreOffsets) -> Age:
-    """What is known of the data of a store that is there."""
-    return known_of(ages, f"{task}/{existing.store.name}", existing.offsets, written(existing.store))
 
 
 def as_of_after(parts: Sequence[Part], *, rebuild: bool, before: Age | None) -> int | None:

@@ -13,8 +13,8 @@ from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.runs import build_runs
-from kstate_cli.restore.spark import SparkSettings, ask, run_jobs, slots_of, spark_session
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.spark.session import SparkSettings, ask, run_tasks, slots_of, spark_session
 from kstate_cli.texts import first_line
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class OnSpark:
     slots: int
 
     def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
-        """As ``run_jobs``."""
-        return run_jobs(self.session, jobs, on_poll)
+        """As ``run_tasks``: what a slice refuses is raised at once, anything else Spark tries again."""
+        return run_tasks(self.session, build_runs, jobs, on_poll, refusals=Refused)
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
         """One shuffle."""

@@ -11,7 +11,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.families import DEFAULT_CF
 from kstate_cli.formats.keys import VersionedKey
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.versioned import LatestValue, SegmentValue
+from kstate_cli.formats.versioned import read_versions
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.texts import quoted
@@ -118,12 +118,7 @@ def _newest(base: str) -> int:
     with Shadow(Path(base)) as shadow:
         for key, value in shadow.rows(DEFAULT_CF):
             at = VersionedKey.from_bytes(key)
-            newest = max(
-                newest,
-                LatestValue.from_bytes(value).valid_from
-                if at.is_latest
-                else SegmentValue.from_bytes(value).next_timestamp,
-            )
+            newest = max(newest, read_versions(at, value).newest_time)
     return newest
 
 

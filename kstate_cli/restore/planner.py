@@ -13,10 +13,13 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.store_kinds import expires, store_kind
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
+from kstate_cli.logs.log import log_of
+from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import readable_by
-from kstate_cli.restore.as_of import age_of, another_log, as_of_after, task_times
-from kstate_cli.restore.judge import Action, judge, log_of
+from kstate_cli.restore.as_of import another_log, as_of_after, task_times
+from kstate_cli.restore.judge import Action, judge
 from kstate_cli.restore.obstacles import (
     broken,
     foreign,

@@ -9,26 +9,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kstate_cli.change.build import BuildDatabase
-from kstate_cli.change.plan import OmitTree, Step, WriteFile
+from kstate_cli.change.plan import OmitTree, Step
 from kstate_cli.dump.model import Dump, PartitionDump, Slice
 from kstate_cli.dump.slices import slices
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.checkpoint import render
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import expires, has_key, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.keeping import FIRST_SEGMENT, Keeping, closed, in_a_file
+from kstate_cli.parallel.capacity import cores_here, memory_here
 from kstate_cli.releases import OffsetsHome, Release
-from kstate_cli.restore.host import cores_here, memory_here
 from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
 from kstate_cli.restore.judge import Action
-from kstate_cli.restore.spark import SparkSettings
 from kstate_cli.restore.staging import Staging
 from kstate_cli.restore.work import Part, StoreWork
 from kstate_cli.signals import mapped
+from kstate_cli.spark.session import SparkSettings
 from kstate_cli.spec.model import StoreSpec
-from kstate_cli.statedir.names import position_file
+from kstate_cli.statedir.names import segment_folder
 
 _MIB = 1024 * 1024
 _FIXED_BYTES = 700 * _MIB
@@ -289,7 +288,7 @@ def _databases(
     report.has_position = not position.is_empty
     record = None
     if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
-        record = OffsetsRecord(dict(work.offsets), None if position.is_empty else position, STATUS_CLOSED)
+        record = closed(work.offsets, position)
     steps: list[Step] = []
     before = (
         {} if work.rebuild or work.existing is None else {d.segment_start: d for d in work.existing.store.databases}
@@ -298,16 +297,15 @@ def _databases(
         if start is not None and oldest is not None and start < oldest:
             steps.append(_expired(app, database.path))
     targets: set[int | None] = set(runs) | {s for s in before if s is None or oldest is None or s >= oldest}
-    if not targets and (not kind.key.segmented or (record is not None and kind.key is not KeySchema.BUFFER)):
-        # Segment 0 is a multiple of every interval: without one the offset would have no home.
-        targets = {0 if kind.key.segmented else None}
+    if not targets and (not kind.key.segmented or (record is not None and not in_a_file(spec.kind))):
+        targets = {FIRST_SEGMENT if kind.key.segmented else None}
     for segment in sorted(targets, key=lambda s: -1 if s is None else s):
         files = runs.get(segment, [])
         if not files and record is None and segment in before:
             continue
         steps.append(
             BuildDatabase(
-                path=work.path if segment is None else f"{work.path}/{spec.name}.{segment}",
+                path=work.path if segment is None else f"{work.path}/{segment_folder(spec.name, segment)}",
                 kind=spec.kind,
                 release=release,
                 family=kind.family.name,
@@ -320,14 +318,13 @@ def _databases(
         )
     if release.offsets_home is OffsetsHome.FILES and not position.is_empty and not spec.is_global:
         try:
-            text = render(position.to_checkpoint_entries())
+            what = "Position, from the changelog's headers"
+            steps.append(Keeping(work.task).position(spec.name, position, what))
         except ValueError as error:
             raise Refused(
                 f"{work.shown}: the Position in its changelog's headers cannot be written: {error}",
                 hint="restore for 4.3 or later, which keeps it in the store",
             ) from None
-        path = f"{work.task}/{position_file(spec.name)}"
-        steps.append(WriteFile(path, text, "Position, from the changelog's headers"))
     return steps
 
 

@@ -37,11 +37,11 @@ from kstate_cli.restore.prepare import (
     to_steps,
 )
 from kstate_cli.restore.resume import TakenOver, identified, kept_slices, take_over
-from kstate_cli.restore.spark import SparkSettings
 from kstate_cli.restore.staging import DONE, Staging, is_local
 from kstate_cli.restore.states import TRANSITIONS, RestoreState, StateMachine
 from kstate_cli.restore.work import RestoreOptions, RestorePlan
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.spark.session import SparkSettings
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.spec.topology import TopologyText
 from kstate_cli.texts import command

@@ -19,12 +19,12 @@ from kstate_cli.dump.open import read_dump
 from kstate_cli.errors import Interrupted, Refused, UsageError
 from kstate_cli.restore.area import check_area
 from kstate_cli.restore.engines import Engine
-from kstate_cli.restore.jvm import check_java
 from kstate_cli.restore.planner import plan_restore
 from kstate_cli.restore.prepare import refuse_distant_bases, slot_memory
 from kstate_cli.restore.restoration import Outcome, Request, Restoration, Watcher, interrupted_hint
 from kstate_cli.restore.signals import first_signal_only
 from kstate_cli.restore.work import RestorePlan
+from kstate_cli.spark.jvm import check_java
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.model import Spec
 from kstate_cli.statedir.find import find_application

@@ -5,15 +5,11 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
-from typing import Final, TypeVar
 
 from kstate_cli.errors import Interrupted
-from kstate_cli.signals import ENDING, start
-
-_POLL_SECONDS: Final = 0.2
-Answer = TypeVar("Answer")
+from kstate_cli.signals import ENDING
 
 
 @contextlib.contextmanager
@@ -41,31 +37,3 @@ def first_signal_only() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def aside(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
-    """Does ``work`` in another thread and waits for it here, in the thread that signals interrupt.
-
-    For everything that asks Spark: its client takes any exception amid a conversation, a signal's too, for an error of
-    its own, and goes on with half a conversation. Raises what ``work`` raises. What is interrupted goes on until Spark
-    is ended. ``on_poll`` is called now and then, here.
-    """
-    done = threading.Event()
-    value: list[Answer] = []
-    error: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            value.append(work())
-        except BaseException as raised:  # handed to the thread that waits
-            error.append(raised)
-        finally:
-            done.set()
-
-    start(threading.Thread(target=run, name="spark", daemon=True))
-    while not done.wait(_POLL_SECONDS):
-        if on_poll is not None:
-            on_poll()
-    if error:
-        raise error[0]
-    return value[0]

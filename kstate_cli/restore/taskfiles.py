@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kstate_cli.change.build import BuildStore
-from kstate_cli.change.plan import RemoveFile, Step, offsets_file, offsets_text
-from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.store_kinds import has_key
+from kstate_cli.change.plan import Step, offsets_text
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.keeping import Keeping, in_a_file
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.restore.obstacles import foreign
 from kstate_cli.restore.work import Draft, StoreWork
-from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
 from kstate_cli.texts import command
 
 
@@ -45,6 +43,7 @@ def task_steps(draft: Draft, task: str, work: list[StoreWork], resolved: TaskOff
 def _files_of_family(
     draft: Draft, task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
 ) -> None:
+    keeping = Keeping(task)
     if resolved is not None and resolved.task.checkpoint is not None:
         # At its next start 4.3 would put the lines of that file over the offsets in the stores.
         if any(one.offsets for one in others) or resolved.absent:
@@ -52,12 +51,11 @@ def _files_of_family(
                 f"{task}: it has a .checkpoint, as releases up to 4.2 leave it; migrate it first: "
                 + command("migrate", draft.app, "--to", draft.options.release.name)
             )
-        draft.steps.append(RemoveFile(f"{task}/{CHECKPOINT}", "its stores are restored: their offsets are in them"))
+        draft.steps.append(keeping.without_lines("its stores are restored: their offsets are in them"))
     for one in work:
-        if has_key(one.spec.kind, KeySchema.BUFFER):
-            draft.steps.append(offsets_file(f"{task}/{store_checkpoint(one.spec.name)}", one.offsets))
-        if resolved is not None and one.spec.name in resolved.task.position_files and one.rebuild:
-            draft.steps.append(RemoveFile(f"{task}/{position_file(one.spec.name)}", "the store is rebuilt"))
+        if in_a_file(one.spec.kind):
+            draft.steps.append(keeping.lines_of(one.spec.name, one.offsets))
+        draft.steps += _old_position(keeping, one, resolved)
 
 
 def _checkpoint(
@@ -74,7 +72,13 @@ def _checkpoint(
         lines |= absent
     for one in work:
         lines |= one.offsets
-    yield offsets_file(f"{task}/{CHECKPOINT}", lines)
+    keeping = Keeping(task)
+    yield keeping.lines(lines)
     for one in work:
-        if resolved is not None and one.spec.name in resolved.task.position_files and one.rebuild:
-            yield RemoveFile(f"{task}/{position_file(one.spec.name)}", "the store is rebuilt")
+        yield from _old_position(keeping, one, resolved)
+
+
+def _old_position(keeping: Keeping, work: StoreWork, resolved: TaskOffsets | None) -> Iterator[Step]:
+    """The Position of rows that are replaced goes."""
+    if resolved is not None and work.spec.name in resolved.task.position_files and work.rebuild:
+        yield keeping.without_position(work.spec.name, "the store is rebuilt")

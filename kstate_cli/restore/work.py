@@ -11,9 +11,10 @@ from kstate_cli.change.ages import Age
 from kstate_cli.change.plan import Plan, Step
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets
+from kstate_cli.logs.log import Log
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
-from kstate_cli.restore.judge import Allowed, Log, Verdict
+from kstate_cli.restore.judge import Allowed, Verdict
 from kstate_cli.spec.model import StoreSpec
 from kstate_cli.statedir.places import Place, store_place
 from kstate_cli.statedir.problems import Problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -58,7 +59,8 @@ def read_database(path: Path, segment: int | None, place: Place) -> Database:
     samples: dict[str, tuple[tuple[bytes, bytes], ...]] = {}
     offsets: OffsetsRecord | None = None
     rows = 0
-    formats = _sst_formats(path, place, problems)
+    footless: dict[str, Problem] = {}
+    formats = _sst_formats(path, place, problems, footless)
     if not any(p.fatal for p in problems):
         try:
             with Shadow(path) as shadow:
@@ -71,7 +73,8 @@ def read_database(path: Path, segment: int | None, place: Place) -> Database:
                     rows += shadow.estimated_rows(name)
                     samples[name] = _samples(shadow, name)
         except (RocksError, OSError) as error:
-            problems.append(_does_not_open(path, place, error))
+            if not footless:
+                problems.append(_does_not_open(path, place, error))
         except MalformedBytesError as error:
             what, rule = f"column family offsets: {error}", "keys and values as Streams 4.3 writes them"
             not_long = error.streams_exception == "SerializationException"
@@ -79,6 +82,9 @@ def read_database(path: Path, segment: int | None, place: Place) -> Database:
             problems.append(Problem(code, place, what, rule))
         _check_manifest(path, place, problems)
     alive = {file.name for files in live.values() for file in files}
+    for name, problem in footless.items():
+        unnamed = bool(families) and name not in alive
+        problems.append(replace(problem, code=ProblemCode.UNNAMED_SST) if unnamed else problem)
     for files in live.values():
         _check_live(path, files, place, problems)
     options = _stored_options(path, place, problems)
@@ -167,8 +173,8 @@ def _check_files(path: Path, place: Place, problems: list[Problem]) -> int:
     return size
 
 
-def _sst_formats(path: Path, place: Place, problems: list[Problem]) -> dict[str, int]:
-    """The format_version of each SST, from its footer."""
+def _sst_formats(path: Path, place: Place, problems: list[Problem], footless: dict[str, Problem]) -> dict[str, int]:
+    """The format_version of each SST, from its footer; ``footless`` gets those without one."""
     found: dict[str, int] = {}
     for name in sorted(os.listdir(path)):
         if not name.endswith(".sst") or (path / name).is_symlink():
@@ -182,7 +188,7 @@ def _sst_formats(path: Path, place: Place, problems: list[Problem]) -> dict[str,
             continue  # a live application compacted it away
         except MalformedBytesError as error:
             what, rule = f"not a readable SST: {error}", "an SST ends in a footer"
-            problems.append(Problem(ProblemCode.SST, place / name, what, rule))
+            footless[name] = Problem(ProblemCode.SST, place / name, what, rule)
             continue
         except NotReadableError as error:
             what, rule = f"cannot be read: {error.why}", "an SST is a regular file"

@@ -32,6 +32,11 @@ def is_offsets_file(name: str) -> bool:
     return name.startswith(CHECKPOINT) or name.endswith(POSITION)
 
 
+def segment_folder(store: str, start: int) -> str:
+    """The folder of the segment that begins at ``start`` (ms), within that of its store."""
+    return f"{store}.{start}"
+
+
 def store_folder(store: str, *, segmented: bool) -> str:
     """Where a store lies in the directory of its task."""
     return store if segmented else f"{ROCKSDB}/{store}"

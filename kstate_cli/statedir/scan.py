@@ -15,8 +15,8 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.task_id import is_task, is_task_or_global, is_topology
 from kstate_cli.formats.topic_partition import legal_store_name
 from kstate_cli.host import CHECK_THE_DISK, cannot_be_read
+from kstate_cli.parallel.workers import Workers
 from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
-from kstate_cli.rocks.workers import Workers
 from kstate_cli.statedir.database import is_database, read_database
 from kstate_cli.statedir.find import task_directories
 from kstate_cli.statedir.locks import LockTable, read_lock_table
@@ -38,8 +38,8 @@ from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 _ATTEMPTS = 8
 _NOT_THERE = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, ProblemCode.NO_MANIFEST})
 """Between the first file of a database and CURRENT, and between the first that is deleted and the last."""
-_NOT_WHOLE = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE})
-"""Between CURRENT and the OPTIONS that name the last column family."""
+_NOT_WHOLE = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.UNNAMED_SST})
+"""Between CURRENT and the OPTIONS that name the last column family; and while an SST is written, before it is named."""
 _LATER = "the running application is making it, or dropping it: once that is closed, a check tells what it is"
 
 

@@ -17,11 +17,13 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import decode_rows
 from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.host import cannot_be_read, host_error
+from kstate_cli.parallel.progress import Counter, Progress
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.tables import Table
+from kstate_cli.rocks.whole import Counts, WholeDatabase
+from kstate_cli.rows.checks import Rule, rule_for
 from kstate_cli.statedir.places import Place
 from kstate_cli.verify import files
-from kstate_cli.verify.alone import Table
-from kstate_cli.verify.decode import Rule, rule_for
 from kstate_cli.verify.digest import FamilyDigest, database_digest
 from kstate_cli.verify.findings import (
     CORRUPT,
@@ -33,8 +35,6 @@ from kstate_cli.verify.findings import (
     Finding,
     code_of,
 )
-from kstate_cli.verify.progress import Counter, Progress
-from kstate_cli.verify.reader import Counts, WholeDatabase
 
 _ATTEMPTS = 5
 _PAUSE = 0.2

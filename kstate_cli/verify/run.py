@@ -11,15 +11,14 @@ from pathlib import Path
 
 from kstate_cli import temporary
 from kstate_cli.errors import UsageError
-from kstate_cli.rocks.workers import Processes
-from kstate_cli.signals import now_and_then
+from kstate_cli.parallel.progress import counted
+from kstate_cli.parallel.workers import Processes
 from kstate_cli.statedir.model import Application, Database
 from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
 from kstate_cli.verify.findings import Finding
-from kstate_cli.verify.progress import Counters
 from kstate_cli.verify.report import AppReport, Gathered, store_report, task_reports
 from kstate_cli.verify.worker import verify_in_worker
 
@@ -30,7 +29,6 @@ NOT_COVERED = (
     "whether the rows are those of the changelog at the stored offset (the digest of another copy tells)",
 )
 """What a good verdict does not say."""
-_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +121,13 @@ def _run(
         return
     parent = temporary.in_memory(sum(_small_bytes(job.path) for job in jobs))
     with temporary.private_folder("verify", parent) as scratch:
-        counters = Counters(scratch / "counters", len(jobs))
         watcher.begin(sum(job.size for job in jobs))
-        told = [
-            (replace(job, each_sst=request.each_sst, counter=counters.counter(number)), scratch)
-            for number, job in enumerate(jobs)
-        ]
         processes = max(1, min(request.workers, len(jobs)))
-        with now_and_then(lambda: watcher.at(counters.done()), _LOOK_SECONDS), Processes(processes) as workers:
+        with counted(scratch, len(jobs), watcher.at) as counters, Processes(processes) as workers:
+            told = [
+                (replace(job, each_sst=request.each_sst, counter=counters.counter(number)), scratch)
+                for number, job in enumerate(jobs)
+            ]
             yield from workers.map(verify_in_worker, told)
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from pathlib import Path
 
+from kstate_cli.parallel.progress import leave_everything_in
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport, verify_database
 
 
 def verify_in_worker(told: tuple[DatabaseJob, Path]) -> tuple[DatabaseReport, float]:
     """The report on a database, and the seconds it took; shadows are made in the folder that the parent removes."""
     job, scratch = told
-    # Everything that this process leaves when it is killed goes with that folder.
-    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
+    leave_everything_in(scratch)
     began = time.monotonic()
     return verify_database(job), time.monotonic() - began

@@ -1,14 +1,14 @@
 """The plan of a wipe: stores leave with their offsets and Positions, and nothing else of their tasks does.
 
-Under exactly-once Streams deletes a whole task in which a logged store has no offset (formats §5, §6). So a store that
-leaves a task to others leaves an offset of -4 behind, which says "consistent, read from the beginning": as the line of
-``.checkpoint`` up to 4.2, in an empty database from 4.3 on.
+Under exactly-once Streams deletes a whole task in which a logged store has no offset
+(docs/internals/start.md#wiped-tasks). So a store that leaves a task to others leaves an offset of -4 behind, which says
+"consistent, read from the beginning": as the line of ``.checkpoint`` up to 4.2, in an empty database from 4.3 on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kstate_cli.change.plan import (
     CreateDatabase,
@@ -17,18 +17,18 @@ from kstate_cli.change.plan import (
     RemoveFile,
     Step,
     WriteFile,
-    offsets_file,
     offsets_text,
 )
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.owners import usual_changelog
-from kstate_cli.migrate.resolve import StoreOffsets, TaskOffsets, resolve
+from kstate_cli.offsets.keeping import Keeping, Offsets, closed
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.owners import usual_changelog
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.statedir.model import Application, Store, Task
-from kstate_cli.statedir.names import CHECKPOINT, PROCESS_FILE
+from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.texts import command, quoted
 
 
@@ -55,6 +55,8 @@ class _Draft:
     tasks: list[TaskOffsets]
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    guessed: dict[str, set[str]] = field(default_factory=dict)
+    """Store -> the changelogs that it is taken to have where its databases cannot be read."""
 
     def relative(self, task: Task) -> str:
         return str(task.path.relative_to(self.app.path))
@@ -134,70 +136,65 @@ def _whole_task(draft: _Draft, task: TaskOffsets) -> None:
 def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], gone: list[TopicPartition]) -> None:
     """``gone``: offsets that have outlived the directories of their stores."""
     _refuse_shared(task, stores)
+    keeping = Keeping(draft.relative(task.task))
     lines = dict(task.task.checkpoint.entries) if task.task.checkpoint else {}
     before = dict(lines)
     lines |= {tp: OFFSET_UNKNOWN for tp in gone if tp in lines}
     for one in stores:
         if _unreadable(one.store):
-            _guess_offset(draft, task, one)
+            one = replace(one, offsets=_guessed_offsets(draft, task, one))
         draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app.path)), f"wiped: {_offsets(one)}"))
         _warn_unlogged(draft, task, one, "; where it is logged, exactly-once Streams restores its whole task")
         if one.store.position_file is not None:
-            path = f"{draft.relative(task.task)}/{one.store.position_file.path.name}"
-            draft.steps.append(RemoveFile(path, "its store is wiped"))
+            draft.steps.append(keeping.without_position(one.store.name, "its store is wiped"))
         unknown = dict.fromkeys(one.offsets, OFFSET_UNKNOWN)
         if task.task.is_global:
             # Streams seeks a global consumer to whatever is written: -4 there is fatal, no offset means the beginning.
             lines = {tp: offset for tp, offset in lines.items() if tp not in one.offsets}
         else:
             lines |= {tp: OFFSET_UNKNOWN for tp in one.offsets if tp in lines}
-            draft.steps += _left_behind(draft, task, one.store, unknown)
-    path = f"{draft.relative(task.task)}/{CHECKPOINT}"
+            draft.steps += _left_behind(draft, keeping, one.store, unknown)
     if before and not lines:
-        draft.steps.append(RemoveFile(path, "no offset is left"))
+        draft.steps.append(keeping.without_lines("no offset is left"))
     elif lines != before:
-        draft.steps.append(offsets_file(path, lines, keep_time=True))
+        draft.steps.append(keeping.lines(lines, keep_time=True))
 
 
 def _left_behind(
-    draft: _Draft, task: TaskOffsets, store: Store, unknown: dict[TopicPartition, int]
+    draft: _Draft, keeping: Keeping, store: Store, unknown: dict[TopicPartition, int]
 ) -> Iterator[CreateDatabase | WriteFile | RemoveFile]:
     """What keeps 4.3 under exactly-once from wiping the rest of the task."""
     if store.store_file is not None:
-        path = f"{draft.relative(task.task)}/{store.store_file.path.name}"
         if unknown:
-            yield offsets_file(path, unknown)
+            yield keeping.lines_of(store.name, unknown)
         else:
-            yield RemoveFile(path, "its store is wiped")
+            yield keeping.without_lines_of(store.name, "its store is wiped")
     here = store.has_offsets_family or (_unreadable(store) and _keeps_offsets_inside(draft.app))
     if not here or store.is_grace_buffer or not unknown:
         return
-    path, record = str(store.path.relative_to(draft.app.path)), OffsetsRecord(unknown, None, STATUS_CLOSED)
-    if store.segmented:
-        yield CreateDatabase(f"{path}/{store.name}.0", record)
-    else:
-        yield CreateDatabase(path, record, "create empty store")
+    yield keeping.carrier(store.name, closed(unknown), segmented=store.segmented)
 
 
 def _unreadable(store: Store) -> bool:
     return not any(database.column_families for database in store.databases)
 
 
-def _guess_offset(draft: _Draft, task: TaskOffsets, one: StoreOffsets) -> None:
+def _guessed_offsets(draft: _Draft, task: TaskOffsets, one: StoreOffsets) -> Offsets:
     """A database that cannot be read tells no offset. Which changelog it has other tasks tell, else its usual name."""
     if one.offsets or task.task.partition is None or not _keeps_offsets_inside(draft.app):
-        return
+        return one.offsets
     same = [s for other in draft.tasks for s in other.stores if s.store.name == one.store.name and s is not one]
-    topics = {tp.topic for s in same for tp in s.offsets}
+    topics = {tp.topic for s in same for tp in s.offsets} | draft.guessed.get(one.store.name, set())
     if not topics and any(not _unreadable(s.store) for s in same):
-        return  # the others have none: it is not logged
+        return one.offsets  # the others have none: it is not logged
     if not topics:
         topics = {usual_changelog(draft.app.app_id, task.task, one.store.name).topic}
         draft.warnings.append(
             f"{task.task.name}/{one.store.name} cannot be read: its changelog is taken to be {min(topics)}; if it has "
             "another, exactly-once Streams wipes the whole task at the next start"
         )
-    one.offsets = {TopicPartition(topic, task.task.partition): OFFSET_UNKNOWN for topic in topics}
+    draft.guessed[one.store.name] = topics
+    return {TopicPartition(topic, task.task.partition): OFFSET_UNKNOWN for topic in topics}
 
 
 def _refuse_shared(task: TaskOffsets, stores: list[StoreOffsets]) -> None:

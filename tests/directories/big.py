@@ -24,7 +24,7 @@ def make_big(app: Path, *, tasks: int, rows: int, value_bytes: int = 100) -> Pat
         db = Rdict(str(path), with_families, column_families=dict.fromkeys(("default", FAMILY), with_families))
         handle, family = db.get_column_family_handle(FAMILY), db.get_column_family(FAMILY)
         fast = WriteOptions()
-        fast.disable_wal = True
+        fast.disable_wal = True  # type: ignore[method-assign, assignment]  # a property, which its stub calls a method
         for begin in range(0, rows, 1000):
             batch = WriteBatch(raw_mode=True)
             for number in range(begin, min(rows, begin + 1000)):

@@ -15,10 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.cli.app import main
+from kstate_cli.releases import RELEASES
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
 
 from . import warm
+
+FROM_4_3 = [one.name for one in RELEASES if one.number >= (4, 3)]
+"""The releases that open what 4.3 has written, as `ls` names them: more with each row of the table."""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import resolve
+from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import release
-from kstate_cli.restore.as_of import age_of
 from kstate_cli.restore.judge import Allowed
 from kstate_cli.restore.planner import plan_restore
 from kstate_cli.restore.work import RestoreOptions, RestorePlan
@@ -264,7 +264,8 @@ def test_a_log_that_is_shorter_than_when_it_was_dumped(behind: Path, tmp_path: P
 def test_an_offset_that_the_broker_never_had(behind: Path, tmp_path: Path) -> None:
     changelogs = dump(tmp_path, ended_ms=data_ms(behind) + HOUR)
     cut = {KEY: LogFacts(0, 20)}
-    for allowed in ({}, {"resurrected": True, "allow_empty": True}):
+    choices: tuple[dict[str, Any], ...] = ({}, {"resurrected": True, "allow_empty": True})
+    for allowed in choices:
         with pytest.raises(Refused, match="Do not start the application") as caught:
             plan(behind, changelogs, cut, **allowed)
         assert "export first" in (caught.value.hint or "")

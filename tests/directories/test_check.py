@@ -20,8 +20,8 @@ from kstate_cli.check.predict import check as predict
 from kstate_cli.check.predict import judge
 from kstate_cli.check.snapshot import Asked
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.logs.log import Log
 from kstate_cli.releases import release
-from kstate_cli.restore.judge import Log
 from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack
 from tests.journals.aging import make_old

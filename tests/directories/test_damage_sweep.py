@@ -133,7 +133,7 @@ READERS: dict[str, Callable[[Path, Path], tuple[object, ...]]] = {
     "verify": lambda app, _: ("verify", app, "--workers", 1),
     "migrate": lambda app, _: ("migrate", app, "--to", "4.2", "--dry-run"),
 }
-NO_MATTER = {
+NO_MATTER: dict[Callable[[Path], None], set[str]] = {
     # Offsets are no part of the rows, and these commands show nothing else.
     checkpoint_unreadable: {"query", "export", "diff"},
     # These read no blocks of rows but the first and the last; docs/check.md and verify say who does.

@@ -248,8 +248,8 @@ def test_a_store_of_another_topology_says_nothing_of_a_kind(tmp_path: Path) -> N
         ).close()
         _edit(path, family, rows)
     (app / ".lock").touch()
-    _, _, rows = _diff(app, app, status=6)
-    assert {row["task"]: row["verdict"] for row in _of(rows, "store")} == {
+    _, _, shown = _diff(app, app, status=6)
+    assert {row["task"]: row["verdict"] for row in _of(shown, "store")} == {
         "__a__/0_0": "equal",
         "__b__/0_0": "unreadable",
     }

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import ast
+import errno
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from kstate_cli.change import stage
 from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.committed import forget_commits, note_commit, unchanged
+from kstate_cli.change.edit import Job, edit
 from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.restore.restoration import interrupted_hint
 from kstate_cli.texts import shell
 from tests.faults import tiny_dump
+from tests.faults.cases import DOWN as SEVERAL_STORES
 from tests.faults.cases import UP, fresh
 from tests.journals.states import DOWN, MIGRATE, STATES, Made, content, make
 from tests.mounts import mounted
 
-from .support import Done, kstate, tree_hash
+from .support import Done, kstate, kstate_here, tree_hash
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -444,6 +451,36 @@ def test_after_the_exchange_nobody_says_that_nothing_has_changed() -> None:
         assert unchanged("x") is None
     finally:
         forget_commits()
+
+
+@pytest.mark.parametrize("ending", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=repr)
+def test_nothing_is_swept_while_somebody_still_writes_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: BaseException
+) -> None:
+    """One database fails, or a signal comes, while another is being written: it is waited for, then all of it is swept."""
+    app = fresh(SEVERAL_STORES, tmp_path / "w" / "state")
+    before, order, begun = content(app), iter(range(100)), threading.Event()
+    written: list[Path] = []
+
+    def edit_or_fail(job: Job) -> object:
+        if next(order) == 0:
+            assert begun.wait(60)
+            if isinstance(ending, OSError):
+                raise ending
+            os.kill(os.getpid(), signal.SIGINT)
+        begun.set()
+        time.sleep(0.5)
+        done = edit(job)
+        written.append(job.staged / job.step.path)
+        return done
+
+    monkeypatch.setattr(stage, "edit", edit_or_fail)
+    code = 6 if isinstance(ending, OSError) else 130
+    told = kstate_here("migrate", app, "--to", "4.2", "--workers", "2", status=code).err
+    assert written, "somebody wrote when it was over"
+    assert "still" not in told
+    assert content(app) == before
+    assert not any(run.tree.exists() for run in read_runs(app))
 
 
 # --- file systems -----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ class World:
         }
         return [command, *(() if command == "demo" else (app,)), *more.get(command, ())]
 
-    def run(self, app: Path, argv: list[object], *more: object, **streams: str) -> Ended:
+    def run(self, app: Path, argv: list[object], *more: object, **streams: Any) -> Ended:
         """Run a command, and hold it to its word."""
         before = digest(app)
         ended = self.warm(*argv, *more, **streams)
@@ -226,7 +227,8 @@ def _signalled(world: World, command: str) -> Ended:
             os.write(other_end, b" ")
     before = digest(app)
     argv = world.argv(command, world.folder / "orders" if command == "restore" else app)
-    pid = world.warm.start(*argv, **{"stderr" if on_stderr else "stdout": str(pipe)})
+    streams: dict[str, Any] = {"stderr" if on_stderr else "stdout": str(pipe)}
+    pid = world.warm.start(*argv, **streams)
     _wait_for_write(pid, 2 if on_stderr else 1)
     os.kill(pid, signal.SIGTERM)
     # What it says of its end must have room; or it would wait for ever.

@@ -18,7 +18,6 @@ from pyarrow import parquet
 
 from kstate_cli.errors import InUse
 from kstate_cli.export import plan
-from kstate_cli.export.choose import Steady
 from kstate_cli.export.engines import Engine, Watcher
 from kstate_cli.export.ranges import split
 from kstate_cli.export.run import Request, export_store
@@ -33,11 +32,12 @@ from kstate_cli.query import (
     WindowRangeQuery,
     in_store,
 )
-from kstate_cli.query.segment import Segment
-from kstate_cli.query.values import ValueAndTimestamp
+from kstate_cli.rocks.tables import Table
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.values import ValueAndTimestamp
+from kstate_cli.rows.whole import Steady
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.verify.alone import Table
 from tests.golden import unpack
 
 from .big import make_big
@@ -271,9 +271,9 @@ def test_a_serde_that_shows_nothing_is_named(tmp_path: Path, monkeypatch: pytest
 
 def test_full_column_sets() -> None:
     from kstate_cli.export.columns import schema_of
-    from kstate_cli.export.shapes import shape_of
     from kstate_cli.formats.store_kinds import kind_names
     from kstate_cli.query import BYTES
+    from kstate_cli.rows.records import shape_of
 
     for kind in kind_names():
         schema = schema_of(shape_of(kind), BYTES, BYTES)
@@ -392,7 +392,7 @@ def test_engines_write_the_same_files(tmp_path: Path, big: Path, monkeypatch: py
 
 
 def _read_with_spark(out: Path, rows: int) -> None:
-    from kstate_cli.restore.spark import SparkSettings, spark_session
+    from kstate_cli.spark.session import SparkSettings, spark_session
 
     with spark_session(SparkSettings(master="local[1]"), name="test") as session:
         frame = session.read.parquet(str(out))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,10 +58,17 @@ def options_of_before(segment: Path, healthy: Path) -> None:
     newest.write_text(head)
 
 
+def being_flushed(segment: Path, healthy: Path) -> None:
+    """An SST has its name at once, its bytes a little later, and is in the MANIFEST when it is whole."""
+    (healthy / "000998.sst").touch()
+    (healthy / "000999.sst").write_bytes(bytes(4096))
+
+
 STATES: dict[str, Callable[[Path, Path], None]] = {
     state.__name__: state
     for state in (
-        log_only, manifest_without_current, rows_without_current, current_without_manifest, no_options, options_of_before
+        log_only, manifest_without_current, rows_without_current, current_without_manifest, no_options, options_of_before,
+        being_flushed
     )
 }  # fmt: skip
 
@@ -136,7 +144,7 @@ def test_what_goes_while_it_is_read_is_gone(app: Path, monkeypatch: pytest.Monke
     from kstate_cli.statedir import scan
 
     (app / "0_0" / ".checkpoint").write_text("0\n0\n")
-    listed = scan.os.listdir
+    listed = os.listdir
 
     def and_it_goes(path: Any = ".") -> list[str]:
         found: list[str] = listed(path)
@@ -146,7 +154,7 @@ def test_what_goes_while_it_is_read_is_gone(app: Path, monkeypatch: pytest.Monke
             shutil.rmtree(path, ignore_errors=True)
         return found
 
-    monkeypatch.setattr(scan.os, "listdir", and_it_goes)
+    monkeypatch.setattr("kstate_cli.statedir.scan.os.listdir", and_it_goes)
     found = scan.read_application(app, workers=1)
     assert [task.name for task in found.tasks] == ["0_0", "global"]
     assert found.tasks[0].checkpoint is None

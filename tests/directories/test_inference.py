@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.unit.spec import truth
 
 from .support import kstate, tree_hash
 
+Read = Callable[[str], Application]
 TOPOLOGIES = Path(truth.__file__).parent / "topologies"
 KINDS = sorted(name for name, about in index().items() if about["topology"] == "kinds" and "killed" not in name)
 # What the bytes of a healthy directory cannot tell: the store of unmatched records has no rows here.
@@ -38,7 +40,7 @@ def missing(found: Inference) -> set[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def read(tmp_path_factory: pytest.TempPathFactory):
+def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     applications: dict[str, Application] = {}
 
     def application(name: str) -> Application:
@@ -60,7 +62,7 @@ def fill_in(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_kinds(name: str, read) -> None:
+def test_kinds(name: str, read: Read) -> None:
     app = read(name)
     found = infer(app)
     release = index()[name]["runs"][0]["release"]
@@ -75,7 +77,7 @@ def test_kinds(name: str, read) -> None:
     assert inferred == truth.by_name(expected)
 
 
-def test_demo(read) -> None:
+def test_demo(read: Read) -> None:
     app = read("4.3.1-demo-eos")
     found = infer(app)
     assert missing(found) == {("customers", "source")}
@@ -83,14 +85,14 @@ def test_demo(read) -> None:
     assert truth.by_name(filled) == truth.by_name(truth.demo("orders", "shop"))
 
 
-def test_headers(read) -> None:
+def test_headers(read: Read) -> None:
     app = read("4.3.1-headers-eos")
     found = infer(app)
     assert not missing(found) and not found.notes
     assert truth.by_name(resolve_spec(app)) == truth.by_name(truth.headers(app.app_id, f"{app.app_id}-in"))
 
 
-def test_named_topology(read) -> None:
+def test_named_topology(read: Read) -> None:
     app = read("3.9.2-sparse-named-eos")
     draft = infer(app).draft.store("kv-written")
     assert draft is not None
@@ -108,7 +110,7 @@ def test_named_topology(read) -> None:
 
 
 @pytest.mark.parametrize("name", ["4.3.1-sparse-eos", "4.2.1-sparse-eos", "4.3.1-kinds-eos-killed-open"])
-def test_nothing_is_guessed_about_stores_without_rows(name: str, read) -> None:
+def test_nothing_is_guessed_about_stores_without_rows(name: str, read: Read) -> None:
     app = read(name)
     found = infer(app).draft
     for task in app.tasks:
@@ -121,7 +123,7 @@ def test_nothing_is_guessed_about_stores_without_rows(name: str, read) -> None:
     assert 'kind = "timestamped-key-value"' in refused.value.advice
 
 
-def test_topology_adds_what_is_in_memory(read) -> None:
+def test_topology_adds_what_is_in_memory(read: Read) -> None:
     app = read("4.3.1-kinds-eos")
     text = read_topology(TOPOLOGIES / "4.3.1-kinds.txt")
     # The texts were made with the prefix "in"; the directory's topics have the application's.

@@ -12,11 +12,12 @@ import pytest
 
 from kstate_cli.change.folder import create_run
 from kstate_cli.change.marks import STAGED, put_mark
+from kstate_cli.rocks.files import newest_options
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.statedir.database import is_database, newest_options
+from kstate_cli.statedir.database import is_database
 from tests.golden import unpack
 
-from .support import data_rows, kstate, meaning, tree_hash
+from .support import FROM_4_3, data_rows, kstate, meaning, tree_hash
 
 
 def _positions(app: Path) -> dict[str, object]:
@@ -74,7 +75,7 @@ def test_undo_is_refused_once_the_directory_has_changed(tmp_path: Path) -> None:
     assert str(current.relative_to(app)) in done.err
     assert "--to 4.3" in done.err
     kstate("undo", app, "--discard-newer")
-    assert all(r["opens_in"] == ["4.3"] for r in kstate("ls", app, "-o", "json").rows)
+    assert all(r["opens_in"] == FROM_4_3 for r in kstate("ls", app, "-o", "json").rows)
 
 
 def test_a_dry_run_prints_the_plan_that_runs(tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def test_stores_never_written_are_carried_into_4_3(tmp_path: Path) -> None:
 def test_a_rewrite_keeps_every_option_and_the_filter(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     kstate("migrate", app, "--to", "4.2", "--warnings-ok")
-    before = {p: newest_options(p).read_text() for p in _databases(app)}  # type: ignore[union-attr]
+    before = {p: newest_options(p).read_text() for p in _databases(app)}
     kstate("migrate", app, "--to", "3.9", "--warnings-ok")
     for path, text in before.items():
         newest = newest_options(path)

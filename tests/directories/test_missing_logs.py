@@ -11,7 +11,7 @@ from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.predict import Report, check, topics_of
 from kstate_cli.check.snapshot import Asked
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import resolve
+from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import release
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application

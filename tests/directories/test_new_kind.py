@@ -16,7 +16,7 @@ from kstate_cli.formats.values import HeadersValue
 from tests.faults import tiny_dump
 
 from .new_kind import FAMILY, NEW
-from .support import data_rows, kstate_here
+from .support import FROM_4_3, data_rows, kstate_here
 
 STORE = tiny_dump.KV
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,7 +76,7 @@ def test_it_is_restored_in_its_layout(app: Path) -> None:
 
 def test_it_is_listed_and_inferred(app: Path) -> None:
     (row,) = kstate_here("ls", app, "-o", "json").rows
-    assert (row["kind"], row["kind_certain"], row["opens_in"]) == (NEW.name, True, ["4.3"])
+    assert (row["kind"], row["kind_certain"], row["opens_in"]) == (NEW.name, True, FROM_4_3)
     assert row["column_families"] == [DEFAULT_CF, FAMILY, "offsets"]
     assert f'kind = "{NEW.name}"' in kstate_here("ls", app, "--spec", status=None).out
 

@@ -291,7 +291,7 @@ def test_rows_that_are_not_migrated_yet_are_read_as_if_they_were(tmp_path: Path,
     options.create_missing_column_families(True)
     database = Rdict(str(path), options, column_families=families)
     old, new = database.get_column_family(older), database.get_column_family(newer)
-    rows = {key: value for key, value in new.items() if prefix != b"\0" or value.startswith(prefix)}
+    rows: dict[Any, Any] = {key: value for key, value in new.items() if prefix != b"\0" or value.startswith(prefix)}
     # One row is in the older layout only, one in both: the newer one counts.
     moved, both = sorted(rows)[:2]
     new.delete(moved, WriteOptions())
@@ -429,11 +429,12 @@ def test_rows_older_than_the_retention_are_hidden(tmp_path: Path, store: str) ->
     retention = (max(times) - min(times)) // 2
     spec = Spec(None, (StoreSpec(name=store, kind=kind, retention_ms=retention),))
     shown = {}
-    for name, options in {
+    choices: dict[str, dict[str, Any]] = {
         "all": {},
         "hidden": {"spec": spec},
         "expired": {"spec": spec, "include_expired": True},
-    }.items():
+    }
+    for name, options in choices.items():
         with OfflineStreams(app, **options) as streams:
             shown[name] = _times(streams, app, store, session)
     assert shown["all"] == shown["expired"]
@@ -467,7 +468,7 @@ def _session_keys(store: Store) -> set[bytes]:
 
 def test_history_older_than_the_retention_is_hidden(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
-    histories = {t.partition: _histories(s) for t, s in _stores(app) if s.name == "versioned"}
+    histories = {t.partition or 0: _histories(s) for t, s in _stores(app) if s.name == "versioned"}
     partition, key = next((p, k) for p, found in histories.items() for k, v in found.items() if len(v) > 3)
     newest = max(v[0] for versions in histories[partition].values() for v in versions)
     old = histories[partition][key][0]

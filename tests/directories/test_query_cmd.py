@@ -639,7 +639,7 @@ def test_help_is_quick() -> None:
         "from kstate_cli.cli.app import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "bad = [m for m in sys.modules if m.split('.')[0] in ('rocksdict', 'rich', 'pyarrow', 'numpy') or m.startswith('kstate_cli.query')]\n"
+        "bad = [m for m in sys.modules if m.split('.')[0] in ('rocksdict', 'rich', 'pyarrow', 'numpy') or m.startswith(('kstate_cli.query', 'kstate_cli.rows'))]\n"
         "sys.exit(repr(bad) if bad else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.golden import expected, names, unpack
 
-from .support import kstate, kstate_here, tree_hash
+from .support import FROM_4_3, kstate, kstate_here, tree_hash
 
 CLEAN = [name for name in names() if "killed" not in name]
 # Not of every directory Streams was asked everything: make.py says of which and why.
@@ -59,8 +59,8 @@ def test_a_number_of_keys_is_true_or_marked(tmp_path: Path, name: str, monkeypat
         else:
             assert row["keys_estimate"] is None or compared is not None
     assert exact > 1
-    monkeypatch.setattr("kstate_cli.export.count._BYTES", 0)
-    monkeypatch.setattr("kstate_cli.export.count._DATABASES", 0)
+    monkeypatch.setattr("kstate_cli.rows.count._BYTES", 0)
+    monkeypatch.setattr("kstate_cli.rows.count._DATABASES", 0)
     for row in kstate_here("ls", app, "-o", "json", status=None).rows:
         compared = read.get((row["task"], row["store"]))
         assert not row["keys_exact"] or not row["bytes"], row
@@ -126,7 +126,7 @@ def test_every_store_has_its_kind(tmp_path: Path) -> None:
     assert kinds["session-plain"] == "session"
     places = {row["store"]: row["offsets_in"] for row in rows}
     assert (places["grace-join-Buffer"], places["count"], places["kv-nolog"]) == ("store-file", "column-family", "none")
-    assert all(row["opens_in"] == ["4.3"] and row["status"] == "closed" for row in rows)
+    assert all(row["opens_in"] == FROM_4_3 and row["status"] == "closed" for row in rows)
 
 
 def test_a_bound_is_reached_up_to_the_position_and_not_beyond(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.faults.cases import PARTS, fresh
 from tests.golden import unpack
 from tests.journals.states import STATES, content, make
 
-from .support import Done, kstate, tree_hash
+from .support import FROM_4_3, Done, kstate, tree_hash
 
 DOWN = next(part for part in PARTS if part.name == "down-kv")
 OLDER = Path(__file__).resolve().parents[1] / "journals" / "golden" / "journal-1.tar.xz"
@@ -138,7 +138,7 @@ def test_what_an_older_kstate_kept_is_undone(tmp_path: Path) -> None:
     assert "cannot be put back" in kstate("undo", app, status=4).err
     sst.write_bytes(data)
     kstate("undo", app)
-    assert [row["opens_in"] for row in kstate("ls", app, "-o", "json").rows] == [["4.3"]]
+    assert [row["opens_in"] for row in kstate("ls", app, "-o", "json").rows] == [FROM_4_3]
     assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["undone", "undone"]
     kstate("clean", app)
     assert not (tmp_path / "state" / ".kstate").exists()

@@ -22,7 +22,7 @@ from tests.directories.warm import _child, _warm_up
 
 folder, how, levels, commands = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])
 _warm_up()
-import rich.box, rich.text, kstate_cli.export.run, kstate_cli.export.count  # what a command imports late is here by now
+import rich.box, rich.text, kstate_cli.export.run, kstate_cli.rows.count  # what a command imports late is here by now
 for command in commands:
     for level in levels:
         variables = {"COLUMNS": "400", "KSTATE_WORKERS": "2"}
@@ -119,13 +119,13 @@ def test_a_disk_that_does_not_answer_amid_the_rows(tmp_path: Path, command: str)
             shutil.rmtree(task)
     store = "fk-subscription-store"
     (sst,) = (app / "5_0" / "rocksdb" / store).glob("*.sst")
-    arguments = {
+    arguments_of: dict[str, list[object]] = {
         "migrate": [app, "--to", "3.3", "--dry-run"],
         "query": [app, store, "raw-scan"],
         "export": [app, store, "--out", tmp_path / "out"],
         "ls": [app],
         "diff": [app, app],
-    }[command]
+    }
     strace = [
         "strace",
         "-qq",
@@ -139,7 +139,7 @@ def test_a_disk_that_does_not_answer_amid_the_rows(tmp_path: Path, command: str)
         "inject=pread64:error=EIO",
     ]
     done = subprocess.run(
-        [*strace, sys.executable, "-m", "kstate_cli", command, *map(str, arguments)],
+        [*strace, sys.executable, "-m", "kstate_cli", command, *map(str, arguments_of[command])],
         capture_output=True, text=True, check=False, env={**os.environ, "KSTATE_WORKERS": "1"},
     )  # fmt: skip
     told = " ".join((done.stdout + done.stderr).split())

@@ -18,6 +18,7 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,7 +152,8 @@ def test_messages_that_cannot_be_written(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
 ) -> None:
     normal, changes = usual[name]
-    for number, streams in enumerate(({"stderr": CLOSED, "stdin": CLOSED}, {"stderr": FULL})):
+    choices: tuple[dict[str, Any], ...] = ({"stderr": CLOSED, "stdin": CLOSED}, {"stderr": FULL})
+    for number, streams in enumerate(choices):
         (tmp_path / str(number)).mkdir()
         case = Case(name, templates, tmp_path / str(number), warm)
         before = digest(case.app)

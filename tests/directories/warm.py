@@ -197,7 +197,7 @@ def _child(request: dict[str, Any]) -> None:
                 os.close(descriptor)
     if request["encoding"]:
         for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(encoding=request["encoding"], errors="strict")  # type: ignore[union-attr]
+            stream.reconfigure(encoding=request["encoding"], errors="strict")
     if request.get("environment") is not None:
         os.environ.clear()
         os.environ.update(request["environment"])

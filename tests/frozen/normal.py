@@ -3,7 +3,8 @@ What differs between two runs of the same kstate on the same directory, and is n
 
 - Where the test's folder is: the state directory becomes `STATE`, the folder beside it `BESIDE`.
 - How long it took: `seconds`, what a restoration says of its pace, the nanoseconds of `query --explain`. What a
-  restoration says of its progress before the end depends on the clock alone: it is left out.
+  restoration says of its progress before the end, and any run of its bytes now and then, depends on the clock alone: it
+  is left out.
 - The size of Parquet files (`bytes` of an export), which is pyarrow's.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 _MEMBERS = {"seconds": 0, "seconds_left": 0, "records_per_second": 0}
 _OF_EXPORT = {"bytes": 0}
 _PACE = re.compile(r"\bin \d+ns\b")
+_BYTES = re.compile(r"kstate: [\d,]+ of [\d,]+ bytes")
 
 
 class Normal:
@@ -35,6 +37,8 @@ class Normal:
     def messages(self, lines: Iterable[str]) -> Iterator[Any]:
         """Lines of standard error: text, or what the JSON in them says."""
         for line in lines:
+            if _BYTES.fullmatch(line):
+                continue
             said = self.row(json.loads(line)) if line.startswith("{") else self.text(line)
             if not (isinstance(said, dict) and said["type"] == "progress" and said["slices"] < said["of"]):
                 yield said

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from kstate_cli.check.findings import CODES
+from kstate_cli.texts import INTERNALS
 
 from .check_cases import CASES, THREE, Case
 from .checking import Fates, Predicted, Real
@@ -95,9 +96,14 @@ records were restored; stores that are not named opened as they are.
 
 
 def _codes() -> str:
-    rows = [f"| `{one.name}` | {one.level.value} | {one.rule} | {one.mend} |" for one in CODES.values()]
+    rows = [f"| `{one.name}` | {one.level.value} | {_linked(one.rule)} | {one.mend} |" for one in CODES.values()]
     head = ["## Findings", "", "| code | level | rule | what to do |", "|---|---|---|---|"]
     return "\n".join([*head, *rows, ""])
+
+
+def _linked(rule: str) -> str:
+    """A rule whose sections can be followed from this document."""
+    return re.sub(rf"{INTERNALS}/([\w-]+\.md#[\w-]+)", r"[\1](internals/\1)", rule)
 
 
 def _cell(one: Found) -> str:

@@ -4,12 +4,13 @@ What real Kafka Streams releases do with directories that kstate migrated.
 A directory is good when the target release takes it without restoring anything, serves from every store exactly what the
 source release serves from the unmigrated copy after a restart, and makes of more input exactly what it makes of the same input
 in an application that was never migrated. The four usual pairs run by default; KSTATE_INTEROP=all runs every pair under both
-guarantees.
+guarantees, and KSTATE_INTEROP_RELEASE=4.4.0 those of a release that has no proof yet.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from tests.golden import unpack
 
 from . import dumps
 from .harness import App, Harness, Run, Step
+from .proving import chains_with
 from .releases import number
 from .support import (
     ALL,
@@ -51,7 +53,11 @@ CHAINS = [
 DEFAULT = [
     (("4.3.1", "4.2.1"), "eos"), (("4.3.1", "3.9.2"), "alos"), (("4.2.1", "4.3.1"), "eos"), (("3.9.2", "4.3.1"), "alos"),
 ]  # fmt: skip
+NEW_RELEASE = os.environ.get("KSTATE_INTEROP_RELEASE")
+"""A release that is to be proven (scripts/prove-release.sh): then its chains, and no others."""
 CASES = list(itertools.product(CHAINS, ["alos", "eos"])) if ALL else DEFAULT
+if NEW_RELEASE:
+    CASES = list(itertools.product(chains_with(NEW_RELEASE, CHAINS, everything=ALL), ["alos", "eos"]))
 
 UNKNOWN_BEFORE = {
     "3.6": {"grace-join-Buffer": "grace-buffer"},

@@ -3,7 +3,8 @@ Offline queries against the answers of real releases (IQv2, `KafkaStreams.query`
 
 An application runs and closes; kstate is asked about a copy of its directory, Streams is started on the directory and asked
 the same questions. Histories of versioned stores are compared on a directory that Streams has just restored: after a
-restart it does not find them (formats, trap 27). Stores that IQv2 does not serve are compared with its older iterators.
+restart it does not find them (docs/internals/stores.md#versioned-stores). Stores that IQv2 does not serve are compared with
+its older iterators.
 """
 
 from __future__ import annotations

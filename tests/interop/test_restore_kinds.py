@@ -29,7 +29,10 @@ CASES = (
     if ALL else DEFAULT
 )  # fmt: skip
 GARBLED = "/grace-join-Buffer/"
-"""Streams rewrites the keys of this buffer when it restores it (formats §8.2), and then finds nothing in it; kstate keeps them."""
+"""
+Streams rewrites the keys of this buffer when it restores it, and then finds nothing in it; kstate keeps them
+(docs/internals/changelogs.md#grace-buffers).
+"""
 NOT_RESTORED = {"kv-nolog"}
 IN_MEMORY = {"kv-memory"}
 

@@ -50,7 +50,10 @@ LEFT, CAUGHT_UP, REBUILT, NOT_DONE = "left", "caught up", "rebuilt", "refused"
 DOUBTED = "left, with a warning"
 GOES_ON, WIPES, FAILS = "goes on", "wipes and restores", "deletes the store and fails"
 EITHER = f"{GOES_ON}, or {WIPES}"
-"""Whether it finds the store complete before its first fetch is answered is chance: both were seen (formats §8.5)."""
+"""
+Whether it finds the store complete before its first fetch is answered is chance: both were seen
+(docs/internals/changelogs.md#log-ends).
+"""
 _LOST_GLOBAL = re.compile(r"(Bootstrapping|Updating) global state failed")
 _SOON = 60
 """Seconds after which an application that has lost its global thread is given up: 4.3.1 stays REBALANCING for ever."""

@@ -42,7 +42,7 @@ WIPED = {
 """At least one store of each kind; tasks 0_x, 3_x, 4_x and 5_x keep others."""
 IN_MEMORY = {"kv-memory"}
 GARBLED = {"grace-join-Buffer"}
-"""Streams rewrites the keys of this buffer when it restores it (formats §8.2)."""
+"""Streams rewrites the keys of this buffer when it restores it (docs/internals/changelogs.md#grace-buffers)."""
 
 
 @pytest.mark.parametrize(("release", "guarantee"), CASES)

@@ -49,7 +49,9 @@ def database(
 ) -> Database:
     """One database; with `offsets` it has the column family of that name. Its path is put right by :func:`store`."""
     names = (*families, *(["offsets"] if offsets is not None else []))
-    live = {family: (LiveFile("000009.sst", 1000),) if rows and family != "offsets" else () for family in names}
+    live: dict[str, tuple[LiveFile, ...]] = {
+        family: (LiveFile("000009.sst", 1000),) if rows and family != "offsets" else () for family in names
+    }
     return Database(
         path=Path(name),
         segment_start=start,

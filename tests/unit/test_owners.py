@@ -105,3 +105,28 @@ def test_the_ends_of_numbers_are_spelled_once() -> None:
         and node.right.value in (31, 63)
     ]
     assert not found, found
+
+
+MAKERS = {
+    # What a plan says of offsets is made where it is known how each release keeps them.
+    "offsets/keeping.py": {"CreateDatabase", "OffsetsRecord"},
+    # The codec reads one.
+    "formats/offsets.py": {"OffsetsRecord"},
+}
+FILES = {"CHECKPOINT", "position_file", "store_checkpoint"}
+STEPS = {"WriteFile", "RemoveFile"}
+
+
+def test_one_module_says_how_a_release_keeps_offsets() -> None:
+    """No planner makes a record, an empty database that carries one, or a file of offsets by itself."""
+    found = []
+    for module, tree in modules():
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+                continue
+            made = node.func.id
+            elsewhere = made in {"CreateDatabase", "OffsetsRecord"} and made not in MAKERS.get(module, set())
+            names_one = made in STEPS and any(getattr(one, "id", "") in FILES for one in ast.walk(node))
+            if elsewhere or (names_one and module not in MAKERS):
+                found.append(f"{module}:{node.lineno}: {made}")
+    assert not found, "\n".join(found)

@@ -51,7 +51,7 @@ EXCEPTIONS = {
     "rocks/messages.py:_said": "the same",
     "rocks/messages.py:plain": "RocksDB says some things twice",
     "texts.py:first_line": "what is printed of an error with many lines",
-    "restore/spark.py:_last_line": "what is printed of a Java error with a Python traceback in it",
+    "spark/session.py:_last_line": "what is printed of a Java error with a Python traceback in it",
     # How something is printed.
     "cli/output.py:error_lines": "a place that the message has named is not printed behind it again",
     "cli/ls_cmd.py:ls": "places are printed sorted, each once",

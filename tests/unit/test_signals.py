@@ -16,7 +16,8 @@ import os, random, signal, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from kstate_cli.errors import Interrupted
-from kstate_cli.restore.signals import aside, first_signal_only
+from kstate_cli.restore.signals import first_signal_only
+from kstate_cli.spark.aside import aside
 from kstate_cli.signals import mapped, signals_held, submitted
 
 armed = []

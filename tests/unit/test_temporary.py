@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from rocksdict import Options, Rdict
@@ -143,7 +143,7 @@ def test_a_host_that_does_not_tell_which_it_is_proves_nothing(
     known.mkdir()
     read, look = Path.read_text, os.stat
 
-    def refuse(path: object) -> None:
+    def refuse(path: object) -> Any:
         if os.fspath(path) == unknown:  # type: ignore[call-overload]
             raise PermissionError(13, "Permission denied", unknown)
 
@@ -204,7 +204,7 @@ from pathlib import Path
 from kstate_cli import temporary
 from kstate_cli.cli import ls_cmd
 from kstate_cli.cli.demo_cmd import demo
-from kstate_cli.restore.jvm import Jvm
+from kstate_cli.spark.jvm import Jvm
 from kstate_cli.export.engines import write_parts
 def hold():
     print("made", flush=True)

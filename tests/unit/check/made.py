@@ -10,9 +10,9 @@ from kstate_cli.check.reading import read_offsets
 from kstate_cli.check.rule import Draft, StoreDraft
 from kstate_cli.check.snapshot import Asked, Logs, Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.resolve import resolve_with
+from kstate_cli.logs.log import Log
+from kstate_cli.offsets.resolve import resolve_with
 from kstate_cli.releases import release
-from kstate_cli.restore.judge import Log
 from kstate_cli.statedir.model import Application, Store, Task
 from tests.unit.model import application
 

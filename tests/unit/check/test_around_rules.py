@@ -124,7 +124,7 @@ def test_a_report_follows_from_the_snapshot_alone() -> None:
 
 def test_rules_read_no_disk_and_no_clock() -> None:
     found = [
-        f"{module}:{node.lineno}"
+        f"{module}:{ast.unparse(node)}"
         for module, tree in modules()
         if module.startswith(HERE) and module not in READERS
         for node in ast.walk(tree)

@@ -46,7 +46,7 @@ ALL = dict(_commands(ROOT))
 
 def _parameters(path: str, kind: str) -> list[Any]:
     command = ALL[path]
-    context: Any = typer.Context(command, info_name=path or "kstate", auto_envvar_prefix=None)  # type: ignore[arg-type]
+    context: Any = typer.Context(command, info_name=path or "kstate", auto_envvar_prefix=None)
     return [one for one in command.get_params(context) if one.param_type_name == kind]
 
 

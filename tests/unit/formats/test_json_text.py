@@ -109,5 +109,5 @@ def test_nobody_else_reads_json() -> None:
     }
     assert readers <= {
         "formats/json_text.py",
-        "query/serdes.py",  # values of the application: what is twice in them is the application's
+        "rows/serdes.py",  # values of the application: what is twice in them is the application's
     }

@@ -17,9 +17,9 @@ from kstate_cli.formats.layouts import KeySchema, ValueLayout
 from kstate_cli.formats.offsets import STATUS_CLOSED
 from kstate_cli.formats.store_kinds import Family, StoreKind
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate import resolve as resolving
 from kstate_cli.migrate.planner import MigrateOptions, plan_migration
-from kstate_cli.releases import RELEASES, knows_headers, release
+from kstate_cli.offsets import resolve as resolving
+from kstate_cli.releases import RELEASES, OffsetsHome, Release, knows_headers, release
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.places import store_place
 from kstate_cli.statedir.problems import Problem, ProblemCode
@@ -32,7 +32,7 @@ STAMPED = ("default", "keyValueWithTimestamp")
 @pytest.fixture(autouse=True)
 def nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a custom store has files in a task is looked up on disk: here none has."""
-    monkeypatch.setattr(resolving.os, "listdir", lambda _: [])
+    monkeypatch.setattr("kstate_cli.offsets.resolve.os.listdir", lambda _: [])
 
 
 def plan(app: Application, to: str, **options: bool) -> Plan:
@@ -82,9 +82,9 @@ def test_out_of_the_column_family() -> None:
 
 
 @pytest.mark.parametrize("target", RELEASES, ids=str)
-def test_what_is_there_already_needs_nothing(target: object) -> None:
-    name = str(target)
-    assert plan(new() if name == "4.3" else old(), name).empty
+def test_what_is_there_already_needs_nothing(target: Release) -> None:
+    app = new() if target.offsets_home is OffsetsHome.COLUMN_FAMILY else old()
+    assert plan(app, target.name).empty
 
 
 @pytest.mark.parametrize(("to", "rewritten"), [("4.2", None), ("4.0", None), ("3.9", 5), ("3.2", 5)])

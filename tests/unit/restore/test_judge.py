@@ -1,4 +1,4 @@
-"""Which offset is valid, at every edge of the log; rules 1 and 2 of the design's judgements."""
+"""Which offset is valid, at every edge of the log; the rules of docs/internals/restoring.md#judging."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.manifest import Reading
 from kstate_cli.dump.model import PartitionDump
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.judge import Action, Allowed, Log, Verdict, judge, log_of
+from kstate_cli.logs.log import Log, log_of
+from kstate_cli.restore.judge import Action, Allowed, Verdict, judge
 
 KEY = TopicPartition("t", 0)
 START, END = 100, 200
@@ -149,6 +150,23 @@ def test_a_reading_that_takes_too_long_is_no_base() -> None:
     assert decide(END, slow, rebuild="asked for", asked=True) is Action.REFUSE
     assert decide(None, slow, resurrected=True) is Action.REBUILD
     assert decide(None, replace(slow, forgets=False)) is Action.REBUILD
+
+
+@pytest.mark.parametrize(
+    ("committed", "until", "last", "action"),
+    [
+        (END, END - 1, END - 1, Action.CATCH_UP),
+        (150, 149, 149, Action.CATCH_UP),
+        (111, 110, 110, Action.LEAVE),  # what lies behind it was read by nobody yet
+        (START, START - 1, None, Action.LEAVE),
+    ],
+)
+def test_a_source_topic_counts_to_what_the_group_has_committed(
+    committed: int, until: int, last: int | None, action: Action
+) -> None:
+    log = log_of(PartitionDump("t", 0, (), START, END - 1, 1, START, END), committed)
+    assert (log.until, log.last) == (until, last)
+    assert decide(110, log) is action
 
 
 def test_what_the_broker_and_the_manifest_say_of_tombstones() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from kstate_cli.cli.ending import exit_code_of, tell
 from kstate_cli.errors import Interrupted, Refused, RunFailed
-from kstate_cli.restore import jvm, spark
-from kstate_cli.restore.jvm import Jvm
+from kstate_cli.spark import jvm, session
+from kstate_cli.spark.jvm import Jvm
 
 
 def deaf_session() -> subprocess.Popen[bytes]:
@@ -28,7 +28,7 @@ def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
             one = Jvm({}, said)
             one._process = process
             with monkeypatch.context() as deaf:
-                deaf.setattr(jvm.os, "kill", lambda pid, number: None)
+                deaf.setattr("kstate_cli.spark.jvm.os.kill", lambda pid, number: None)
                 deaf.setattr(jvm, "_KILLED_SECONDS", 0.3)
                 began = time.monotonic()
                 assert one.end(0.1) == (process.pid,)
@@ -43,11 +43,11 @@ def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
 def test_who_may_still_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results that are whole are of no use while somebody may still write beside them; a signal stays a signal."""
 
-    monkeypatch.setattr(spark._Spark, "start", lambda self: None)
-    monkeypatch.setattr(spark._Spark, "stop", lambda self: (4711,))
-    with pytest.raises(RunFailed, match="4711"), spark.spark_session(spark.SparkSettings()):
+    monkeypatch.setattr(session._Spark, "start", lambda self: None)
+    monkeypatch.setattr(session._Spark, "stop", lambda self: (4711,))
+    with pytest.raises(RunFailed, match="4711"), session.spark_session(session.SparkSettings()):
         pass
-    with pytest.raises(KeyboardInterrupt), spark.spark_session(spark.SparkSettings()):
+    with pytest.raises(KeyboardInterrupt), session.spark_session(session.SparkSettings()):
         raise KeyboardInterrupt
 
 
@@ -55,12 +55,12 @@ def test_who_may_still_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_may_still_write_is_told_beside_another_error(
     error: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(spark._Spark, "start", lambda self: None)
-    monkeypatch.setattr(spark._Spark, "stop", lambda self: (4711,))
+    monkeypatch.setattr(session._Spark, "start", lambda self: None)
+    monkeypatch.setattr(session._Spark, "stop", lambda self: (4711,))
     with pytest.raises(RunFailed) as caught:
         # As the engine does: what failed becomes an error of the run.
         try:
-            with spark.spark_session(spark.SparkSettings()):
+            with session.spark_session(session.SparkSettings()):
                 raise error
         except BaseException as inner:
             assert inner is error

@@ -26,7 +26,7 @@ from kstate_cli.spec.model import StoreSpec
 
 from .slicing import Records, job_of, key_of, write_dump
 
-ROWLESS = {
+ROWLESS: dict[str, list[tuple[bytes | None, bytes | None]]] = {
     "null keys only": [(None, b"x" * 40), (None, None)],
     "deletes of nothing": [(b"", None)],
     "null keys and one delete": [(None, b"x" * 40), (b"", None), (None, None)],

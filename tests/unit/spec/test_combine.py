@@ -9,6 +9,7 @@ import pytest
 from kstate_cli.errors import Refused
 from kstate_cli.formats.keys import WindowKey
 from kstate_cli.spec.combine import resolve_spec
+from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.spec.toml_file import parse_draft
 from kstate_cli.spec.topology import TopologyText, parse_topology
@@ -32,7 +33,7 @@ def app() -> Application:
     )
 
 
-def toml(text: str):
+def toml(text: str) -> SpecDraft:
     return parse_draft(f"format = 1\n{text}")
 
 

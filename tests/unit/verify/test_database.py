@@ -13,7 +13,7 @@ from rocksdict import Options, Rdict, SstFileWriter
 from kstate_cli.errors import Interrupted
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.verify.reader import WholeDatabase
+from kstate_cli.rocks.whole import WholeDatabase
 
 from .support import (
     change_first_block,
@@ -245,7 +245,9 @@ def test_a_database_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_large_values_and_small_ones(tmp_path: Path) -> None:
-    mixed = {b"k%05d" % n: bytes(3_000_000 if n % 1000 == 999 else n % 7) for n in range(4000)}
+    mixed: dict[bytes, bytes | None] = {
+        b"k%05d" % n: bytes(3_000_000 if n % 1000 == 999 else n % 7) for n in range(4000)
+    }
     report = verify(database(tmp_path / "db", mixed))
     assert report.findings == ()
     assert report.rows == 4000

@@ -11,7 +11,6 @@ from kstate_cli.change.plan import CreateDatabase, OmitTree, Plan, RemoveFile, W
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate import resolve as resolving
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.wipe.planner import WipeOptions, plan_wipe
@@ -23,7 +22,7 @@ COUNT, SUM = changelog("count"), changelog("sum")
 @pytest.fixture(autouse=True)
 def nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a custom store has files in a task is looked up on disk: here none has."""
-    monkeypatch.setattr(resolving.os, "listdir", lambda _: [])
+    monkeypatch.setattr("kstate_cli.offsets.resolve.os.listdir", lambda _: [])
 
 
 def wipe(app: Application, *stores: str, **more: object) -> Plan:

@@ -1,0 +1,97 @@
+"""One changelog partition: its bounds, by a dump's manifest or by a broker, and where an offset lies in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.dump.manifest import Reading
+from kstate_cli.dump.model import PartitionDump
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.logs.forgotten import RETENTION_MS
+
+
+class Where(Enum):
+    """Where the next offset to read lies in a log."""
+
+    UNKNOWN = "unknown"
+    INSIDE = "inside"
+    BELOW = "below"
+    ABOVE = "above"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One changelog partition as the dump and its manifest know it; offsets inclusive but ``end``."""
+
+    key: TopicPartition
+    start: int | None
+    """Log start on the broker when the dump was taken; None where nobody says."""
+    end: int | None
+    first: int | None
+    """First and last record in the dump, as far as it may be read."""
+    last: int | None
+    until: int | None = None
+    """Highest offset that may be read: a source topic is restored to the group's committed offset only."""
+    live: bool = False
+    """``start`` and ``end`` are those of now, not those of the time of the dump."""
+    begin: int | None = None
+    """Where reading began, None where nobody says: below it the log may have had more records."""
+    reading: Reading | None = None
+    """When the dump of it was read."""
+    retention_ms: int = RETENTION_MS
+    """``delete.retention.ms``."""
+    forgets: bool = True
+    """Its tombstones are compacted away; False where ``cleanup.policy`` says otherwise."""
+
+    @property
+    def covered_from(self) -> int | None:
+        """The offset from which on nothing is missing; of a compacted log the first record may lie far above it."""
+        return self.first if self.begin is None else self.begin
+
+    def where(self, following: int) -> Where:
+        """Where the next offset to read lies: valid from the log start to the log end, both included.
+
+        docs/internals/changelogs.md#log-ends
+
+        ``following`` is what a global store keeps, and one more than what a task's store keeps.
+        """
+        if self.start is not None and following < self.start:
+            return Where.BELOW
+        if self.end is not None and following > self.end:
+            return Where.ABOVE
+        return Where.UNKNOWN if self.start is None or self.end is None else Where.INSIDE
+
+
+def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = None) -> Log:
+    """The log of a partition; ``committed`` (the next offset to read) limits a source topic.
+
+    ``facts`` are what the broker says of it, over the manifest's.
+    """
+    last = dump.last
+    if committed is not None and last is not None and last >= committed:
+        last = committed - 1
+    first = dump.first
+    if first is not None and last is not None and last < first:
+        first = last = None
+    until = None if committed is None else committed - 1
+    start, end = (dump.log_start, dump.log_end) if facts is None else (facts.start, facts.end)
+    reading = dump.reading
+    retentions = [facts.delete_retention_ms if facts else None, reading.delete_retention_ms if reading else None]
+    # What is compacted today may not have been then, and the other way: both would have forgotten.
+    policies = [facts.policy if facts else None, reading.cleanup_policy if reading else None]
+    told = [one for one in policies if one is not None]
+    return Log(
+        dump.key,
+        start,
+        end,
+        first,
+        last,
+        until,
+        facts is not None,
+        dump.start,
+        reading,
+        min((one for one in retentions if one is not None), default=RETENTION_MS),
+        not told or any("compact" in one for one in told),
+    )

@@ -1,0 +1,14 @@
+"""How old the data of a store is that is as its offsets say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kstate_cli.change.ages import Age, known_of
+from kstate_cli.offsets.model import StoreOffsets
+from kstate_cli.statedir.age import written
+
+
+def age_of(ages: Iterable[Age], task: str, existing: StoreOffsets) -> Age:
+    """What is known of the data of a store that is there."""
+    return known_of(ages, f"{task}/{existing.store.name}", existing.offsets, written(existing.store))

@@ -1,0 +1,49 @@
+"""Whether a task was left clean: what tells that uncommitted data may be in its stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.model import Unclean
+from kstate_cli.statedir.model import Database, Store, Task
+from kstate_cli.statedir.names import store_checkpoint
+
+
+def database_shown(task: Task, store: Store, database: Database) -> str:
+    """How messages call one database of a store."""
+    shown = f"{task.name}/{store.name}"
+    return shown if database.segment_start is None else f"{shown} (segment {database.segment_start})"
+
+
+def unclean_store(task: Task, store: Store, offsets: Mapping[TopicPartition, int]) -> Iterator[Unclean]:
+    """What 4.3 goes by: the status in each database, and whether the offset is known."""
+    shown = f"{task.name}/{store.name}"
+    for database in store.databases:
+        if database.offsets is None:
+            continue
+        place = database_shown(task, store, database)
+        if database.offsets.status not in (None, 0):
+            yield Unclean(place, "its status is open", store.name)
+        elif database.offsets.status is None and not database.empty:
+            yield Unclean(place, "it has rows but no status", store.name)
+    if not store.empty and OFFSET_UNKNOWN in offsets.values():
+        yield Unclean(shown, "its offset is unknown (-4) although it has rows", store.name)
+    if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
+        yield Unclean(shown, f"it has rows but no {store_checkpoint(store.name)}", store.name)
+
+
+def unclean_files(task: Task) -> Iterator[Unclean]:
+    """Releases up to 4.2 tell a crash only by ``.checkpoint``: missing, or older than the data."""
+    old = [store for store in task.stores if store.databases and not store.has_offsets_family and not store.empty]
+    if not old or task.is_global:
+        return
+    if task.checkpoint is None:
+        if not task.has_offsets_family:
+            yield Unclean(task.name, "it has rows but no .checkpoint")
+        return
+    for store in old:
+        if max(database.newest_sst_ns for database in store.databases) > task.checkpoint.mtime_ns:
+            what = "an SST is younger than .checkpoint (a crash, a late compaction, or a copy that did not keep times)"
+            yield Unclean(f"{task.name}/{store.name}", what, store.name, younger=True)

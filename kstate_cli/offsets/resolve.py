@@ -1,0 +1,118 @@
+"""The offsets of a task's stores, from all the places that they may be in, and whether the stores were left clean.
+
+Places that disagree give the lowest offset: replaying records is harmless, skipping them is not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.clean import database_shown, unclean_files, unclean_store
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
+from kstate_cli.offsets.owners import give_lines
+from kstate_cli.statedir.model import Application, Store, Task
+
+_GLOBAL_GAP_NS = 60 * 1_000_000_000
+"""Global stores are opened one after another at a start; one opened this much earlier belongs to an earlier run."""
+
+
+def resolve(app: Application) -> list[TaskOffsets]:
+    """The offsets of every task of an application. Raises OSError where a task directory cannot be listed."""
+    return resolve_with(app, {task.name: os.listdir(task.path) for task in app.tasks if task.has_offsets_family})
+
+
+def resolve_with(app: Application, entries: Mapping[str, Collection[str]]) -> list[TaskOffsets]:
+    """The same by the names in each task directory; only those with the column family ``offsets`` are asked for."""
+    return [_resolve_task(app, task, entries.get(task.name, ())) for task in app.tasks]
+
+
+@dataclass(slots=True)
+class _Said:
+    """What is found on the way, in its order."""
+
+    unclean: list[Unclean] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def _resolve_task(app: Application, task: Task, entries: Collection[str]) -> TaskOffsets:
+    said = _Said()
+    owners = give_lines(app.app_id, task, task.checkpoint.entries if task.checkpoint else {})
+    said.notes += owners.notes
+    absent = {name: dict(lines) for name, lines in owners.absent.items()}
+    if task.has_offsets_family:
+        # Beside the column family .checkpoint may come from upgrade.from, which lists in-memory stores too: only a
+        # store that has something in the task is a custom one.
+        here = set(entries)
+        for name in sorted(set(absent) - here):
+            said.notes.append(f"{task.name}: {name} has nothing here: its offset counts as that of an in-memory store")
+        absent = {name: lines for name, lines in absent.items() if name in here}
+    names = {store.name for store in task.stores}
+    for name, file in task.store_files.items():
+        if name not in names:
+            absent[name] = file.entries
+    stores = [_resolve_store(said, task, store, owners.stores.get(store.name, {})) for store in task.stores]
+    if task.is_global:
+        stale = _stale(task.stores)
+        stores = [replace(one, stale=one.store.name in stale) for one in stores]
+    said.unclean += unclean_files(task)
+    return TaskOffsets(
+        task,
+        tuple(stores),
+        absent,
+        dict(owners.unknown),
+        tuple(said.unclean),
+        tuple(said.warnings),
+        tuple(said.notes),
+    )
+
+
+def _resolve_store(said: _Said, task: Task, store: Store, lines: dict[TopicPartition, int]) -> StoreOffsets:
+    shown = f"{task.name}/{store.name}"
+    places: dict[str, list[dict[TopicPartition, int]]] = {
+        "checkpoint": [lines] if lines else [],
+        "store-file": [store.store_file.entries] if store.store_file and store.store_file.entries else [],
+        "column-family": [
+            dict(d.offsets.offsets) for d in store.databases if d.offsets is not None and d.offsets.offsets
+        ],
+    }
+    values: dict[TopicPartition, set[int]] = {}
+    for readings in places.values():
+        for reading in readings:
+            for tp, offset in reading.items():
+                if task.partition is None or tp.partition == task.partition:
+                    values.setdefault(tp, set()).add(offset)
+    for tp, offsets in values.items():
+        if len(offsets) > 1:
+            shown_offsets = ", ".join(str(o) for o in sorted(offsets))
+            said.warnings.append(f"{shown}: its places disagree about {tp} ({shown_offsets}): the lowest is taken")
+            if len({frozenset(r.items()) for r in places["column-family"]}) > 1:
+                said.unclean.append(Unclean(shown, f"its segments disagree about {tp}", store.name))
+    lowest = {tp: min(offsets) for tp, offsets in values.items()}
+    if lowest and not lines and store.segmented:
+        without = [one for one in store.databases if one.offsets and not one.empty and not one.offsets.offsets]
+        said.warnings += [
+            f"{database_shown(task, store, one)}: it has rows but no offset: the store's offset counts as unknown"
+            for one in without
+        ]
+        if without:
+            lowest = dict.fromkeys(lowest, OFFSET_UNKNOWN)
+    said.unclean += unclean_store(task, store, lowest)
+    return StoreOffsets(store, lowest, store.position, tuple(name for name, found in places.items() if found))
+
+
+def _stale(stores: Iterable[Store]) -> set[str]:
+    """A global store that the topology has lost stays on disk; releases up to 4.2 do not start with its topic."""
+    opened = sorted(
+        ((max(d.opened_ns for d in store.databases), store.name) for store in stores if store.databases),
+        key=lambda item: -item[0],
+    )
+    for at, ((newer, _), (older, _)) in enumerate(pairwise(opened), 1):
+        if newer - older > _GLOBAL_GAP_NS:
+            return {name for _, name in opened[at:]}
+    return set()

@@ -1,0 +1,179 @@
+"""Worker processes: rocksdict holds the interpreter's lock while it opens and closes a database.
+
+A worker is a fresh interpreter, never a fork: RocksDB's threads do not survive a fork, and whoever uses this may have
+threads of its own. It gets jobs as pickles on its standard input, and ends with its parent, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, TypeVar
+
+from kstate_cli.host import HostError
+from kstate_cli.rocks.descriptors import most_descriptors
+from kstate_cli.signals import ENDING, signals_held, submitted
+
+_MANY = 96
+"""From so many jobs on, processes gain more than their start costs."""
+_PR_SET_PDEATHSIG = 1
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+_Process = subprocess.Popen[bytes]
+
+
+class Workers:
+    """Runs jobs, ``count`` at once: in threads while there are few, else in processes. A context manager.
+
+    To be used from the thread that made it: the processes end with that thread.
+    """
+
+    _many = _MANY
+
+    def __init__(self, count: int) -> None:
+        self.count = max(1, count)
+        most_descriptors()  # each database that is open has dozens, whoever reads it: threads, or processes below
+        self._threads = ThreadPoolExecutor(self.count)
+        self._processes: list[_Process] = []
+        self._idle: SimpleQueue[_Process] = SimpleQueue()
+        self._submitted: list[Future[Any]] = []
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.stop()
+        self._threads.shutdown(wait=True)
+
+    def stop(self) -> None:
+        """Ends all jobs: those in processes at once, those in threads when they are done. Others may follow.
+
+        To be called before what jobs write is deleted: one that fails, or a signal, leaves others running.
+        """
+        with signals_held():
+            running = [future for future in self._submitted if not future.cancel()]
+            for process in self._processes:
+                # Nobody waits for an answer any more, or they are idle. A thread that still waits gets the end of file.
+                process.kill()
+            for process in self._processes:
+                process.wait()
+            wait(running)
+            for process in self._processes:
+                for pipe in (process.stdin, process.stdout):
+                    # What could not be sent to a process that has died is of no use to anybody.
+                    with contextlib.suppress(OSError):
+                        pipe.close()  # type: ignore[union-attr]
+            self._submitted, self._processes, self._idle = [], [], SimpleQueue()
+
+    def map(self, function: Callable[[Job], Answer], jobs: Sequence[Job]) -> Iterator[Answer]:
+        """The answers, in the order of the jobs. ``function`` is one of a module, and jobs and answers are data.
+
+        The first job that fails ends it: jobs that have not begun are dropped, and its error is raised; HostError where
+        a process has died. Those that have begun go on: :meth:`stop` ends them.
+        """
+        if self.count > 1 and len(jobs) >= self._many and not self._processes:
+            self._start()
+        self._submitted = [one for one in self._submitted if not one.done()]
+        # Who calls stop has no other list.
+        futures = submitted(self._threads, partial(self._run, function), jobs, self._submitted)
+        running: set[Future[Answer]] = set(futures)
+        try:
+            for future in futures:
+                while not future.done():
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for one in done:
+                        one.result()
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _start(self) -> None:
+        environment = same_modules()
+        for _ in range(self.count):
+            process = subprocess.Popen(
+                [sys.executable, "-c", "from kstate_cli.parallel.workers import serve; serve()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+            )
+            self._processes.append(process)
+            self._idle.put(process)
+
+    def _run(self, function: Callable[[Job], Answer], job: Job) -> Answer:
+        if not self._processes:
+            return function(job)
+        process = self._idle.get()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            pickle.dump((function, job), process.stdin)
+            process.stdin.flush()
+            good, answer = pickle.load(process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            raise _ended(process.wait()) from None
+        finally:
+            # A dead one too: the job that takes it next fails in the same way, and nobody waits for ever.
+            self._idle.put(process)
+        if good:
+            return answer  # type: ignore[no-any-return]
+        raise answer
+
+
+def same_modules() -> dict[str, str]:
+    """The environment of another Python that finds the modules that this one finds."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
+
+
+class Processes(Workers):
+    """Processes from the first job on: for rows that are looked at in Python, where threads would take turns."""
+
+    _many = 0
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self._start()
+
+
+def _ended(status: int) -> HostError:
+    """Somebody has killed it, most often the system for want of memory: that says nothing of what it was reading."""
+    return HostError(
+        f"a worker process ended (exit status {status})",
+        hint="with fewer --workers it takes less memory; the system's log may say who ended it",
+    )
+
+
+def serve() -> None:
+    """The life of a worker process."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    most_descriptors()
+    # Ctrl-C and a supervisor's signal reach the whole group: the parent decides, and its end is theirs.
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever is printed here must not get between the answers
+    while True:
+        try:
+            function, job = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        answer: tuple[bool, Any]
+        try:
+            answer = True, function(job)
+        except Exception as error:
+            answer = False, error
+        pickle.dump(answer, answers)
+        answers.flush()

@@ -1,0 +1,53 @@
+"""What a MANIFEST says of the SSTs of a column family, as RocksDB tells it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_LINE: Final = re.compile(
+    r"\s*(\d+):(\d+)\[(\d+) \.\. (\d+)\]"
+    r"\['([0-9A-F]*)' seq:(\d+), type:(\d+) \.\. '([0-9A-F]*)' seq:(\d+), type:(\d+)\]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An SST as the MANIFEST has it. RocksDB puts 8 bytes behind keys: their sequence number and type."""
+
+    name: str
+    size: int
+    smallest_sequence: int
+    largest_sequence: int
+    smallest: bytes
+    largest: bytes
+
+    @property
+    def first(self) -> bytes:
+        """The least key."""
+        return self.smallest[:-8]
+
+    @property
+    def last(self) -> bytes:
+        """The greatest key."""
+        return self.largest[:-8]
+
+
+def tables(text: str) -> Iterator[Table]:
+    """The SSTs in RocksDB's property ``rocksdb.sstables``."""
+    for line in text.splitlines():
+        if match := _LINE.match(line):
+            yield Table(
+                f"{int(match[1]):06d}.sst",
+                int(match[2]),
+                int(match[3]),
+                int(match[4]),
+                _internal(match[5], match[6], match[7]),
+                _internal(match[8], match[9], match[10]),
+            )
+
+
+def _internal(key: str, sequence: str, kind: str) -> bytes:
+    return bytes.fromhex(key) + (int(sequence) << 8 | int(kind)).to_bytes(8, "little")

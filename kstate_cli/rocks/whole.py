@@ -1,0 +1,220 @@
+"""One database, read whole: every row in large pieces, and every SST by itself where rows do not lead to each block."""
+
+from __future__ import annotations
+
+import os
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kstate_cli.regular import open_regular
+from kstate_cli.rocks.alone import make_folder
+from kstate_cli.rocks.descriptors import most_descriptors
+from kstate_cli.rocks.errors import real
+from kstate_cli.rocks.private import in_temporary, private_copy, remove_copy
+from kstate_cli.rocks.scanning import prove_end
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.tables import Table, tables
+
+if TYPE_CHECKING:
+    from rocksdict import Options, ReadOptions
+
+_MOST_ROWS = 512
+_FEWEST_ROWS = 8
+_PIECE_BYTES = 1 << 17
+_READAHEAD = 1 << 18
+_SPARE_DESCRIPTORS = 128
+_OPEN_TABLES = 64
+_NEVER = 1 << 62
+_COUNTS = {
+    "entries": re.compile(r"# entries=(\d+)"),
+    "deletions": re.compile(r"# deletions=(\d+)"),
+    "merges": re.compile(r"# merge operands=(\d+)"),
+    "range_deletions": re.compile(r"# range deletions=(\d+)"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the table properties of SSTs say that is in them; ``entries`` counts every other one too."""
+
+    entries: int
+    deletions: int
+    merges: int
+    range_deletions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What one SST holds, read by itself; ``rows`` are its entries but for deletions."""
+
+    rows: int
+    counts: Counts | None
+
+
+class WholeDatabase(Shadow):
+    """A shadow for reading everything.
+
+    It holds every SST open, so that a running application may compact them away meanwhile, and opens a database that
+    lacks SSTs, so that all of those that are damaged can be named.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._held: list[int] = []
+
+    def __enter__(self) -> WholeDatabase:
+        try:
+            super().__enter__()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _open(self) -> None:
+        from rocksdict import AccessType, Options, Rdict
+
+        self._private = private_copy(self.path, writable=False)
+        self._hold(self._private)
+        private = str(self._private)
+        try:
+            self.column_families = tuple(sorted(Rdict.list_cf(private, Options(raw_mode=True))))
+            self._db = Rdict(
+                private,
+                _options(),
+                column_families={name: _options() for name in self.column_families},
+                access_type=AccessType.read_only(False),
+            )
+            self._families = {name: self._db.get_column_family(name) for name in self.column_families}
+        except Exception as error:
+            raise self._real(error) from None
+
+    def close(self) -> None:
+        """Closes the database and the files."""
+        try:
+            super().close()
+        finally:
+            # Whatever a signal has raised there: nobody else knows these.
+            while self._held:
+                os.close(self._held.pop())
+
+    def _hold(self, private: Path) -> None:
+        """Points the links at open descriptors: what RocksDB opens later is the file that was there now."""
+        # RocksDB opens some of them a second time.
+        room = most_descriptors() - _OPEN_TABLES - _SPARE_DESCRIPTORS
+        for link in sorted(private.iterdir()):
+            if link.is_symlink() and len(self._held) < room:
+                self._held.append(open_regular(self.path / link.name))
+                with in_temporary(private):
+                    link.unlink()
+                    link.symlink_to(f"/proc/{os.getpid()}/fd/{self._held[-1]}")
+
+    def pieces(self, family: str) -> Iterator[tuple[list[bytes], array[int]]]:
+        """Every row of a column family in key order: key, value, key, value …, and the length of each.
+
+        Raises RocksError at what cannot be read. Where a row is several calls of RdictIter, RdictItems is one; but it
+        ends silently at a block that it cannot read. So its end is proved: from its last key an RdictIter must come to
+        the end, too, with a good status. It cannot pass a block where the other one stopped: that block's keys follow
+        the last key, and it goes on from there.
+        """
+        items = self._families[family].items(read_opt=_straight_on())
+        last: bytes | None = None
+        many = _FEWEST_ROWS
+        while True:
+            try:
+                flat = list(chain.from_iterable(islice(items, many)))
+            except Exception as error:
+                raise self._real(error) from None
+            if not flat:
+                break
+            last = flat[-2]
+            lengths = array("I", map(len, flat))
+            yield flat, lengths
+            # Values of a megabyte must not be taken 512 at a time.
+            many = max(_FEWEST_ROWS, min(_MOST_ROWS, 2 * many, _PIECE_BYTES * many // (sum(lengths) + 1)))
+        try:
+            prove_end(self._families[family], last)
+        except Exception as error:
+            raise self._real(error) from None
+
+    def counts(self, family: str) -> Counts | None:
+        """The table properties of all SSTs of a family, added up; None where RocksDB cannot read them all."""
+        return _counts(self.table_properties(family))
+
+    def unflushed(self, family: str) -> bool:
+        """True where rows came from a write-ahead log: no SST counts them."""
+        handle = self._families[family]
+        return any(
+            handle.property_int_value(f"rocksdb.num-entries-{place}")
+            for place in ("active-mem-table", "imm-mem-tables")
+        )
+
+    def tables(self, family: str) -> list[Table]:
+        """The SSTs of a family as the MANIFEST has them, in the order of their first keys."""
+        found = tables(self._families[family].property_value("rocksdb.sstables") or "")
+        return sorted(found, key=lambda one: one.first)
+
+    def alone(self, table: Table) -> Alone:
+        """Reads every data block of one SST. Raises RocksError at what cannot be read."""
+        assert self._private is not None
+        folder = self._private / "alone"
+        try:
+            with in_temporary(self._private):
+                make_folder(folder, table, os.readlink(self._private / table.name))
+            return _read_alone(folder)
+        except Exception as error:
+            raise real(error, str(folder), str(self.path), str(self._private.parent)) from None
+        finally:
+            remove_copy(folder)
+
+
+def _read_alone(folder: Path) -> Alone:
+    from rocksdict import AccessType, Rdict
+
+    database = Rdict(str(folder), _options(), access_type=AccessType.read_only(False))
+    keys = database.keys(read_opt=_straight_on())
+    rows = 0
+    last: Any = None
+    while piece := list(islice(keys, _MOST_ROWS)):
+        rows += len(piece)
+        last = piece[-1]
+    prove_end(database, last)
+    return Alone(rows, _counts(database.property_value("rocksdb.aggregated-table-properties") or ""))
+
+
+def _counts(text: str) -> Counts | None:
+    found = {name: pattern.search(text) for name, pattern in _COUNTS.items()}
+    numbers = {name: int(match[1]) for name, match in found.items() if match}
+    return Counts(**numbers) if len(numbers) == len(found) else None
+
+
+def _options() -> Options:
+    """Options for reading everything once, damaged or not."""
+    from rocksdict import BlockBasedOptions, Options
+
+    options = Options(raw_mode=True)
+    # No block is read twice.
+    table = BlockBasedOptions()
+    table.disable_cache()
+    options.set_block_based_table_factory(table)
+    options.set_max_file_opening_threads(1)
+    options.set_max_open_files(_OPEN_TABLES)
+    options.set_skip_stats_update_on_db_open(True)
+    # Damaged SSTs are met when they are read. Checksums are verified all the same.
+    options.set_paranoid_checks(False)
+    # Past many versions of one key RocksDB would seek, and skip the blocks between.
+    options.set_max_sequential_skip_in_iterations(_NEVER)
+    return options
+
+
+def _straight_on() -> ReadOptions:
+    """How to read what is read from its beginning to its end."""
+    from rocksdict import ReadOptions
+
+    options = ReadOptions()
+    options.set_readahead_size(_READAHEAD)
+    return options

@@ -1,0 +1,215 @@
+"""Whether rows decode as the store's kind writes them.
+
+Each rule is a codec of ``formats``, which decides, and a quick test of many rows at once, which says yes only where
+the codec would. Rows that it does not vouch for are decoded one by one. A Python call per row would take longer than
+reading the row.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kstate_cli.formats.families import DEFAULT_CF
+from kstate_cli.formats.keys import BASE_PREFIX, VersionedKey
+from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.layouts import Inner, KeySchema, ValueLayout
+from kstate_cli.formats.store_kinds import StoreKind, store_kind, store_kinds
+from kstate_cli.formats.values import (
+    BufferValue,
+    SubscriptionWrapper,
+    decode_list,
+    strip_index_headers,
+)
+from kstate_cli.formats.versioned import read_versions
+from kstate_cli.rows.layout import ValueReader, value_reader
+from kstate_cli.rows.quick import headers_end, list_fits, segment_fits, subscription_fits
+
+Rows = list[bytes]
+_TIMESTAMP = 8
+_COMBINED = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``decode`` raises MalformedBytesError for a bad row; ``fits`` is true only where it would raise for none."""
+
+    decode: Callable[[bytes, bytes], object]
+    fits: Callable[[Rows, Rows], bool]
+
+
+def rule_for(kind: Kind, family: str, *, segmented: bool) -> Rule | None:
+    """How the rows of a column family are checked; None where any bytes are good.
+
+    Where the kind is not certain, only what the column family itself promises is checked.
+    """
+    if kind.certain:
+        layout = store_kind(kind.name).layout_in(family)
+        if layout is not None:
+            return _rule(store_kind(kind.name), family, layout)
+    return _promised(family, segmented=segmented)
+
+
+def _promised(family: str, *, segmented: bool) -> Rule | None:
+    """What all kinds with that column family have in common: a key schema, and what comes before a value."""
+    having = [
+        (kind, layout)
+        for kind in store_kinds()
+        if kind.told and kind.key.segmented is segmented and (layout := kind.layout_in(family)) is not None
+    ]
+    layouts, keys = {layout for _, layout in having}, {kind.key for kind, _ in having}
+    layout = layouts.pop() if len(layouts) == 1 else ValueLayout.PLAIN
+    if len(keys) == 1 and (segmented or layout is not ValueLayout.PLAIN):
+        return _rule_of(keys.pop(), layout, _index_values(family))
+    return None if layout is ValueLayout.PLAIN else _rule_of(KeySchema.KEY, layout, _EMPTY)
+
+
+# --- quick tests ------------------------------------------------------------------------------------------------------
+
+
+def _lengths(key: int, value: int) -> Callable[[Rows, Rows], bool]:
+    def fits(keys: Rows, values: Rows) -> bool:
+        return min(map(len, keys)) >= key and min(map(len, values)) >= value
+
+    return fits
+
+
+def _headers(key: int, tail: int) -> Callable[[Rows, Rows], bool]:
+    def fits(keys: Rows, values: Rows) -> bool:
+        least = 1 + tail
+        return min(map(len, keys)) >= key and all(
+            len(v) >= least if v[:1] == b"\0" else headers_end(v, tail) for v in values
+        )
+
+    return fits
+
+
+def _time_ordered(key: int, base: Callable[[bytes], bool], index: frozenset[bytes]) -> Callable[[Rows, Rows], bool]:
+    def fits(keys: Rows, values: Rows) -> bool:
+        if min(map(len, keys)) <= key:
+            return False
+        return all(base(v) if k[0] == 0 else k[0] == 1 and v in index for k, v in zip(keys, values, strict=True))
+
+    return fits
+
+
+def _versioned(keys: Rows, values: Rows) -> bool:
+    return min(map(len, keys)) >= _TIMESTAMP and all(
+        segment_fits(v) if k[0] < 0x80 else k.startswith(b"\xff" * 8) and len(v) >= _TIMESTAMP
+        for k, v in zip(keys, values, strict=True)
+    )
+
+
+def _list(keys: Rows, values: Rows) -> bool:
+    return min(map(len, keys)) > _TIMESTAMP and all(k[_TIMESTAMP] <= 1 for k in keys) and all(map(list_fits, values))
+
+
+def _combined(keys: Rows) -> bool:
+    return min(map(len, keys)) >= _COMBINED.size and all(
+        0 <= _COMBINED.unpack_from(k)[0] <= len(k) - _COMBINED.size for k in keys
+    )
+
+
+def _subscription(at: int) -> Callable[[Rows, Rows], bool]:
+    def fits(keys: Rows, values: Rows) -> bool:
+        return _combined(keys) and all(subscription_fits(v, at) for v in values)
+
+    return fits
+
+
+def _subscription_with_headers(keys: Rows, values: Rows) -> bool:
+    # Without headers the size of the headers is one byte, 0.
+    return _combined(keys) and all(v[:1] == b"\0" and subscription_fits(v, 1 + _TIMESTAMP) for v in values)
+
+
+def _never(_keys: Rows, _values: Rows) -> bool:
+    return False
+
+
+# --- codecs -----------------------------------------------------------------------------------------------------------
+
+Decoder = Callable[[bytes], object]
+
+
+def _row(key: Decoder, value: Decoder) -> Callable[[bytes, bytes], object]:
+    def decode(k: bytes, v: bytes) -> object:
+        return key(k), value(v)
+
+    return decode
+
+
+def _prefixed(base: tuple[Decoder, Decoder], index: tuple[Decoder, Decoder]) -> Callable[[bytes, bytes], object]:
+    def decode(k: bytes, v: bytes) -> object:
+        key, value = base if k.startswith(BASE_PREFIX) else index
+        return key(k), value(v)
+
+    return decode
+
+
+def _decode_versioned(key: bytes, value: bytes) -> object:
+    return read_versions(VersionedKey.from_bytes(key), value)
+
+
+def _anything(data: bytes) -> object:
+    return data
+
+
+def _time_first(key: KeySchema, value: Decoder, fits: Callable[[bytes], bool], index: frozenset[bytes]) -> Rule:
+    decode = _prefixed((key.read, value), (key.read_index, strip_index_headers))
+    return Rule(decode, _time_ordered(key.tail, fits, index))
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+_EMPTY = frozenset({b""})
+_EMPTY_OR_MIGRATED = frozenset({b"", b"\0"})
+_FITS: dict[ValueLayout, Callable[[bytes], bool]] = {
+    ValueLayout.PLAIN: lambda _: True,
+    ValueLayout.TIMESTAMPED: lambda value: len(value) >= _TIMESTAMP,
+    ValueLayout.HEADERS: lambda value: headers_end(value, _TIMESTAMP),
+    ValueLayout.HEADERS_SESSION: lambda value: headers_end(value, 0),
+}
+
+
+def _index_values(family: str) -> frozenset[bytes]:
+    """What an index row may hold; a zero byte once Streams has moved it into a family with headers."""
+    return _EMPTY if family == DEFAULT_CF else _EMPTY_OR_MIGRATED
+
+
+def _rule(kind: StoreKind, family: str, layout: ValueLayout) -> Rule | None:
+    if kind.inner is Inner.VERSIONS:
+        return Rule(_decode_versioned, _versioned)
+    if kind.inner is Inner.LIST:
+        return Rule(_row(kind.key.read, decode_list), _list)
+    if kind.inner is Inner.BUFFERED:
+        return Rule(_row(kind.key.read, BufferValue.from_bytes), _never)
+    if kind.inner is Inner.SUBSCRIPTION:
+        return _subscriptions(kind.key, layout)
+    return _rule_of(kind.key, layout, _index_values(family))
+
+
+def _rule_of(key: KeySchema, layout: ValueLayout, index: frozenset[bytes]) -> Rule | None:
+    if key.time_ordered:
+        return _time_first(key, value_reader(layout), _FITS[layout], index)
+    if not key.expires and layout is ValueLayout.PLAIN:
+        return None
+    of_key = key.read if key.expires else _anything
+    least = _TIMESTAMP if layout.has_timestamps else 0
+    fits = _headers(key.tail, least) if layout.has_headers else _lengths(key.tail, least)
+    return Rule(_row(of_key, value_reader(layout)), fits)
+
+
+def _subscriptions(key: KeySchema, layout: ValueLayout) -> Rule:
+    """Rows of an older family are those of the older layout, until Streams moves them."""
+    if layout is ValueLayout.PLAIN:
+        return Rule(_row(key.read, SubscriptionWrapper.from_bytes), _subscription(0))
+    fits = _subscription(_TIMESTAMP) if layout is ValueLayout.TIMESTAMPED else _subscription_with_headers
+    return Rule(_row(key.read, _within(value_reader(layout))), fits)
+
+
+def _within(read: ValueReader) -> Decoder:
+    def inner(data: bytes) -> object:
+        return SubscriptionWrapper.from_bytes(read(data).value)
+
+    return inner

@@ -1,0 +1,72 @@
+"""How many rows a store has: counted where that is quick, else estimated, and never one for the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from kstate_cli.errors import InUse
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.whole import filled, open_whole, others_of
+from kstate_cli.statedir.model import Application, Store, Task
+
+_BYTES: Final = 64 << 20
+_DATABASES: Final = 400
+"""What is read at most to count the rows of one application: about a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """``number`` is None where the store cannot be read; an estimate unless ``exact``."""
+
+    number: int | None
+    exact: bool
+    unread: bool = False
+    """Only because of a disk that does not answer, or rights: that says nothing of the store."""
+
+
+def count_rows(app: Application) -> dict[tuple[str, str], Rows]:
+    """The rows of each store, by task and name, without the index rows of time-ordered stores.
+
+    They are counted in the smallest stores first, until so many bytes or databases were read.
+    """
+    stores = [(task, store) for task in app.tasks for store in task.stores]
+    found: dict[tuple[str, str], Rows] = {}
+    size = databases = 0
+    for task, store in sorted(stores, key=lambda one: sum(database.size for database in one[1].databases)):
+        size += sum(database.size for database in store.databases)
+        databases += sum(not database.empty for database in store.databases)
+        counted = size <= _BYTES and databases <= _DATABASES
+        found[task.name, store.name] = _counted(app, task, store) if counted else _estimated(store)
+    return found
+
+
+def _counted(app: Application, task: Task, store: Store) -> Rows:
+    with closing(Databases()) as databases:
+        try:
+            reader = open_whole(task, store, others_of(app, task, store), databases)
+        except (StoreUnreadable, MalformedBytesError):
+            return _estimated(store)  # of no certain kind
+        bounds = reader.layout.key.base_rows
+        try:
+            return Rows(sum(_length(segment.scan(*bounds)) for segment in filled(reader, store)), exact=True)
+        except (StoreUnreadable, MalformedBytesError, InUse) as error:
+            # Beside a running application a file may have gone meanwhile.
+            unread = isinstance(error, StoreUnreadable) and error.by_host
+            return _estimated(store) if app.running else Rows(None, exact=False, unread=unread)
+
+
+def _length(rows: Iterator[object]) -> int:
+    return sum(1 for _ in rows)
+
+
+def _estimated(store: Store) -> Rows:
+    if any(problem.fatal for database in store.databases for problem in database.problems):
+        return Rows(None, exact=False)
+    sampled = sum(len(rows) for database in store.databases for rows in database.samples.values())
+    estimate = max(sampled, sum(database.rows for database in store.databases))
+    return Rows(estimate, exact=False)

@@ -1,0 +1,99 @@
+"""How a kind of store lies in its column families, for reading: which family is newest, and what a value holds.
+
+Rows of an older family have not been migrated yet; Streams converts them when it reads them, and writes them back
+(``DualColumnFamilyAccessor``). Each conversion puts a constant before the value, so that reading needs no writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from kstate_cli.formats.layouts import KeySchema, ValueLayout, lifted
+from kstate_cli.formats.store_kinds import store_kind
+from kstate_cli.formats.values import HeadersSessionValue, HeadersValue, TimestampedValue
+from kstate_cli.rows.values import ValueAndTimestamp
+
+ValueReader = Callable[[bytes], ValueAndTimestamp[bytes]]
+"""Splits the value of a row; the timestamp is -1 where there is none. Raises MalformedBytesError."""
+Family = tuple[str, bytes]
+"""A column family, and what makes the newest layout of its values when it is put before them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the rows of a store are read. ``families``: the newest first; empty where there are no rows to read."""
+
+    kind: str
+    families: tuple[Family, ...]
+    values: ValueLayout = ValueLayout.PLAIN
+
+    @property
+    def key(self) -> KeySchema:
+        """How the keys of its rows are built."""
+        return store_kind(self.kind).key
+
+    @property
+    def decode(self) -> ValueReader | None:
+        """Splits a value of the newest layout; None where the value is the whole of it: then nothing need be called."""
+        return _DECODE.get(self.values)
+
+    @property
+    def read(self) -> ValueReader:
+        """As ``decode``, whatever the layout is."""
+        return value_reader(self.values)
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether values carry the record's headers."""
+        return self.values.has_headers
+
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether values carry the record's timestamp."""
+        return self.values.has_timestamps
+
+
+def value_reader(values: ValueLayout) -> ValueReader:
+    """What reads the values of a layout."""
+    return _DECODE.get(values, _plain)
+
+
+def _plain(data: bytes) -> ValueAndTimestamp[bytes]:
+    return ValueAndTimestamp(data, -1)
+
+
+def _timestamped(data: bytes) -> ValueAndTimestamp[bytes]:
+    found = TimestampedValue.from_bytes(data)
+    return ValueAndTimestamp(found.value, found.timestamp)
+
+
+def _headers(data: bytes) -> ValueAndTimestamp[bytes]:
+    found = HeadersValue.from_bytes(data)
+    return ValueAndTimestamp(found.value, found.timestamp, found.headers)
+
+
+def _headers_session(data: bytes) -> ValueAndTimestamp[bytes]:
+    found = HeadersSessionValue.from_bytes(data)
+    return ValueAndTimestamp(found.value, -1, found.headers)
+
+
+_DECODE: Final[Mapping[ValueLayout, ValueReader]] = MappingProxyType(
+    {
+        ValueLayout.TIMESTAMPED: _timestamped,
+        ValueLayout.HEADERS: _headers,
+        ValueLayout.HEADERS_SESSION: _headers_session,
+    }
+)
+
+
+def layout_of(kind: str, families: frozenset[str]) -> Layout | None:
+    """The layout of a kind in a store with these column families; None for what could be several kinds."""
+    found = store_kind(kind)
+    if not found.told:
+        return None
+    here = found.families_in(families)
+    newest = here[0].layout
+    return Layout(kind, tuple((one.name, lifted(one.layout, newest)) for one in here), newest)

@@ -1,0 +1,85 @@
+"""Serdes of a user's own: code that is named ``MODULE:NAME``, imported, and guarded."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from kstate_cli.rows.rendering import jsonable
+from kstate_cli.rows.serde_type import Serde, itself, same
+
+
+def imported(name: str, module: str, path: str) -> Serde:
+    """The serde ``path`` of a module, as ``serde`` says. Raises ValueError where there is none."""
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        # A module that the user's own imports is another matter than the user's own.
+        mine = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
+        what = "there is no such module" if mine else f"{module} cannot be imported: {error}"
+        raise ValueError(f"{name!r}: {what} (PYTHONPATH says where modules are looked for)") from None
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{name!r}: {module} cannot be imported: {_told(error)}") from None
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ValueError(f"{name!r}: {module} has no {path}") from None
+    if isinstance(found, type) or (callable(found) and not _serializes(found)):
+        try:
+            found = found()
+        except (Exception, SystemExit) as error:
+            raise ValueError(f"{name!r}: {_told(error)}") from None
+    if isinstance(found, Serde):
+        show = None if found.show is None else _text_of(found.show)
+        parts = (found.serialize, found.deserialize, found.parse, found.render)
+    elif _serializes(found):
+        show = _text_of(found.text) if callable(getattr(found, "text", None)) else None
+        parts = (
+            found.serialize,
+            found.deserialize,
+            getattr(found, "parse", itself),
+            getattr(found, "render", jsonable),
+        )
+    else:
+        raise ValueError(f"{name!r} is a {type(found).__name__}, not a serde: it has no serialize and deserialize")
+    serialize, deserialize, parse, render = (_guarded(part) for part in parts)
+    # What json.dumps does not take, or would not write as JSON, must not reach it.
+    return Serde(
+        name, lambda value: same(serialize(value)), deserialize, parse, lambda value: jsonable(render(value)), show
+    )
+
+
+def _serializes(found: Any) -> bool:
+    return callable(getattr(found, "serialize", None)) and callable(getattr(found, "deserialize", None))
+
+
+def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The user's function, whose every error is a ValueError: also its ``sys.exit``, which would end us as done."""
+
+    def guarded(value: Any) -> Any:
+        try:
+            return function(value)
+        except ValueError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ValueError(_told(error)) from error
+
+    return guarded
+
+
+def _text_of(function: Callable[[Any], Any]) -> Callable[[Any], str]:
+    guarded = _guarded(function)
+
+    def show(value: Any) -> str:
+        text = guarded(value)
+        if not isinstance(text, str):
+            raise ValueError(f"its text is a {type(text).__name__}, not a str")
+        return text
+
+    return show
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,158 @@
+"""What the rows of each kind of store become: one function per shape, from rows in the newest layout to records.
+
+A record is a tuple in the order of the shape's columns. Keys and values in it are bytes still; a serde comes later.
+Kinds that differ only in what a value carries have one shape, so that tasks of a store in different layouts fit
+together. All times are ms. A timestamp that the row does not have is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from struct import Struct
+from types import MappingProxyType
+from typing import Any, Final
+
+from kstate_cli.formats.keys import CombinedKey, JoinSideKey, VersionedKey, WindowKey
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import store_kind
+from kstate_cli.formats.values import BufferValue, Header, decode_list
+from kstate_cli.formats.versioned import LatestValue, read_versions
+from kstate_cli.rocks.scanning import Row
+from kstate_cli.rows.layout import Layout
+from kstate_cli.rows.values import ValueAndTimestamp, known
+
+Record = tuple[Any, ...]
+_I64: Final = Struct(">q")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """``columns`` come after ``partition``; ``internal`` where Streams itself owns the value: no serde is for it."""
+
+    name: str
+    columns: tuple[str, ...]
+    records: Callable[[Iterable[Row], Layout], Iterator[Record]]
+    """Raises MalformedBytesError for a row that is not one of this shape."""
+    internal: bool = False
+
+
+def shape_of(kind: str) -> Shape:
+    """The shape of a kind of store (``formats.store_kinds``)."""
+    return _SHAPES[store_kind(kind).key]
+
+
+def listed(headers: tuple[Header, ...]) -> list[tuple[str, bytes | None]]:
+    """Headers as Arrow takes them for a list of structs."""
+    return [(header.key, header.value) for header in headers]
+
+
+def _splitter(layout: Layout) -> Callable[[bytes], tuple[bytes, int | None, Any]]:
+    """What makes value, timestamp and headers of a row's value."""
+    decode = layout.decode
+    if decode is None:
+        return lambda data: (data, None, None)
+    if layout.has_headers:
+        return lambda data: _stamped(decode(data))
+
+    def split(data: bytes) -> tuple[bytes, int | None, Any]:
+        # As the decoder does, several times as fast.
+        if len(data) < _I64.size:
+            decode(data)  # raises
+        return data[_I64.size :], known(_I64.unpack_from(data)[0]), None
+
+    return split
+
+
+def _stamped(found: ValueAndTimestamp[bytes]) -> tuple[bytes, int | None, Any]:
+    return found.value, known(found.timestamp), listed(found.headers)
+
+
+def _key_value(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
+    split = _splitter(layout)
+    return ((key, *split(value)) for key, value in rows)
+
+
+def _window(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
+    read = layout.key.window
+    split = _splitter(layout)
+    for row, data in rows:
+        key = read(row)
+        yield key.key, *split(data), key.start, None, key.seq
+
+
+def _session(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
+    read = layout.key.session
+    split = _splitter(layout)
+    for row, data in rows:
+        key = read(row)
+        value, _, headers = split(data)
+        yield key.key, value, headers, key.start, key.end
+
+
+def _versions(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
+    for row, data in rows:
+        key = VersionedKey.from_bytes(row)
+        segment = read_versions(key, data)
+        if isinstance(segment, LatestValue):
+            yield key.key, segment.value, segment.valid_from, None, True, False
+            continue
+        # Nothing says when a lone tombstone ended: Streams puts its own time where its end would be.
+        valid_to = None if segment.is_degenerate else segment.next_timestamp
+        for version in segment.versions:
+            yield key.key, version.value, version.valid_from, valid_to, False, version.value is None
+            valid_to = version.valid_from
+
+
+def _list(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
+    for row, data in rows:
+        key = JoinSideKey.from_bytes(row)
+        for number, entry in enumerate(decode_list(data)):
+            yield key.key, None if entry is None else entry.value, key.timestamp, key.side, number
+
+
+def _subscription(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
+    split = _splitter(layout)
+    for row, data in rows:
+        key = CombinedKey.from_bytes(row)
+        yield key.primary_key, key.foreign_key, *split(data)
+
+
+def _buffer(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
+    for row, data in rows:
+        key, value = WindowKey.from_time_first(row), BufferValue.from_bytes(data)
+        yield key.key, data, known(value.timestamp), listed(value.headers), key.start, key.seq
+
+
+_KEY_VALUE: Final = Shape(KeySchema.KEY.value, ("key", "value", "timestamp", "headers"), _key_value)
+_WINDOW: Final = Shape(
+    KeySchema.WINDOW.value, ("key", "value", "timestamp", "headers", "window_start", "window_end", "seq"), _window
+)
+_SESSION: Final = Shape(KeySchema.SESSION.value, ("key", "value", "headers", "window_start", "window_end"), _session)
+_SHAPES: Final[Mapping[KeySchema, Shape]] = MappingProxyType(
+    {
+        KeySchema.KEY: _KEY_VALUE,
+        KeySchema.WINDOW: _WINDOW,
+        KeySchema.TIME_ORDERED_WINDOW: _WINDOW,
+        # A store of which only its folder is known: it has no rows.
+        KeySchema.UNTOLD: _WINDOW,
+        KeySchema.SESSION: _SESSION,
+        KeySchema.TIME_ORDERED_SESSION: _SESSION,
+        KeySchema.VERSIONED: Shape(
+            KeySchema.VERSIONED.value, ("key", "value", "valid_from", "valid_to", "is_latest", "tombstone"), _versions
+        ),
+        KeySchema.JOIN_SIDE: Shape(KeySchema.JOIN_SIDE.value, ("key", "value", "timestamp", "side", "seq"), _list),
+        KeySchema.COMBINED: Shape(
+            KeySchema.COMBINED.value,
+            ("key", "foreign_key", "value", "timestamp", "headers"),
+            _subscription,
+            internal=True,
+        ),
+        KeySchema.BUFFER: Shape(
+            KeySchema.BUFFER.value,
+            ("key", "value", "timestamp", "headers", "buffer_time", "seq"),
+            _buffer,
+            internal=True,
+        ),
+    }
+)

@@ -1,0 +1,175 @@
+"""One database of a store, its column families read as the newest layout."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kstate_cli.errors import InUse, KstateError
+from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.host import STORES_STAY, host_error
+from kstate_cli.rocks.errors import RocksError, cannot_be_read
+from kstate_cli.rocks.scanning import Row
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rows.databases import Databases
+from kstate_cli.rows.errors import StoreUnreadable, look_closer
+from kstate_cli.rows.layout import Family, Layout
+from kstate_cli.rows.times import FOREVER
+from kstate_cli.texts import command
+
+UNREADABLE = (RocksError, OSError, MalformedBytesError, InUse)
+"""What reading a database may raise."""
+
+
+class Segment:
+    """The rows of one database: a whole store, or one segment of it, from ``start`` until ``end`` (ms, exclusive)."""
+
+    def __init__(
+        self,
+        path: Path,
+        app: Path,
+        start: int | None,
+        layout: Layout,
+        databases: Databases,
+        *,
+        end: int = FOREVER + 1,
+    ) -> None:
+        self.path = path
+        self.app = app
+        self.start = start
+        self.end = end
+        self._layout = layout
+        self._databases = databases
+
+    @property
+    def shown(self) -> str:
+        """Its path below the application directory: ``0_1/rocksdb/count``."""
+        return str(self.path.relative_to(self.app))
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a row in the newest layout. Raises StoreUnreadable."""
+        with self._reading() as shadow:
+            for family, prefix in self._present(shadow):
+                value = shadow.get(family, key)
+                if value is not None:
+                    return prefix + value
+        return None
+
+    def scan(self, lower: bytes | None = None, below: bytes | None = None, *, reverse: bool = False) -> Iterator[Row]:
+        """Rows with ``lower <= key < below``, values in the newest layout.
+
+        The database is open from the first row to the last one, or until the iterator is dropped. Raises
+        StoreUnreadable at any row, the first one too.
+        """
+        with self._reading() as shadow:
+            families = [one for one in self._present(shadow) if _has_rows(shadow, one[0])]
+            found = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
+            if len(found) == 1:
+                yield from found[0]
+            elif found:
+                yield from _newest(found, reverse)
+
+    def ids(self, prefix_bytes: int) -> list[bytes]:
+        """The first ``prefix_bytes`` of its keys, each once, ascending: one seek each. Raises StoreUnreadable."""
+        found: list[bytes] = []
+        lower: bytes | None = b""
+        while lower is not None:
+            row = next(self.scan(lower), None)
+            if row is None:
+                break
+            found.append(row[0][:prefix_bytes])
+            lower = next_prefix(found[-1])
+        return found
+
+    def own(self, time: int) -> int:
+        """The time of a row of this segment. Raises StoreUnreadable for one that cannot lie in it."""
+        # Streams divides towards zero: what is before 1970 lies in segment 0.
+        if not (self.start or 0) <= max(time, 0) < self.end:
+            raise StoreUnreadable(
+                f"{self.shown} has a row of {time}, and segments begin elsewhere: they are not of one segment interval",
+                hint="its retention was changed, or a segment was renamed; see what the application opens of it:",
+                hint_details=[command("check", self.app, "--for", "RELEASE")],
+            )
+        return time
+
+    def _present(self, shadow: Shadow) -> list[Family]:
+        foreign = set(shadow.column_families) - {name for name, _ in self._layout.families} - {OFFSETS_CF}
+        if foreign:
+            # Its rows would be missing from every answer.
+            names = ", ".join(sorted(foreign))
+            raise StoreUnreadable(
+                f"{self.shown}: column family {names} is not one of a {self._layout.kind} store",
+                hint="a newer release wrote it, or its kind in the specification (--spec) is another one",
+            )
+        return [one for one in self._layout.families if one[0] in shadow.column_families]
+
+    def blame(self, error: Exception) -> KstateError:
+        """The error, with the file that it is about where the error names it, else with the database.
+
+        What this host is short of, or cannot read, or another process keeps, says nothing of the store: no word of
+        damage then, nor of rebuilding it.
+        """
+        if isinstance(error, InUse):
+            return StoreUnreadable(
+                f"{self.shown}: {error.message}",
+                hint=error.hint or look_closer(self.app),
+                hint_details=error.hint_details,
+            )
+        if isinstance(error, OSError) and (short := host_error(error)) is not None:
+            return short
+        if isinstance(error, OSError) and cannot_be_read(error):
+            text = f"{self.shown}: cannot be read: {error.strerror}"
+            return StoreUnreadable(text, hint=STORES_STAY, by_host=True)
+        text = str(error) if self._is_named_by(error) else f"{self.shown}: {error}"
+        if cannot_be_read(error):
+            return StoreUnreadable(text, hint=STORES_STAY, by_host=True)
+        rebuild = command("restore", self.app, "--from-changelog", "DUMP", "--for", "RELEASE")
+        return StoreUnreadable(
+            text,
+            hint=look_closer(self.app),
+            hint_details=[f"to rebuild the store from a dump: {rebuild}"],
+        )
+
+    def _is_named_by(self, error: Exception) -> bool:
+        """Whether the text of an error says where it is."""
+        if isinstance(error, OSError):
+            return isinstance(error.filename, str) and Path(error.filename).is_relative_to(self.path)
+        return isinstance(error, RocksError) and error.names_database
+
+    @contextmanager
+    def _reading(self) -> Iterator[Shadow]:
+        try:
+            shadow = self._databases.take(self.path)
+            try:
+                yield shadow
+            finally:
+                self._databases.give_back(self.path)
+        except UNREADABLE as error:
+            raise self.blame(error) from None
+
+
+def next_prefix(prefix: bytes) -> bytes | None:
+    """The least bytes that are greater than everything with this prefix; None where there are none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None
+
+
+def _has_rows(shadow: Shadow, family: str) -> bool:
+    return next(shadow.scan(family), None) is not None
+
+
+def _converted(rows: Iterator[Row], prefix: bytes) -> Iterator[Row]:
+    return ((key, prefix + value) for key, value in rows) if prefix else rows
+
+
+def _newest(found: list[Iterator[Row]], reverse: bool) -> Iterator[Row]:
+    """Merged by key; of equal keys the row of the family that comes first in the layout."""
+    last: bytes | None = None
+    # heapq.merge is stable: of equal keys the first iterator's comes first, in both directions.
+    for key, value in heapq.merge(*found, key=lambda row: row[0], reverse=reverse):
+        if key != last:
+            yield key, value
+            last = key

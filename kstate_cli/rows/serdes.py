@@ -1,0 +1,312 @@
+"""Serdes: what keys and values mean. Without one they are bytes.
+
+:func:`serde` knows them by name:
+
+=================================  =====================================================  ==========================
+name                               bytes                                                  text on a command line
+=================================  =====================================================  ==========================
+``bytes``                          any                                                    ``alice``, ``\\x00\\x2a``
+``string``                         UTF-8                                                  ``alice``
+``json``                           JSON; written without spaces, members as they come     ``{"id":1}``
+``long``, ``int``, ``short``       8, 4, 2 bytes, the greatest first, signed              ``-42``
+``double``, ``float``              IEEE 754, 8 and 4 bytes, the greatest first            ``0.5``, ``NaN``
+``boolean``                        ``01`` or ``00``                                       ``true``, ``false``
+``uuid``                           36 characters (``UUIDSerializer``)                     the same
+``hex``, ``base64``                any; shown in that form                                ``00ff``, ``AP8=``
+``time-windowed:INNER[:SIZE]``     ``key ‖ start:i64`` (``TimeWindowedSerializer``)       ``KEY@START``
+``session-windowed:INNER``         ``key ‖ end:i64 ‖ start:i64``                          ``KEY@START/END``
+``MODULE:NAME``                    as that code says                                      as that code says
+=================================  =====================================================  ==========================
+
+``SIZE`` of a window is in milliseconds; without it a window's end is not known. Times are those of
+:func:`~kstate_cli.rows.times.parse_time`. Windowed serdes are for windowed keys in key-value stores: the keys of
+window and session stores are taken apart anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.keys import SessionKey
+from kstate_cli.rows.own_serdes import imported
+from kstate_cli.rows.rendering import base64_bytes, jsonable
+from kstate_cli.rows.serde_type import BYTES, Serde
+from kstate_cli.rows.times import milliseconds, parse_time
+from kstate_cli.rows.values import Windowed
+from kstate_cli.texts import command
+
+
+def serde(name: str) -> Serde:
+    """The serde of a name: one of :data:`NAMES`, a windowed one, or ``MODULE:NAME``, which runs that module.
+
+    ``NAME`` is a :class:`Serde`; or an object with ``serialize`` and ``deserialize``, and ``parse``, ``render`` and
+    ``text`` if it likes; or a function without arguments, or a class, that gives one. Raises ValueError for a name
+    that is not known, and for a module that cannot be imported.
+    """
+    known = _NAMED.get(name)
+    if known is not None:
+        return known
+    kind, colon, inner = name.partition(":")
+    if colon and kind == "time-windowed":
+        return _time_windowed(name, inner)
+    if colon and kind == "session-windowed":
+        return _session_windowed(name, serde(inner))
+    if colon:
+        return imported(name, kind, inner)
+    raise ValueError(f"{name!r} is not a serde: {', '.join(NAMES)}, or MODULE:NAME")
+
+
+def serde_for(option: str, name: str) -> Serde:
+    """As :func:`serde`, for an option of a command: UsageError, which names it."""
+    try:
+        return serde(name)
+    except ValueError as error:
+        more = f"which there are, and how to use one of your own: {command('query', '--help')}"
+        raise UsageError(f"{option}: {error}", hint=more) from None
+
+
+# --- text and JSON ----------------------------------------------------------------------------------------------------
+
+
+def _string_bytes(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a string")
+    return value.encode("utf-8")
+
+
+def _json_value(data: bytes | str) -> Any:
+    try:
+        return json.loads(data if isinstance(data, str) else data.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _json_bytes(value: Any) -> bytes:
+    try:
+        # As Jackson writes it: no spaces, characters as they are.
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _uuid(text: str) -> UUID:
+    found = UUID(text)
+    if str(found) != text.lower():
+        raise ValueError(f"{text!r} is not a UUID of 36 characters")
+    return found
+
+
+def _uuid_bytes(value: Any) -> bytes:
+    if not isinstance(value, UUID):
+        raise ValueError(f"{value!r} is not a UUID")
+    return str(value).encode("ascii")
+
+
+def _hex_bytes(text: Any) -> bytes:
+    if not isinstance(text, str) or not re.fullmatch(r"(?:[0-9a-fA-F]{2})*", text):
+        raise ValueError(f"{text!r} is not hexadecimal digits, two for each byte")
+    return bytes.fromhex(text)
+
+
+def _base64_text(data: bytes) -> str:
+    text: str = jsonable(data)["base64"]
+    return text
+
+
+def _checked(check: Callable[[Any], Any]) -> Callable[[str], str]:
+    """A text that stays as it is, once it is known to be good."""
+
+    def parse(text: str) -> str:
+        check(text)
+        return text
+
+    return parse
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _number(name: str, form: str) -> Serde:
+    """An integer of ``struct``'s format."""
+    layout = struct.Struct(form)
+
+    def serialize(value: Any) -> bytes:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{value!r} is not an integer")
+        try:
+            return layout.pack(value)
+        except struct.error:
+            raise ValueError(f"{value} does not fit {layout.size} bytes") from None
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
+            raise ValueError(f"{text!r} is not an integer")
+        serialize(int(text))
+        return int(text)
+
+    return Serde(name, serialize, _sized(layout), parse)
+
+
+def _real(name: str, form: str) -> Serde:
+    layout = struct.Struct(form)
+
+    def serialize(value: Any) -> bytes:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise ValueError(f"{value!r} is not a number")
+        try:
+            return layout.pack(value)
+        except (struct.error, OverflowError):
+            raise ValueError(f"{value} does not fit {layout.size} bytes") from None
+
+    def parse(text: str) -> float:
+        if "_" in text:
+            raise ValueError(f"{text!r} is not a number")
+        value = float(text)
+        serialize(value)
+        return value
+
+    return Serde(name, serialize, _sized(layout), parse)
+
+
+def _sized(layout: struct.Struct) -> Callable[[bytes], Any]:
+    def deserialize(data: bytes) -> Any:
+        if len(data) != layout.size:
+            raise ValueError(f"{len(data)} bytes instead of {layout.size}")
+        return layout.unpack(data)[0]
+
+    return deserialize
+
+
+def _boolean(data: bytes) -> bool:
+    if data not in (b"\x00", b"\x01"):
+        raise ValueError("a boolean is one byte, 00 or 01")
+    return data == b"\x01"
+
+
+def _boolean_bytes(value: Any) -> bytes:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not true or false")
+    return b"\x01" if value else b"\x00"
+
+
+def _boolean_text(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r} is not true or false")
+    return text == "true"
+
+
+_NAMED: Final = {
+    one.name: one
+    for one in (
+        BYTES,
+        Serde("string", _string_bytes, lambda data: data.decode("utf-8")),
+        Serde("json", _json_bytes, _json_value, _json_value, show=lambda value: _json_bytes(jsonable(value)).decode()),
+        _number("long", ">q"),
+        _number("int", ">i"),
+        _number("short", ">h"),
+        _real("double", ">d"),
+        _real("float", ">f"),
+        Serde("boolean", _boolean_bytes, _boolean, _boolean_text),
+        Serde("uuid", _uuid_bytes, lambda data: _uuid(data.decode("utf-8")), _uuid),
+        Serde("hex", _hex_bytes, bytes.hex, _checked(_hex_bytes)),
+        Serde("base64", base64_bytes, _base64_text, _checked(base64_bytes)),
+    )
+}
+
+NAMES: Final = (*_NAMED, "time-windowed:INNER[:SIZE_MS]", "session-windowed:INNER")
+"""All names but those of a user's own code."""
+
+
+# --- windowed keys ----------------------------------------------------------------------------------------------------
+
+_TIME_BYTES: Final = 8
+
+
+def _time_windowed(name: str, inner: str) -> Serde:
+    """``WindowKeySchema.toBinary(Windowed, …)``: no sequence number."""
+    head, colon, last = inner.rpartition(":")
+    sized = bool(colon) and last.isascii() and last.isdigit()
+    of = serde(head if sized else inner)
+    size = int(last) if sized else None
+    if size == 0:
+        raise ValueError(f"{name!r}: a window is longer than 0 ms")
+
+    def deserialize(data: bytes) -> Windowed[Any]:
+        if len(data) < _TIME_BYTES:
+            raise ValueError(f"{len(data)} bytes are no windowed key")
+        start = int.from_bytes(data[-_TIME_BYTES:], "big", signed=True)
+        return Windowed(of.deserialize(data[:-_TIME_BYTES]), start, None if size is None else start + size)
+
+    def serialize(value: Any) -> bytes:
+        return of.serialize(_windowed(value).key) + _time(value.start)
+
+    def parse(text: str) -> Windowed[Any]:
+        key, start, end = _parts(text)
+        first = parse_time(start)
+        last = None if size is None else first + size
+        if end is not None and size is not None and parse_time(end) != last:
+            raise ValueError(f"the window at {first} ends at {last}, not at {end}")
+        return Windowed(of.parse(key), first, last)
+
+    return Serde(name, serialize, deserialize, parse, _windowed_json(of), _windowed_text(of))
+
+
+def _session_windowed(name: str, of: Serde) -> Serde:
+    """``SessionKeySchema.toBinary``."""
+
+    def deserialize(data: bytes) -> Windowed[Any]:
+        found = SessionKey.from_bytes(data)
+        return Windowed(of.deserialize(found.key), found.start, found.end)
+
+    def serialize(value: Any) -> bytes:
+        session = _windowed(value)
+        if session.end is None:
+            raise ValueError("a session has an end")
+        return of.serialize(session.key) + _time(session.end) + _time(session.start)
+
+    def parse(text: str) -> Windowed[Any]:
+        key, start, end = _parts(text)
+        if end is None:
+            raise ValueError(f"{text!r} is not KEY@START/END")
+        return Windowed(of.parse(key), parse_time(start), parse_time(end))
+
+    return Serde(name, serialize, deserialize, parse, _windowed_json(of), _windowed_text(of))
+
+
+def _windowed(value: Any) -> Windowed[Any]:
+    if not isinstance(value, Windowed):
+        raise ValueError(f"{value!r} is not a Windowed")
+    return value
+
+
+def _time(time: int) -> bytes:
+    try:
+        return time.to_bytes(_TIME_BYTES, "big", signed=True)
+    except OverflowError:
+        raise ValueError(f"{time} does not fit 64 bits") from None
+
+
+def _parts(text: str) -> tuple[str, str, str | None]:
+    key, at, window = text.rpartition("@")
+    start, slash, end = window.partition("/")
+    if not at or not start:
+        raise ValueError(f"{text!r} is not KEY@START")
+    return key, start, end if slash else None
+
+
+def _windowed_json(of: Serde) -> Callable[[Any], Any]:
+    return lambda value: {"key": of.render(value.key), "start": value.start, "end": value.end}
+
+
+def _windowed_text(of: Serde) -> Callable[[Any], str]:
+    def text(value: Any) -> str:
+        end = "" if value.end is None else f"/{milliseconds(value.end)}"
+        return f"{of.text(value.key)}@{milliseconds(value.start)}{end}"
+
+    return text

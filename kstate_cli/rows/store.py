@@ -1,0 +1,141 @@
+"""One store of one task, as handlers see it: its databases, its layout, its serdes, what has expired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.position import Position
+from kstate_cli.rows.errors import SerdeError, StoreUnreadable
+from kstate_cli.rows.layout import Layout
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.serde_type import BYTES, NOT_TAKEN, StoreSerdes
+from kstate_cli.rows.values import Unreadable, ValueAndTimestamp
+
+
+class StoreReader:
+    """A store that can be asked. Nothing of it is open before it is read, and nothing is ever written."""
+
+    def __init__(
+        self,
+        name: str,
+        task: str,
+        partition: int | None,
+        layout: Layout,
+        segments: tuple[Segment, ...],
+        position: Position,
+        *,
+        serdes: StoreSerdes,
+        retention_ms: int | None = None,
+        off_grid: StoreUnreadable | None = None,
+        position_known: bool = True,
+    ) -> None:
+        self.name = name
+        self.task = task
+        self.partition = partition
+        self.layout = layout
+        self.segments = segments
+        """In the order of their starts; one without a start for a store that is not segmented."""
+        self.position = position
+        self.position_known = position_known
+        self.serdes = serdes
+        self.retention_ms = retention_ms
+        """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
+        self._off_grid = off_grid
+        self._read = layout.read
+        self._earliest: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """A name of ``formats.store_kinds``."""
+        return self.layout.kind
+
+    def __str__(self) -> str:
+        return f"{self.kind} store {self.name} of task {self.task}"
+
+    @property
+    def database(self) -> Segment | None:
+        """The only database of a store that is not segmented; None where it was never opened."""
+        if self.layout.key.expires:
+            raise StoreUnreadable(f"{self} has a database per segment")
+        return self.segments[0] if self.segments else None
+
+    def between(self, time_from: int, time_to: int) -> tuple[Segment, ...]:
+        """The segments that may have rows from ``time_from`` to ``time_to``, in the order of time.
+
+        Raises StoreUnreadable where the starts of segments do not tell which ones those are.
+        """
+        if self._off_grid is not None:
+            raise self._off_grid
+        return tuple(one for one in self.segments if (one.start or 0) <= time_to and one.end > time_from)
+
+    def earliest(self, stream_time: Callable[[StoreReader], int | None]) -> int:
+        """The first time that is not expired: that of the newest row, less the retention. 0 without a retention."""
+        if self.retention_ms is None:
+            return 0
+        if self._earliest is None:
+            newest = stream_time(self)
+            self._earliest = 0 if newest is None else max(0, newest - self.retention_ms + 1)
+        return self._earliest
+
+    # --- keys and values -----------------------------------------------------------------------------------------
+
+    @property
+    def plain_bytes(self) -> bool:
+        """Whether keys and values need no decoding at all."""
+        return self.layout.decode is None and self.serdes.key is BYTES and self.serdes.value is BYTES
+
+    def key_bytes(self, key: Any) -> bytes:
+        """A key as the store has it. Raises SerdeError."""
+        serde = self.serdes.key
+        try:
+            return serde.serialize(key)
+        except NOT_TAKEN as error:
+            raise self._refused(f"key {key!r} cannot be written", serde.name, error) from None
+
+    def key(self, data: bytes) -> Any:
+        """A key as the caller knows it. Raises SerdeError, unless the serdes are tolerant."""
+        serde = self.serdes.key
+        try:
+            return serde.deserialize(data)
+        except NOT_TAKEN as error:
+            return self._unreadable(data, self._refused(f"key {data!r} cannot be read", serde.name, error))
+
+    def value(self, data: bytes, key: bytes | None = None) -> Any:
+        """The value of a row, without timestamp and headers; ``key`` is for messages.
+
+        Raises SerdeError and MalformedBytesError, unless the serdes are tolerant.
+        """
+        return self.stamped(data, key).value
+
+    def stamped(self, data: bytes, key: bytes | None = None) -> ValueAndTimestamp[Any]:
+        """The value of a row with its timestamp; -1 in a store without. Raises as :meth:`value`."""
+        try:
+            found = self._read(data)
+        except MalformedBytesError as error:
+            if not self.serdes.tolerant:
+                raise
+            what = "a value" if key is None else f"the value of key {key!r}"
+            why = f"{self.task}/{self.name}: {what} is none of a {self.kind} store: {error}"
+            return ValueAndTimestamp(Unreadable(data, why), -1)
+        return ValueAndTimestamp(self._deserialized(found.value, key), found.timestamp, found.headers)
+
+    def _deserialized(self, value: bytes, key: bytes | None) -> Any:
+        serde = self.serdes.value
+        try:
+            return serde.deserialize(value)
+        except NOT_TAKEN as error:
+            what = "a value" if key is None else f"the value of key {key!r}"
+            return self._unreadable(value, self._refused(f"{what} cannot be read", serde.name, error))
+
+    def _unreadable(self, data: bytes, error: SerdeError) -> Unreadable:
+        if not self.serdes.tolerant:
+            raise error
+        return Unreadable(data, error.message)
+
+    def _refused(self, what: str, serde: str, error: Exception) -> SerdeError:
+        return SerdeError(
+            f"{self.task}/{self.name}: {what} as {serde}: {error}",
+            hint="name the serde that the application uses, or hex",
+        )

@@ -1,0 +1,308 @@
+"""Starts Spark, runs one task per job, stops Spark. Nothing of Spark is left when this returns or raises.
+
+There is no shuffle: a task reads its part, writes its files and returns one small result. Spark gives back one result
+per job whatever attempts there were; only those results are used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import resources
+from typing import IO, TYPE_CHECKING, Generic, TypeVar
+
+from kstate_cli.change.committed import unchanged
+from kstate_cli.errors import KstateError, Refused, RunFailed, note
+from kstate_cli.parallel.capacity import cores_here
+from kstate_cli.signals import signals_held, start
+from kstate_cli.spark.aside import aside
+from kstate_cli.spark.jvm import JAVA, Jvm, let_signals_come, under_spark_submit
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_LOCAL = "local"
+_DRIVER_MEMORY = "512m"
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""The JVM runs for seconds and works little: compiling well would take longer than it saves."""
+_LOCAL_SLOTS = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
+_WARM_TASKS, _WARM_SECONDS = 8, 0.25
+_TAIL_LINES = 5
+_STOP_SECONDS = 20
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """How to run Spark."""
+
+    master: str | None = None
+    """None: ``local[*,4]`` (with ``local[*]`` Spark would never retry), or what spark-submit says."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def local(self) -> bool:
+        """All tasks run on this host, in Spark's own JVM."""
+        return (self.effective_master or "").startswith(_LOCAL)
+
+    @property
+    def effective_master(self) -> str | None:
+        """The master to ask for; None under spark-submit, which has chosen one.
+
+        How many ``local[*]`` means is said here: what memory is enough for is judged before Spark starts.
+        """
+        if self.master is None and under_spark_submit():
+            return None
+        master = self.master or "local[*,4]"
+        return re.sub(r"^local\[\*", f"local[{cores_here()}", master)
+
+    @property
+    def slots(self) -> int | None:
+        """Tasks at once on a local master; None where only Spark knows."""
+        local = _LOCAL_SLOTS.fullmatch(self.effective_master or "")
+        return None if local is None else int(local[1] or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A refusal is an answer, not a failure: trying again would give the same."""
+
+    error: KstateError
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt(Generic[Job, Answer]):
+    """What Spark calls for a job."""
+
+    function: Callable[[Job], Answer]
+    refusals: type[KstateError]
+
+    def __call__(self, job: Job) -> Answer | _Refusal:
+        try:
+            return self.function(job)
+        except self.refusals as error:
+            return _Refusal(error)
+
+
+@contextlib.contextmanager
+def spark_session(settings: SparkSettings, *, name: str = "kstate restore") -> Iterator[SparkSession]:
+    """A session that is stopped in the end. Raises Refused when Spark does not start: nothing has begun then.
+
+    A signal while it starts or stops is raised here, once nothing of it is left.
+    """
+    master = settings.effective_master
+    local = master is not None and master.startswith(_LOCAL)
+    loopback = local or (master or "").startswith("spark://127.0.0.1")
+    environment: dict[str, str] = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if loopback:
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with _environment(environment), tempfile.TemporaryFile() as said:
+        conf = _conf(settings, master, name, loopback=loopback)
+        spark = _Spark(conf, None if under_spark_submit() else Jvm(conf, said), local=local)
+        left: tuple[int, ...] = ()
+        try:
+            try:
+                try:
+                    session = aside(spark.start)
+                except Exception as error:
+                    let_signals_come()
+                    raise _does_not_start(error, said) from error
+                yield session
+            finally:
+                with signals_held():
+                    left = spark.stop()
+        except BaseException as error:
+            if left:
+                note(error, _lives_on(left))
+            raise
+        if left:
+            raise RunFailed(_lives_on(left), hint="see what those processes wait for, then run the command again")
+
+
+def _lives_on(processes: tuple[int, ...]) -> str:
+    return f"what Spark has started does not end (process {', '.join(map(str, processes))}): it may still write"
+
+
+def _conf(settings: SparkSettings, master: str | None, name: str, *, loopback: bool) -> dict[str, str]:
+    quiet = resources.files("kstate_cli.spark") / "log4j2.properties"
+    conf = {
+        "spark.app.name": name,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": _DRIVER_MEMORY,
+        "spark.locality.wait": "0",
+        # Modules of this very installation, for workers that Spark starts elsewhere on this host.
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} {_JAVA_OPTIONS}",
+    }
+    if master is not None:
+        conf["spark.master"] = master
+    if loopback:
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {**conf, **settings.conf}
+
+
+class _Spark:
+    """Spark while it starts, runs and stops. pyspark keeps what it has started in its classes: one at a time."""
+
+    def __init__(self, conf: Mapping[str, str], jvm: Jvm | None, *, local: bool) -> None:
+        """``jvm``: the one to start; None where spark-submit has started it."""
+        self._conf, self._jvm, self._local = conf, jvm, local
+        self._session: SparkSession | None = None
+
+    def start(self) -> SparkSession:
+        """Raises whatever pyspark raises, Refused where the JVM ends."""
+        from pyspark.sql import SparkSession
+
+        # It tells of every broken connection; what that means is told here.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        builder = SparkSession.builder
+        for key, value in self._conf.items():
+            builder = builder.config(key, value)
+        with contextlib.nullcontext() if self._jvm is None else self._jvm.started():
+            session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF" if self._local else "ERROR")
+        self._session = session
+        return session
+
+    def stop(self) -> tuple[int, ...]:
+        """Stops Spark and the JVM that was started here: its Python workers go with it, and nobody writes any more.
+
+        Returns the processes that do not end.
+        """
+        stopping = threading.Thread(target=self._stop_session, name="spark-stop", daemon=True)
+        start(stopping)
+        stopping.join(_STOP_SECONDS)
+        if self._jvm is None:
+            return ()
+        left = self._jvm.end()
+        _forget_gateway()
+        return left
+
+    def _stop_session(self) -> None:
+        # What its death has broken already needs no stopping.
+        with contextlib.suppress(Exception):
+            if self._session is not None:
+                gateway = self._session.sparkContext._gateway  # pyspark has no public way to the JVM
+                self._session.stop()
+                if self._jvm is not None and gateway is not None:
+                    gateway.shutdown()
+
+
+def _forget_gateway() -> None:
+    """The next session is not to ask a JVM that is gone."""
+    with contextlib.suppress(ImportError):
+        from pyspark import SparkContext
+
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        SparkContext._active_spark_context = None
+
+
+def _does_not_start(error: Exception, said: IO[bytes]) -> Refused:
+    if isinstance(error, ImportError):
+        return Refused(
+            f"PySpark cannot be imported: {error}", hint="it comes with kstate: pip install --force-reinstall kstate"
+        )
+    said.seek(0)
+    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
+    # Of a stack trace the lines that say what, not those that say where.
+    tail = [line for line in lines if line and not line.startswith("at ")][-_TAIL_LINES:]
+    return Refused(
+        f"Spark does not start: {_last_line(error)}",
+        details=tail,
+        hint=f"Java {JAVA} or later is needed; see whether --master and --conf are right",
+    )
+
+
+def slots_of(session: SparkSession) -> int:
+    """How many tasks run at once. A first small job starts the Python workers; on a cluster executors register late."""
+    return ask(partial(_warm_up, session.sparkContext))
+
+
+def _warm_up(context: SparkContext) -> int:
+    local = (context.master or "").startswith(_LOCAL)
+    tasks, seconds = (int(context.defaultParallelism), 0.0) if local else (_WARM_TASKS, _WARM_SECONDS)
+    context.parallelize(range(tasks), tasks).map(lambda _: time.sleep(seconds)).collect()
+    return int(context.defaultParallelism)
+
+
+def run_tasks(
+    session: SparkSession,
+    function: Callable[[Job], Answer],
+    jobs: Sequence[Job],
+    on_poll: Callable[[], None],
+    *,
+    refusals: type[KstateError] = KstateError,
+) -> list[Answer]:
+    """One task per job, the answers in the order of the jobs; ``function`` is one of a module.
+
+    ``refusals`` are raised here as they are, the first one; anything else Spark tries again, and it is RunFailed where
+    it gives up. ``on_poll`` is called now and then, in this thread.
+    """
+    context = session.sparkContext
+    attempt = _Attempt(function, refusals)
+    answers = ask(lambda: context.parallelize(jobs, len(jobs)).map(attempt).collect(), on_poll)
+    results: list[Answer] = []
+    for one in answers:
+        if isinstance(one, _Refusal):
+            raise one.error
+        results.append(one)
+    return results
+
+
+def ask(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
+    """What Spark answers. Raises RunFailed where it gives up, Interrupted where that is a signal's doing."""
+    try:
+        return aside(work, on_poll)
+    except RunFailed:
+        let_signals_come()
+        raise
+    except KstateError:
+        raise  # what on_poll raises
+    except Exception as error:
+        let_signals_come()
+        raise _failure(error) from error
+
+
+def _failure(error: Exception) -> RunFailed:
+    return RunFailed(
+        f"a Spark task failed for good: {_last_line(error)}",
+        hint=unchanged("fix the cause and run the command again"),
+    )
+
+
+def _last_line(error: BaseException) -> str:
+    """Of a Java error with a Python traceback in it, the line that says what went wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if _is_python_error(line)]
+    return (told or lines or [type(error).__name__])[-1 if told else 0][:500]
+
+
+def _is_python_error(line: str) -> bool:
+    name, colon, _ = line.partition(":")
+    return bool(colon) and (name.endswith(("Error", "Exception", "Refused"))) and not name.startswith(("at ", "Caused"))
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    for name, value in values.items():
+        os.environ.setdefault(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                os.environ.pop(name, None)

@@ -1,0 +1,134 @@
+"""A release that nobody has heard of: one line in the table of releases, and every command knows it.
+
+The line goes into a copy of the sources: nothing else of them is touched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstate_cli.errors import UsageError
+from kstate_cli.releases import RELEASES
+from tests.golden import unpack
+from tests.interop.proving import chains_with
+
+from .support import Done
+
+ROOT = Path(__file__).resolve().parents[2]
+LAST = RELEASES[-1]
+NEXT = f"{LAST.number[0]}.{LAST.number[1] + 1}"
+_ROW = re.compile(rf'^    Release\("{re.escape(LAST.name)}", .*\n', re.MULTILINE)
+
+
+class Sources:
+    """kstate, as sources in a folder have it."""
+
+    def __init__(self, folder: Path, *, row: bool) -> None:
+        self.folder = folder
+        shutil.copytree(ROOT / "kstate_cli", folder / "kstate_cli", ignore=shutil.ignore_patterns("__pycache__"))
+        table = folder / "kstate_cli" / "releases.py"
+        text = table.read_text(encoding="utf-8")
+        (last,) = _ROW.findall(text)
+        if row:
+            text = text.replace(last, last + last.replace(LAST.name, NEXT, 1))
+        table.write_text(text, encoding="utf-8")
+
+    def __call__(self, *arguments: object, status: int = 0) -> Done:
+        """A command of it."""
+        run = subprocess.run(
+            [sys.executable, "-m", "kstate_cli", *map(str, arguments)],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(self.folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+        assert run.returncode == status, run.stdout + run.stderr
+        return Done(run.returncode, run.stdout, run.stderr)
+
+
+@pytest.fixture(scope="module")
+def kstate(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    """With the row."""
+    return Sources(tmp_path_factory.mktemp("with"), row=True)
+
+
+def steps(done: Done) -> list[dict[str, Any]]:
+    """The steps of a plan, as JSON has them."""
+    return [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "step"]
+
+
+def test_without_its_row_it_is_refused_by_name(tmp_path: Path) -> None:
+    done = Sources(tmp_path, row=False)(
+        "check", unpack("4.3.1-demo-eos", tmp_path / "state"), "--for", f"{NEXT}.0", status=2
+    )
+    assert f"'{NEXT}.0'" in done.err
+    with pytest.raises(UsageError):
+        chains_with(f"{NEXT}.0", [("4.3.1", "4.2.1")], everything=False)
+
+
+def test_what_it_opens(kstate: Sources, tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    stores = [row for row in kstate("ls", app, "-o", "json").rows if "opens_in" in row]
+    assert stores
+    assert all(row["opens_in"][-2:] == [LAST.name, NEXT] for row in stores)
+    for patch in (NEXT, f"{NEXT}.0"):
+        assert kstate("check", app, "--for", patch, "-o", "json").rows[-1]["start_fails"] is False
+
+
+def test_into_it_and_back(kstate: Sources, tmp_path: Path) -> None:
+    app = unpack("4.2.1-sparse-eos", tmp_path)
+    plans = [kstate("migrate", app, "--to", to, "--dry-run", "-o", "json", "--warnings-ok") for to in (LAST.name, NEXT)]
+    assert steps(plans[0]) == steps(plans[1]) != []
+    done = kstate("migrate", app, "--to", f"{NEXT}.0", "--workers", "1")
+    assert f"unproven: 4.2 to {NEXT}" in done.err
+    assert kstate("check", app, "--for", NEXT, "-o", "json").rows[-1]["start_fails"] is False
+    again = kstate("migrate", app, "--to", NEXT, "--warnings-ok", "--dry-run", "-o", "json")
+    assert steps(again) == []
+    kstate("migrate", app, "--to", "4.2", "--workers", "1", "--warnings-ok")
+    assert kstate("check", app, "--for", "4.2", "-o", "json").rows[-1]["start_fails"] is False
+
+
+def test_it_is_restored_for(kstate: Sources, tmp_path: Path) -> None:
+    app = tmp_path / "orders"
+    examples = ROOT / "examples"
+    told = ("--from-changelog", examples / "dump", "--spec", examples / "dump.toml")
+    kstate("restore", app, *told, "--for", NEXT, "--engine", "local", "--workers", "1", "--quiet", "--warnings-ok")
+    rows = [row for row in kstate("ls", app, "-o", "json").rows if "opens_in" in row]
+    assert {row["offsets_in"] for row in rows} == {"column-family"}
+    done = kstate("wipe", app, "--task", "0_0", "--dry-run", "-o", "json", "--warnings-ok")
+    assert steps(done)
+
+
+def test_what_proves_it_is_its_chains(kstate: Sources) -> None:
+    """scripts/prove-release.sh runs them: into it and out of it, there and back."""
+    code = (
+        "from tests.interop.proving import chains_with, to_write_down\n"
+        "from tests.interop.test_matrix import CHAINS\n"
+        f"import json; found = chains_with('{NEXT}.0', CHAINS, everything=False)\n"
+        f"print(json.dumps([found, to_write_down('{NEXT}.0', found, CHAINS)]))\n"
+    )
+    path = os.pathsep.join(map(str, (kstate.folder, ROOT)))
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=kstate.folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    chains, lines = json.loads(run.stdout)
+    assert ["4.3.1", f"{NEXT}.0"] in chains
+    assert [f"{NEXT}.0", "4.3.1", f"{NEXT}.0"] in chains
+    assert f'        ("{NEXT}", "3.9"),' in lines

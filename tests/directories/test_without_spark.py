@@ -1,0 +1,117 @@
+"""Neither Java nor PySpark: every command but ``restore`` and an export on Spark does all that it does, and those two say why not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.cli.commands import COMMANDS
+from tests.golden import unpack
+
+ROOT = Path(__file__).resolve().parents[2]
+_AT_START = """
+import sys
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "py4j"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refusing())
+"""
+STORE = "latest-order"
+RUNS: dict[str, list[tuple[str, ...]]] = {
+    "ls": [("ls", "APP"), ("ls", "APP", "--spec")],
+    "inspect-position": [("inspect-position", "APP")],
+    "query": [("query", "APP", STORE, "range"), ("query", "APP", STORE, "raw-scan")],
+    "export": [("export", "APP", STORE, "--out", "OUT"), ("export", "APP", STORE, "--out", "OUT2", "--workers", "2")],
+    "diff": [("diff", "APP", "APP")],
+    "check": [("check", "APP", "--for", "4.3")],
+    "verify": [("verify", "APP")],
+    "migrate": [("migrate", "APP", "--to", "3.9", "--warnings-ok")],
+    "undo": [("undo", "APP")],
+    "wipe": [("wipe", "APP", "--store", STORE, "--warnings-ok")],
+    "status": [("status", "APP")],
+    "clean": [("clean", "APP")],
+    "demo": [("demo",)],
+}
+"""In an order in which they can follow each other."""
+SAYS_WHY = {
+    "restore": ("restore", "LOST", "--from-changelog", "DUMP", "--for", "4.3", "--spec", "SPEC"),
+    "export": ("export", "APP", STORE, "--out", "OUT3", "--engine", "spark"),
+}
+
+
+class Bare:
+    """kstate where there is no Java, and PySpark cannot be imported, by this process or any that it starts."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "site").mkdir()
+        (folder / "site" / "sitecustomize.py").write_text(_AT_START)
+        (folder / "bin").mkdir()
+        self.app = unpack("4.3.1-demo-eos", folder / "state")
+        examples = ROOT / "examples"
+        self.words = {
+            "APP": str(self.app),
+            **{name: str(folder / name) for name in ("OUT", "OUT2", "OUT3")},
+            "LOST": str(folder / "orders"),
+            "DUMP": str(examples / "dump"),
+            "SPEC": str(examples / "dump.toml"),
+        }
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "PYSPARK"))}
+        self.environment = {**kept, "PATH": str(folder / "bin"), "PYTHONPATH": f"{folder / 'site'}:{ROOT}"}
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command; words in capitals are filled in."""
+        return self.python("-m", "kstate_cli", *(self.words.get(word, word) for word in words))
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """An interpreter there."""
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
+    """A directory of its own."""
+    return Bare(tmp_path_factory.mktemp("bare"))
+
+
+def test_there_is_no_spark_at_all(bare: Bare) -> None:
+    assert "No module named 'pyspark'" in bare.python("-c", "import pyspark").stderr
+    assert bare.python("-c", "import shutil, sys; sys.exit(shutil.which('java') is not None)").returncode == 0
+
+
+def test_every_command_does_without(bare: Bare) -> None:
+    assert RUNS.keys() | {"restore"} == COMMANDS.keys()
+    wrong = []
+    for command in (one for commands in RUNS.values() for one in commands):
+        done = bare(*command)
+        told = done.stdout + done.stderr
+        if done.returncode not in (0, 1) or "Traceback" in told or "pyspark" in told.lower():
+            wrong.append(f"{' '.join(command)}: exit {done.returncode}\n{told[-1500:]}")
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", SAYS_WHY)
+def test_what_takes_spark_says_so(bare: Bare, name: str) -> None:
+    done = bare(*SAYS_WHY[name])
+    assert done.returncode in (2, 4), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Java" in done.stderr or "Spark" in done.stderr
+
+
+def test_a_restoration_in_this_process_takes_neither(bare: Bare) -> None:
+    done = bare(*SAYS_WHY["restore"], "--engine", "local", "--quiet", "--warnings-ok")
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,191 @@
+"""Jobs in worker processes: in order, with their own errors, and never alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.cli.ending import exit_code_of, tell
+from kstate_cli.errors import Refused
+from kstate_cli.host import HostError
+from kstate_cli.parallel.workers import Processes, Workers
+from kstate_cli.rocks.errors import RocksError
+
+MANY = 100
+
+
+def double(job: int) -> tuple[int, int]:
+    return job * 2, os.getpid()
+
+
+def refuse(job: int) -> int:
+    if job == 7:
+        raise Refused("seven", where="there", hint="not seven")
+    return job
+
+
+def die(job: int) -> int:
+    if job == 30:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return job
+
+
+def noisy(job: int) -> int:
+    print("what is printed is no answer", flush=True)
+    os.write(1, b"nor is this")
+    return job
+
+
+def slow(folder: str) -> int:
+    if folder:
+        Path(folder, str(os.getpid())).touch()
+        time.sleep(60)
+    return 0
+
+
+def test_many_jobs_run_in_processes_and_few_do_not() -> None:
+    with Workers(2) as workers:
+        few = list(workers.map(double, range(3)))
+        many = list(workers.map(double, range(MANY)))
+        again = list(workers.map(double, range(3)))
+    assert [answer for answer, _ in many] == [job * 2 for job in range(MANY)]
+    assert {pid for _, pid in few} == {os.getpid()}
+    assert 1 <= len({pid for _, pid in many}) <= 2
+    assert os.getpid() not in {pid for _, pid in [*many, *again]}
+
+
+def test_one_worker_is_this_process() -> None:
+    with Workers(1) as workers:
+        assert {pid for _, pid in workers.map(double, range(MANY))} == {os.getpid()}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_error_comes_back_whole(count: int) -> None:
+    with Workers(count) as workers:
+        with pytest.raises(Refused, match="seven") as caught:
+            list(workers.map(refuse, range(MANY)))
+        assert (caught.value.where, caught.value.hint) == ("there", "not seven")
+        assert [answer for answer, _ in workers.map(double, range(MANY))] == [job * 2 for job in range(MANY)]
+
+
+def test_a_dead_worker_is_an_error() -> None:
+    """What the system kills for want of memory has met no damage: no advice to look for any."""
+    with Workers(2) as workers, pytest.raises(HostError, match=r"worker process ended \(exit status -9\)") as caught:
+        list(workers.map(die, range(MANY)))
+    assert exit_code_of(caught.value) == 6
+    assert caught.value.hint is not None
+    assert "--workers" in caught.value.hint
+
+
+def corrupt(job: int) -> int:
+    raise RocksError(f"Corruption: block checksum mismatch in /data/app/{job}.sst")
+
+
+def test_an_error_of_rocksdb_in_a_worker_is_not_called_want_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    with Processes(2) as workers, pytest.raises(RocksError) as caught:
+        list(workers.map(corrupt, [7]))
+    tell(caught.value)
+    assert "--workers" not in capsys.readouterr().err
+
+
+def test_what_is_printed_does_not_get_between_the_answers() -> None:
+    with Workers(2) as workers:
+        assert list(workers.map(noisy, range(MANY))) == list(range(MANY))
+
+
+def test_leaving_does_not_wait_for_jobs_in_processes(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    jobs = [*["" for _ in range(10)], *[str(tmp_path)] * MANY]
+    with pytest.raises(KeyboardInterrupt), Workers(2) as workers:
+        assert next(workers.map(slow, jobs)) == 0
+        raise KeyboardInterrupt
+    assert time.monotonic() - begin < 50
+
+
+def write_later(path: str) -> int:
+    """A job that writes when others have failed long since."""
+    Path(f"{path}.begun").touch()
+    time.sleep(0.5)
+    Path(path).touch()
+    return 0
+
+
+def fail_or_write(path: str) -> int:
+    """The one job fails once the other has begun."""
+    if not path.endswith("fails"):
+        return write_later(path)
+    _until(lambda: Path(path).with_name("late.begun").exists())
+    raise Refused("it fails", hint="none")
+
+
+def test_after_a_stop_no_job_in_a_thread_writes(tmp_path: Path) -> None:
+    late = tmp_path / "late"
+    with Workers(2) as workers:
+        with pytest.raises(Refused):
+            list(workers.map(fail_or_write, [str(tmp_path / "fails"), str(late)]))
+        assert not late.exists(), "the error is told at once"
+        workers.stop()
+        assert late.exists()
+
+
+def test_after_a_stop_no_process_is_left_and_others_follow(tmp_path: Path) -> None:
+    with Workers(2) as workers:
+        answers = workers.map(slow, [*["" for _ in range(10)], *[str(tmp_path)] * MANY])
+        assert next(answers) == 0
+        _until(lambda: len(list(tmp_path.iterdir())) == 2)
+        workers.stop()
+        assert not any(Path("/proc", path.name).exists() for path in tmp_path.iterdir())
+        assert [answer for answer, _ in workers.map(double, range(MANY))] == [job * 2 for job in range(MANY)]
+
+
+def test_a_signal_amid_the_handing_out_leaves_no_job_unknown(tmp_path: Path) -> None:
+    """It is raised before anybody has a list of what runs, but for the one who stops it."""
+    late = tmp_path / "late"
+    program = (
+        "import os, signal\n"
+        "from kstate_cli.parallel import workers\n"
+        "from tests.unit.parallel.test_workers import write_later\n"
+        "class Pool(workers.ThreadPoolExecutor):\n"
+        "    def submit(self, *a):\n"
+        "        future = super().submit(*a)\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        return future\n"
+        "workers.ThreadPoolExecutor = Pool\n"
+        "with workers.Workers(2) as pool:\n"
+        f"    try: list(pool.map(write_later, [{str(late)!r}]))\n"
+        "    except KeyboardInterrupt:\n"
+        "        pool.stop()\n"
+        f"        assert os.path.exists({str(late)!r}) == os.path.exists({str(late) + '.begun'!r})\n"
+        "        os._exit(42)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[3], check=False, timeout=60)
+    assert done.returncode == 42
+
+
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    program = (
+        "from kstate_cli.parallel.workers import Workers\n"
+        "from tests.unit.parallel.test_workers import MANY, slow\n"
+        f"with Workers(2) as workers: list(workers.map(slow, [{str(tmp_path)!r}] * MANY))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
+    parent = subprocess.Popen([sys.executable, "-c", program], env=environment)
+    try:
+        _until(lambda: len(list(tmp_path.iterdir())) == 2)
+    finally:
+        parent.kill()
+        parent.wait()
+    _until(lambda: not any(Path("/proc", path.name).exists() for path in tmp_path.iterdir()))
+
+
+def _until(condition: object) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

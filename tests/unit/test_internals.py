@@ -1,0 +1,151 @@
+"""docs/internals: what is cited anywhere resolves, and every proof that is named there exists."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.check.findings import CODES
+from kstate_cli.texts import INTERNALS
+from tests.interop.check_cases import CASES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / INTERNALS).glob("*.md"))
+SPECIFICATION = [
+    page
+    for page in PAGES
+    if page.stem in {"layout", "offsets", "start", "stores", "changelogs", "rocksdb", "positions"}
+]
+TEXTS = [
+    path
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "kstate_cli/**/*.py", "tests/**/*.py")
+    for path in sorted(ROOT.glob(pattern))
+    if path != Path(__file__)
+]
+
+REFERENCE = re.compile(rf"{INTERNALS}/([\w-]+\.md)(?:#([\w-]*))?")
+LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
+BARE_TEST = re.compile(r"`(test_\w+)`")
+CASE_LIST = re.compile(r"\bcases? ((?:`[a-z][a-z0-9.-]*`(?:, | and )?)+)")
+UNRESOLVED = re.compile(r"§|\b(?:formats|design),? traps?\b|\btraps? \d|\b(?:formats|design)\.md", re.IGNORECASE)
+"""Citations of what is not in the repository."""
+CLASS = re.compile(r"`[A-Z][a-z]+[A-Z]\w*[\w.]*`|\b(?:KIP|KAFKA)-\d+")
+NOT_RUN = "not tried"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as Markdown renderers make them."""
+    lines = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL).splitlines()
+    heads = [line.lstrip("#").strip() for line in lines if re.match(r"#{1,6} ", line)]
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@functools.cache
+def functions(path: Path) -> frozenset[str]:
+    """The names of a module's tests."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def wrong_references(text: str, where: str) -> Iterator[str]:
+    """References to pages or headings that are not there."""
+    for page, anchor in REFERENCE.findall(text):
+        path = ROOT / INTERNALS / page
+        if not path.is_file():
+            yield f"{where}: there is no {INTERNALS}/{page}"
+        elif anchor and anchor not in anchors(path):
+            yield f"{where}: {INTERNALS}/{page} has no heading #{anchor}"
+
+
+def test_every_citation_resolves() -> None:
+    wrong = []
+    for path in TEXTS:
+        where = str(path.relative_to(ROOT))
+        text = path.read_text(encoding="utf-8")
+        wrong += wrong_references(text, where)
+        wrong += [f"{where}: {line.strip()}" for line in text.splitlines() if UNRESOLVED.search(line)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_rule_that_is_printed_resolves() -> None:
+    wrong = [line for code in CODES.values() for line in wrong_references(code.rule, code.name)]
+    wrong += [f"{code.name}: {code.rule}" for code in CODES.values() if UNRESOLVED.search(code.rule)]
+    assert not wrong, "\n".join(wrong)
+    # A rule that names neither a page nor a class or KIP explains itself to nobody.
+    assert sum(INTERNALS in code.rule for code in CODES.values()) > len(CODES) // 2
+
+
+def test_links_between_pages_resolve() -> None:
+    wrong = []
+    for page in (*PAGES, *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md"))):
+        for target, anchor in LINK.findall(re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))):
+            path = (page.parent / target).resolve() if target else page
+            if not path.exists():
+                wrong.append(f"{page.name}: {target}")
+            elif anchor and anchor not in anchors(path):
+                wrong.append(f"{page.name}: {target}#{anchor}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_proof_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    wrong = []
+    for path, test in TEST.findall(text):
+        if not (ROOT / path).is_file():
+            wrong.append(path)
+        elif test and test not in functions(ROOT / path):
+            wrong.append(f"{path}::{test}")
+    known = {case.name for case in CASES}
+    named = [name for names in CASE_LIST.findall(text) for name in re.findall(r"`([^`]+)`", names) if name != "name"]
+    wrong += [f"case {name}" for name in named if name not in known]
+    wrong += [f"{name}: of which file?" for name in BARE_TEST.findall(text)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_statement_has_a_proof() -> None:
+    """Each row of a table with proofs, and each point of a list, in the pages that specify Kafka Streams."""
+    wrong = []
+    for page in SPECIFICATION:
+        for paragraph in re.split(r"\n\n|\n(?=- )", page.read_text(encoding="utf-8")):
+            rows = paragraph.splitlines()
+            if rows[0].startswith("|"):
+                assert rows[0].endswith("| proof |"), f"{page.name}: {rows[0]}"
+                cells = [row.strip("|").split(" | ")[-1] for row in rows[2:]]
+            else:
+                cells = [paragraph] if paragraph.startswith("- ") else []
+            wrong += [
+                f"{page.name}: {cell}"
+                for cell in cells
+                if not (TEST.search(cell) or CASE_LIST.search(cell) or CLASS.search(cell) or NOT_RUN in cell)
+            ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_package_has_its_duty() -> None:
+    page = (ROOT / INTERNALS / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Packages")[2].partition("## ")[0]
+    packages = {path.parent.name for path in (ROOT / "kstate_cli").glob("*/__init__.py")}
+    modules = {path.stem for path in (ROOT / "kstate_cli").glob("*.py")} - {"__init__", "__main__"}
+    assert {name for name in packages | modules if f"`{name}`" not in table} == set()
+
+
+def test_an_installation_has_the_pages_where_messages_name_them() -> None:
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["data-files"]
+    files = {
+        f"{folder}/{path.name}": path for folder, globs in data.items() for one in globs for path in ROOT.glob(one)
+    }
+    for page in PAGES:
+        assert files[f"share/doc/kstate/{INTERNALS}/{page.name}"] == page

@@ -1,0 +1,59 @@
+"""What examples, documents and tests name of kstate is there: nothing else tells before they are run."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOTTED = re.compile(r"\bkstate_cli(?:\.[a-z_]\w*)+(?:\.[A-Z]\w*)?")
+TEXTS = sorted(
+    path
+    for folder in ("", "docs", "examples", "scripts", "tests", ".ci")
+    for path in ((REPOSITORY / folder).rglob("*") if folder else REPOSITORY.glob("*.md"))
+    if path.suffix in {".py", ".md", ".sh"} or path.parent.name == ".ci"
+)
+
+
+def named(path: Path) -> Iterator[str]:
+    """Dotted names, wherever they stand, and what is imported from modules."""
+    text = path.read_text(encoding="utf-8")
+    yield from DOTTED.findall(text)
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "kstate_cli":
+                yield from (f"{node.module}.{one.name}" for one in node.names)
+
+
+def is_there(name: str) -> bool:
+    parts = name.split(".")
+    for at in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:at]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[at:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def test_every_name_is_there() -> None:
+    assert len(TEXTS) > 100
+    missing = [
+        f"{path.relative_to(REPOSITORY)}: {one}" for path in TEXTS for one in set(named(path)) if not is_there(one)
+    ]
+    assert not missing, "\n".join(sorted(missing))
+
+
+@pytest.mark.parametrize("name", ["kstate_cli.query.OfflineStreams", "kstate_cli.query.handlers.KEY_VALUE_KINDS"])
+def test_a_name_that_is_there(name: str) -> None:
+    assert is_there(name)
+    assert not is_there(f"{name}Not")
