@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from typing import Final
 
 from kstate_cli.errors import RunFailed
 
-_SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""This host has no more of something."""
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """A file system has no room. No reader meets these but in what it writes itself."""
-_CANNOT: Final = (errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIMEDOUT, errno.EUCLEAN)
+CANNOT: Final = (errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIMEDOUT, errno.EUCLEAN)
+"""A file that is there, and that the system does not give."""
 _HINTS: Final = {
     errno.EMFILE: "raise the limit of open files (ulimit -n) and run the command again, or give fewer --workers",
     errno.ENFILE: "this machine has too many open files (fs.file-max): run the command again when it has fewer",
@@ -39,31 +40,20 @@ class HostError(RunFailed):
 
 def host_error(error: OSError) -> HostError | None:
     """What to raise where this host is short of something; None where the error is about what was asked for."""
-    if error.errno not in _SHORT:
+    if error.errno not in SHORT:
         return None
     name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes, os.PathLike)) else None
     return _short(error.errno, name)
 
 
-def host_error_in(message: str, where: str) -> HostError | None:
-    """As :func:`host_error`, of a message of RocksDB while it reads through a private folder ``where`` it writes.
-
-    RocksDB tells what the system says in its words, behind a colon.
-    """
-    number = _said(message, (*_SHORT, *FULL))
-    return None if number is None else _short(number, where if number in FULL else None)
+def short_of(number: int, writes_in: str) -> HostError:
+    """The error for an errno of ``SHORT`` or ``FULL``, met while reading through a folder that is written to."""
+    return _short(number, writes_in if number in FULL else None)
 
 
-def cannot_be_read(error: Exception | str) -> bool:
-    """Whether an error, or a message of RocksDB, says that a file cannot be read: broken hardware, or no rights."""
-    return (error.errno if isinstance(error, OSError) else _said(str(error), _CANNOT)) in _CANNOT
-
-
-def _said(message: str, numbers: tuple[int, ...]) -> int | None:
-    for number in numbers:
-        if re.search(rf"(?:: |^){re.escape(os.strerror(number))}(?: \(os error \d+\))?(?=\s|$|\.)", message):
-            return number
-    return None
+def cannot_be_read(error: OSError) -> bool:
+    """Whether an error says that a file cannot be read: broken hardware, or no rights."""
+    return error.errno in CANNOT
 
 
 def _short(number: int, where: str | None) -> HostError:

@@ -31,6 +31,11 @@ def first_lines(lines: Sequence[str], at_most: int = _MOST_LINES) -> list[str]:
     return [*lines[:at_most], *([f"… and {rest} more"] if rest > 0 else [])]
 
 
+def first_line(error: BaseException, at_most: int = 500) -> str:
+    """The first line of what an error of somebody else's says that is not blank; empty where it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")[:at_most]
+
+
 def printable(text: object) -> str:
     """A text on one line, with everything that a terminal would act on, or that cannot be seen, escaped as in Python.
 

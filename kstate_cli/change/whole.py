@@ -14,7 +14,7 @@ from kstate_cli.statedir.scan import read_application
 def what_is_not_understood(tree: Path) -> str | None:
     """The first thing in a directory that cannot be understood; None where all of it can. Raises OSError."""
     wrong = (one for one in read_application(tree).all_problems() if one.fatal)
-    return next((f"{one.where}: {one.what}" for one in wrong), None)
+    return next((one.text for one in wrong), None)
 
 
 def what_is_unreadable(tree: Path) -> str | None:

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kstate_cli.check.context import Context
+from kstate_cli.check.findings import Finding
+from kstate_cli.check.rule import Obstacle
+from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import headers_families, known_families
-from kstate_cli.statedir.model import Database, ProblemCode, Store, Task
-from kstate_cli.statedir.names import store_folder
-
-
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """Why something does not open, and what Streams prints."""
-
-    code: str
-    text: str
-    file: str
-    messages: tuple[str, ...]
-    by_streams: bool = False
-    """The first message is Streams' own: nothing of RocksDB's, which would say where, comes before it."""
+from kstate_cli.statedir.model import Database, Store, Task
+from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import ProblemCode
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
     """How opening a store ends."""
 
+    findings: tuple[Finding, ...] = ()
     obstacle: Obstacle | None = None
     swallowed: bool = False
     """Up to 4.2 a segmented store opens without the segment that does not, and without all that come after it."""
@@ -35,46 +28,49 @@ class Opening:
     """RocksDB makes a new database where CURRENT is missing."""
 
 
-def judge_opening(ctx: Context, task: Task, store: Store) -> Opening:
-    """How the release gets on with the databases of one store; findings are added."""
+def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
+    """How the release gets on with the databases of one store."""
     recreated = False
     for database in store.databases:
-        shown = _shown(task, store, database)
-        obstacle = _families(ctx, store, database, shown) or _formats(ctx, database, shown) or _damage(database, shown)
+        obstacle = _obstacle(snapshot, task, store, database)
         recreated |= _without_current(database) and obstacle is None
         if obstacle is None:
             continue
-        swallowed = store.segmented and not ctx.asked.into_family
+        swallowed = store.segmented and not snapshot.asked.into_family
         code = "segment-does-not-open" if swallowed and obstacle.code == "does-not-open" else obstacle.code
         more = ": the store opens silently without it, and without every later segment" if swallowed else ""
-        ctx.found(code, obstacle.text + more, task, store.name)
+        finding = snapshot.finding(code, obstacle.text + more, task, store.name)
         location = f"Error opening store {database.path.name} at location {database.path}"
         messages = obstacle.messages if obstacle.by_streams else (location, *obstacle.messages)
-        return Opening(Obstacle(code, obstacle.text, obstacle.file, messages), swallowed, recreated)
+        found = Obstacle(code, obstacle.text, obstacle.file, messages)
+        return Opening((finding,), found, swallowed, recreated)
     return Opening(recreated=recreated)
 
 
-def note_doubts(ctx: Context, task: Task, store: Store) -> None:
+def doubts(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]:
     """SSTs that no MANIFEST names: a crash leaves them, and so does a MANIFEST that has lost its end."""
     for database in store.databases:
         for problem in database.problems:
             if problem.doubt:
-                ctx.found("sst-not-named", f"{problem.where}: {problem.what}", task, store.name)
+                yield snapshot.finding("sst-not-named", problem.text, task, store.name)
 
 
 def _without_current(database: Database) -> bool:
     return any(problem.code is ProblemCode.NO_CURRENT for problem in database.problems)
 
 
-def _shown(task: Task, store: Store, database: Database) -> str:
-    folder = f"{task.name}/{store_folder(store.name, segmented=store.segmented)}"
-    inside = database.path.relative_to(store.path).as_posix()
-    return folder if inside == "." else f"{folder}/{inside}"
+def _obstacle(snapshot: Snapshot, task: Task, store: Store, database: Database) -> Obstacle | None:
+    shown = Place.of(task.app, database.path).text
+    return (
+        _families(snapshot, store, database, shown)
+        or _formats(snapshot, database, shown)
+        or _damage(snapshot, database, shown)
+    )
 
 
-def _families(ctx: Context, store: Store, database: Database, shown: str) -> Obstacle | None:
+def _families(snapshot: Snapshot, store: Store, database: Database, shown: str) -> Obstacle | None:
     here = set(database.column_families)
-    if ctx.asked.into_family:
+    if snapshot.asked.into_family:
         unknown = sorted(here - known_families())
         if not unknown:
             return None
@@ -93,27 +89,27 @@ def _families(ctx: Context, store: Store, database: Database, shown: str) -> Obs
     return Obstacle(code, text, shown, (f"Column families not opened: {', '.join(names)}",))
 
 
-def _formats(ctx: Context, database: Database, shown: str) -> Obstacle | None:
+def _formats(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | None:
     newest = max(database.sst_formats, default=0)
-    reads = ctx.asked.release.reads_sst_format
+    reads = snapshot.asked.release.reads_sst_format
     if newest <= reads:
         return None
-    text = f"SST format {newest}, and {ctx.asked.release} reads {reads} at most"
+    text = f"SST format {newest}, and {snapshot.asked.release} reads {reads} at most"
     return Obstacle("sst-too-new", text, shown, (f"format_version: {newest}",))
 
 
-def _damage(database: Database, shown: str) -> Obstacle | None:
+def _damage(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | None:
     """SSTs that the MANIFEST names and that are not there, or not in their size; a value that is no offset."""
     for problem in database.problems:
         no_current = problem.code is ProblemCode.NO_CURRENT
-        if no_current and (logs := sorted(p.name for p in database.path.glob("*.log"))):
+        if no_current and (logs := snapshot.write_ahead[database.path]):
             message = "While creating a new Db, wal_dir contains existing log file"
             return Obstacle("does-not-open", f"CURRENT is missing, and {logs[0]} is there", shown, (message,))
         if not problem.fatal or no_current:
             continue
         if problem.code is ProblemCode.SST:
-            name = problem.where.rpartition("/")[2]
-            return Obstacle("does-not-open", f"{name} {problem.what}", problem.where, (name,))
+            name = problem.place.name
+            return Obstacle("does-not-open", f"{name} {problem.what}", problem.place.text, (name,))
         if problem.code in (ProblemCode.DOES_NOT_OPEN, ProblemCode.NO_MANIFEST):
             return Obstacle("does-not-open", problem.what, shown, ())
         if problem.code is ProblemCode.NOT_A_LONG:

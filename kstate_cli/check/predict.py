@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kstate_cli.change.ages import read_ages
-from kstate_cli.check.context import Asked, Context
 from kstate_cli.check.files import copied_tasks
 from kstate_cli.check.findings import Finding, Level
-from kstate_cli.check.global_stores import predict_global
+from kstate_cli.check.global_stores import judge_global
+from kstate_cli.check.look import look
 from kstate_cli.check.outcome import Outcome, Prediction
-from kstate_cli.check.problems import note_problems
+from kstate_cli.check.problems import not_understood
+from kstate_cli.check.rule import Draft
 from kstate_cli.check.running import while_running
-from kstate_cli.check.surroundings import look_around
-from kstate_cli.check.tasks import predict_copy, predict_task
+from kstate_cli.check.snapshot import Asked, Snapshot
+from kstate_cli.check.surroundings import AROUND_RULES
+from kstate_cli.check.tasks import judge_copy, judge_task
 from kstate_cli.errors import Refused
 from kstate_cli.host import STORES_STAY
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.offsets.resolve import resolve
-from kstate_cli.statedir.model import Application, ProblemCode
+from kstate_cli.statedir.model import Application, Task
+from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import first_lines
 
 _ORDER = {level: number for number, level in enumerate((Level.ERROR, Level.WARNING, Level.EXPECTED))}
@@ -52,32 +54,38 @@ def check(app: Application, asked: Asked) -> Report:
         raise Refused(
             "what a start makes of this directory cannot be foretold",
             where=str(app.path),
-            details=first_lines([f"{one.where}: {one.what} ({one.rule})" for one in special]),
+            details=first_lines([one.reasoned for one in special]),
             hint="move what is named out of the application directory",
         )
     if unreadable := [one for one in app.all_problems() if one.code is ProblemCode.UNREADABLE]:
         raise Refused(
             "what a start makes of this directory cannot be foretold: not all of it can be read",
             where=str(app.path),
-            details=first_lines([f"{one.where}: {one.what}" for one in unreadable]),
+            details=first_lines([one.text for one in unreadable]),
             hint=STORES_STAY,
         )
-    resolved = {one.task.name: one for one in resolve(app)}
-    ctx = Context(app, asked, resolved, ages=read_ages(app.path))
-    copies = copied_tasks(ctx)
-    predictions: list[Prediction] = []
-    for task in app.tasks:
-        if task.is_global:
-            predictions += predict_global(ctx, task)
-        else:
-            predictions += predict_copy(ctx, task) if task.name in copies else predict_task(ctx, task)
-    look_around(ctx)
-    note_problems(ctx)
-    found = ctx.findings
+    return judge(look(app, asked))
+
+
+def judge(snapshot: Snapshot) -> Report:
+    """What follows from a snapshot, and from nothing else."""
+    app = snapshot.app
+    copies, found = copied_tasks(snapshot)
+    drafts = [_judge_task(snapshot, task, copied=task.name in copies) for task in app.tasks]
+    told = [*found, *(finding for draft in drafts for finding in draft.findings)]
+    told += [finding for rule in AROUND_RULES for finding in rule.judge(snapshot)]
+    told = [*told, *not_understood(snapshot, tuple(told))]
+    predictions = [prediction for draft in drafts for prediction in draft.predictions]
+    findings = list(dict.fromkeys(told))
     if app.running:
-        predictions, found = while_running(predictions, found)
-    findings = sorted(found, key=lambda one: _ORDER[one.level])
-    return Report(tuple(predictions), tuple(findings))
+        predictions, findings = while_running(predictions, findings)
+    return Report(tuple(predictions), tuple(sorted(findings, key=lambda one: _ORDER[one.level])))
+
+
+def _judge_task(snapshot: Snapshot, task: Task, *, copied: bool) -> Draft:
+    if task.is_global:
+        return judge_global(snapshot, task)
+    return judge_copy(snapshot, task) if copied else judge_task(snapshot, task)
 
 
 def topics_of(app: Application) -> set[str]:

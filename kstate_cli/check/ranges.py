@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kstate_cli.check.context import Context
+from kstate_cli.check.findings import Finding
 from kstate_cli.check.outcome import Records
+from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log, Where
-from kstate_cli.offsets.ages import age_of
 from kstate_cli.statedir.model import Task
 
 _NEAR = 10
@@ -42,21 +42,21 @@ class Range:
         return f"{self.key}: next offset {self.following}, log {self.log.start} to {self.log.end}"
 
 
-def locate(ctx: Context, key: TopicPartition, following: int) -> Range:
+def locate(snapshot: Snapshot, key: TopicPartition, following: int) -> Range:
     """Where the next offset to read lies, and how many records follow where the log has it."""
-    log = ctx.log(key)
+    log = snapshot.log(key)
     if log is None or log.start is None or log.end is None:
         return Range(key, following, Where.UNKNOWN)
     where = log.where(following)
-    return Range(key, following, where, log, ctx.records(key, following) if where is Where.INSIDE else None)
+    return Range(key, following, where, log, snapshot.records(key, following) if where is Where.INSIDE else None)
 
 
-def whole(ctx: Context, key: TopicPartition | None) -> Records | None:
+def whole(snapshot: Snapshot, key: TopicPartition | None) -> Records | None:
     """All records of a log."""
-    log = ctx.log(key) if key is not None else None
+    log = snapshot.log(key) if key is not None else None
     if key is None or log is None:
         return None
-    return ctx.records(key, log.start or 0)
+    return snapshot.records(key, log.start or 0)
 
 
 def near_start(found: Range) -> bool:
@@ -67,16 +67,17 @@ def near_start(found: Range) -> bool:
     return (found.following - log.start) * 100 <= (log.end - log.start) * _NEAR
 
 
-def note_missing(ctx: Context, key: TopicPartition, task: Task, store: str) -> str:
-    """The finding for a log that the broker does not have; its code."""
-    return ctx.found("log-missing", f"the broker has no {key}, which the store was made from", task, store)
+def missing(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> Finding:
+    """The finding for a log that the broker does not have."""
+    return snapshot.finding("log-missing", f"the broker has no {key}, which the store was made from", task, store)
 
 
-def recreated(ctx: Context, key: TopicPartition, task: Task, store: str) -> str | None:
-    """The ids of one topic, where two sources differ, or a source and what kstate made the store from; else None."""
-    ids = [source.topic_id(key) for source in ctx.asked.logs]
-    resolved = ctx.resolved[task.name].stores
-    existing = next((one for one in resolved if one.store.name == store), None)
-    mark = age_of(ctx.ages, task.name, existing).logs.get(key) if existing is not None and ctx.ages else None
-    known = dict.fromkeys(one for one in (*ids, mark.topic_id if mark is not None else None) if one is not None)
-    return None if len(known) < 2 else " and ".join(known)
+def recreated(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> tuple[Finding, ...]:
+    """A finding where two sources name other ids of one topic, or a source and what kstate made the store from."""
+    age = snapshot.ages.get((task.name, store))
+    mark = age.logs.get(key) if age is not None else None
+    own = mark.topic_id if mark is not None else None
+    known = dict.fromkeys((*snapshot.logs.ids.get(key, ()), *(() if own is None else (own,))))
+    if len(known) < 2:
+        return ()
+    return (snapshot.finding("topic-recreated", f"{key.topic}: {' and '.join(known)}", task, store),)

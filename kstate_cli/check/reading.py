@@ -6,69 +6,66 @@ Not the lowest of all places, which is what a migration carries over, but what S
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kstate_cli.check.context import Context
+from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.owners import give_lines
 from kstate_cli.statedir.model import Database, Store, Task
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Read:
     """What a start takes for one store."""
 
-    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     dropped_unknown: bool = False
     """A line says -4, which 4.3 does not take over."""
     line_without_home: bool = False
     """A line has an offset, and no segment is there to keep it."""
-    overridden: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    overridden: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Where ``.checkpoint`` overrides the column family: what that had, and what the line says."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TaskRead:
     """What a start takes for the stores of a task."""
 
-    stores: dict[str, Read] = field(default_factory=dict)
-    absent: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    stores: Mapping[str, Read] = field(default_factory=dict)
+    absent: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     """Lines whose store has no directory here."""
-    unknown: dict[TopicPartition, int] = field(default_factory=dict)
 
 
-def read_offsets(ctx: Context, task: Task) -> TaskRead:
+def read_offsets(snapshot: Snapshot, task: Task) -> TaskRead:
     """The offsets that the release takes; an unreadable ``.checkpoint`` counts as none here."""
     lines = task.checkpoint.entries if task.checkpoint else {}
-    owners = give_lines(ctx.app.app_id, task, lines)
-    found = TaskRead(absent=dict(owners.absent), unknown=dict(owners.unknown))
+    owners = give_lines(snapshot.app.app_id, task, lines)
+    stores = {}
     for store in task.stores:
         own = owners.stores.get(store.name, {})
-        skipped = ctx.off_grid(task, store)
+        skipped = snapshot.off_grid(task, store)
         opened = [d for d in store.databases if d not in skipped]
-        into_family = ctx.asked.into_family
-        found.stores[store.name] = _from_family(store, opened, task, own) if into_family else Read(dict(own))
-    return found
+        into_family = snapshot.asked.into_family
+        stores[store.name] = _from_family(store, opened, task, own) if into_family else Read(dict(own))
+    return TaskRead(stores, dict(owners.absent))
 
 
 def _from_family(store: Store, opened: list[Database], task: Task, lines: dict[TopicPartition, int]) -> Read:
-    found = Read(dropped_unknown=OFFSET_UNKNOWN in lines.values())
+    dropped = OFFSET_UNKNOWN in lines.values()
     valid = {tp: offset for tp, offset in lines.items() if offset != OFFSET_UNKNOWN}
     if store.is_grace_buffer:
         # RocksDBTimeOrderedKeyValueBuffer manages no offsets itself: LegacyCheckpointingStateStore wraps it.
         kept = dict(store.store_file.entries) if store.store_file else {}
-        found.offsets = {**kept, **valid}
-        return found
+        return Read({**kept, **valid}, dropped)
     if store.segmented and not opened:
-        found.line_without_home = bool(valid)
-        return found
+        return Read({}, dropped, line_without_home=bool(valid))
     kept = {}
     for database in opened:  # by start: the newest segment comes last, and 4.3.1 asks it first
         if database.offsets is not None:
             kept |= database.offsets.offsets
     if task.partition is not None:
         kept = {tp: offset for tp, offset in kept.items() if tp.partition == task.partition}
-    found.overridden = {tp: (kept[tp], line) for tp, line in valid.items() if tp in kept and kept[tp] != line}
-    found.offsets = {**kept, **valid}
-    return found
+    overridden = {tp: (kept[tp], line) for tp, line in valid.items() if tp in kept and kept[tp] != line}
+    return Read({**kept, **valid}, dropped, overridden=overridden)

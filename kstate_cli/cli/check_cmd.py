@@ -76,8 +76,8 @@ def check(
     """
     from collections import Counter
 
-    from kstate_cli.check.context import Asked
     from kstate_cli.check.predict import check as predict
+    from kstate_cli.check.snapshot import Asked
     from kstate_cli.cli.asking import facts_source
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.releases import release as known_release

@@ -97,10 +97,12 @@ def diff(
 
 
 def _verdict(found: Diff, one: StoreDiff) -> str:
+    from kstate_cli.diff.model import In
+
     if one.unreadable is not None:
         return "unreadable"
-    if one.where != "both":
-        return f"only in {one.where.upper()}"
+    if one.where is not In.BOTH:
+        return f"only in {one.where.side}"
     if not one.comparable:
         return "other kind"
     return "different" if found.differs(one) else "equal"
@@ -134,7 +136,7 @@ def _print_json(found: Diff) -> None:
     from kstate_cli.cli.output import print_json
 
     for name, where in found.tasks:
-        print_json({"schema_version": _SCHEMA, "type": "task", "task": name, "where": where})
+        print_json({"schema_version": _SCHEMA, "type": "task", "task": name, "where": where.value})
     for one in found.stores:
         print_json(_store(found, one))
     print_json(
@@ -146,7 +148,7 @@ def _print_json(found: Diff) -> None:
             "stores": len(found.stores),
             "differing": found.differing,
             "unread": found.unread,
-            "unreadable": found.unreadable,
+            "unreadable": [one.text for one in found.unreadable],
             "rows_a": sum(one.rows_a for one in found.stores),
             "rows_b": sum(one.rows_b for one in found.stores),
             "only_in_a": sum(one.only_a for one in found.stores),
@@ -163,7 +165,7 @@ def _store(found: Diff, one: StoreDiff) -> dict[str, Any]:
         "type": "store",
         "task": one.task,
         "store": one.store,
-        "where": one.where,
+        "where": one.where.value,
         "kinds": list(one.kinds),
         "verdict": _verdict(found, one),
         "rows_a": one.rows_a,
@@ -172,6 +174,6 @@ def _store(found: Diff, one: StoreDiff) -> dict[str, Any]:
         "only_in_b": one.only_b,
         "different": one.different,
         "not_compared": list(one.left_out),
-        "unreadable": one.unreadable,
+        "unreadable": None if one.unreadable is None else one.unreadable.text,
         "offsets": {name: {"a": in_a, "b": in_b} for name, (in_a, in_b) in one.offsets.items()},
     }

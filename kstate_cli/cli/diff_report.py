@@ -8,14 +8,14 @@ from collections import Counter
 from typing import Any
 
 from kstate_cli.cli.output import print_json, safe, say
-from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
+from kstate_cli.diff.model import Diff, Difference, RowIn, StoreDiff, Watcher
 from kstate_cli.diff.rows import as_json, as_text, key_fields, value_fields
 from kstate_cli.formats.malformed import MalformedBytesError
 
 _SCHEMA = 1
 _SECONDS = 10.0
 _SHOWN = 80
-_MARKS = {"only-in-a": "only in A", "only-in-b": "only in B", "different": "different"}
+_MARKS = {RowIn.ONLY_A: "only in A", RowIn.ONLY_B: "only in B", RowIn.BOTH: "different"}
 
 
 class DiffReport(Watcher):
@@ -30,10 +30,10 @@ class DiffReport(Watcher):
 
     def difference(self, of: StoreDiff, found: Difference) -> None:
         """A line, unless the store has had its lines."""
-        where = (of.task, of.store)
-        if self._shown[where] >= self._limit:
+        of_store = (of.task, of.store)
+        if self._shown[of_store] >= self._limit:
             return
-        self._shown[where] += 1
+        self._shown[of_store] += 1
         key = key_fields(found.kind, found.key)
         if self._json:
             print_json(
@@ -42,7 +42,7 @@ class DiffReport(Watcher):
                     "type": "difference",
                     "task": of.task,
                     "store": of.store,
-                    "what": found.what,
+                    "what": found.rows.value,
                     **as_json(key),
                     "row": found.key.hex(),
                     "a": _value(found.a),
@@ -50,8 +50,8 @@ class DiffReport(Watcher):
                 }
             )
             return
-        line = f"{_MARKS[found.what]}: {of.task}/{of.store} {as_text(key)}"
-        if found.what == "different":
+        line = f"{_MARKS[found.rows]}: {of.task}/{of.store} {as_text(key)}"
+        if found.rows is RowIn.BOTH:
             line += f": {_short(found.a)} | {_short(found.b)}"
         sys.stdout.write(safe(line) + "\n")
 
@@ -64,13 +64,13 @@ class DiffReport(Watcher):
     def remarks(self, found: Diff) -> None:
         """What the table does not say."""
         for name, where in found.tasks:
-            say(f"task {name} is only in {where.upper()}", quiet=self._quiet)
-        for text in found.unreadable:
-            say(f"cannot be read: {text}")
+            say(f"task {name} is only in {where.side}", quiet=self._quiet)
+        for unread in found.unreadable:
+            say(f"cannot be read: {unread.text}")
         for one in found.stores:
             shown = f"{one.task}/{one.store}"
             if one.unreadable is not None:
-                say(f"cannot be read: {one.unreadable}")
+                say(f"cannot be read: {one.unreadable.text}")
             for name, (in_a, in_b) in one.offsets.items():
                 say(f"{shown}: {name}: A {in_a}, B {in_b}", quiet=self._quiet)
             hidden = one.only_a + one.only_b + one.different - self._shown[one.task, one.store]

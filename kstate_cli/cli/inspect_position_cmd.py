@@ -11,7 +11,8 @@ from kstate_cli.cli.options import App, Output
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
-    from kstate_cli.statedir.model import Application, Problem
+    from kstate_cli.statedir.model import Application
+    from kstate_cli.statedir.problems import Problem
 
 _SHOWN = 5
 
@@ -70,10 +71,10 @@ def inspect_position(
         table(None, ("task", "store", "in", "changelog", "position"), shown)
     doubts = [problem for problem in found.all_problems() if problem.doubt and not found.running]
     for problem in (*wrong, *doubts):
-        say(f"{problem.where}: {problem.what} ({problem.rule})")
+        say(problem.reasoned)
     if wrong:
         raise ConditionNotMet(
-            f"not all is known: {', '.join(dict.fromkeys(problem.where for problem in wrong[:_SHOWN]))}",
+            f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in wrong[:_SHOWN]))}",
             hint=f"what the next start makes of it: {command('check', found.path, '--for', 'RELEASE')}",
         )
     if behind:
@@ -86,20 +87,16 @@ def inspect_position(
 
 def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) -> list[Problem]:
     """What is wrong with what is shown: with the stores, with files of their tasks, with what may be out of sight."""
-    from kstate_cli.statedir.names import CHECKPOINT, ROCKSDB, position_file, store_checkpoint
+    from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
+    from kstate_cli.statedir.places import both_places, task_place
 
-    stores = {f"{row['task']}/{row['store']}" for row in rows} | {
-        f"{row['task']}/{ROCKSDB}/{row['store']}" for row in rows
-    }
-    tasks = {row["task"] for row in rows}
     found = [problem for problem in app.all_problems() if problem.fatal]
     if everything:
         return found
-    own = {f"{row['task']}/{name(row['store'])}" for row in rows for name in (position_file, store_checkpoint)}
-    own |= {f"{task}/{CHECKPOINT}" for task in tasks}
-    return [
-        one for one in found if one.where in own | stores or any(one.where.startswith(f"{root}/") for root in stores)
-    ]
+    own = [task_place(row["task"]) / name(row["store"]) for row in rows for name in (position_file, store_checkpoint)]
+    own += [task_place(row["task"]) / CHECKPOINT for row in rows]
+    folders = [folder for row in rows for folder in both_places(row["task"], row["store"])]
+    return [one for one in found if one.place in own or any(map(one.place.within, folders))]
 
 
 def _text(offsets: dict[str, dict[int, int]] | None) -> list[str]:

@@ -33,7 +33,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     from kstate_cli.host import STORES_STAY
     from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
-    from kstate_cli.statedir.model import ProblemCode
+    from kstate_cli.statedir.problems import ProblemCode
     from kstate_cli.statedir.scan import read_application
     from kstate_cli.texts import command
 
@@ -71,11 +71,11 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     if found.running:
         say(f"the application is running (pid {found.pid}): this is the state of its last flush", quiet=quiet)
     for problem in found.all_problems():
-        say(f"{problem.where}: {problem.what} ({problem.rule})", quiet=quiet)
+        say(problem.reasoned, quiet=quiet)
     for task in found.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
-    wrong = sorted({problem.where for problem in found.all_problems() if problem.fatal} | _uncounted(rows))
+    wrong = sorted({problem.place.text for problem in found.all_problems() if problem.fatal} | _uncounted(rows))
     if wrong:
         codes = {one.code for one in found.all_problems() if one.fatal}
         only_unread = codes <= {ProblemCode.UNREADABLE} and (bool(codes) or _uncounted(rows) == unread)
@@ -93,9 +93,9 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
 
     And the stores of which a disk that does not answer, or rights, keep everybody from knowing how many keys.
     """
-    from kstate_cli.check.context import Asked
     from kstate_cli.check.outcome import Outcome
     from kstate_cli.check.predict import check
+    from kstate_cli.check.snapshot import Asked
     from kstate_cli.releases import release
     from kstate_cli.rows.count import count_rows
 

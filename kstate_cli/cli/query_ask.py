@@ -108,7 +108,7 @@ class _Telling:
         self._limit = _ROWS_OF_A_TABLE if capped else limit
         self._more = False
         self._failed: dict[int | None, FailureReason] = {}
-        self._why: list[str] = []
+        self._by_host = False
         self._nobody = "global store"
 
     def tell(self, answers: StateQueryResult[Any], *, collated: bool) -> int:
@@ -132,7 +132,7 @@ class _Telling:
         self._view.end()
         for partition, one in told.items():
             if one.is_failure:
-                self._fail(partition, one.failure_reason, one.failure_message)
+                self._fail(partition, one.failure_reason, one.failure_message, by_host=one.failed_by_host)
         if self._failed:
             raise self._verdict()
         if self._view.unreadable:
@@ -169,11 +169,11 @@ class _Telling:
             self._more = left is not None and _one_more(rows)
         except StoreUnreadable as error:
             self._view.end()
-            self._fail(partition, FailureReason.STORE_EXCEPTION, str(error))
+            self._fail(partition, FailureReason.STORE_EXCEPTION, str(error), by_host=error.by_host)
 
-    def _fail(self, partition: int | None, reason: FailureReason, message: str) -> None:
+    def _fail(self, partition: int | None, reason: FailureReason, message: str, *, by_host: bool) -> None:
         self._failed[partition] = reason
-        self._why.append(message)
+        self._by_host |= by_host
         more = self._kinds() if reason is FailureReason.UNKNOWN_QUERY_TYPE else ""
         self._view.object(
             "failure", {"partition": partition, "reason": reason.value, "message": message, "complete": False}
@@ -208,12 +208,12 @@ class _Telling:
         rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
-            hint = look_closer(self._streams.path, *self._why)
+            hint = look_closer(self._streams.path, by_host=self._by_host)
             if self._streams.application(self._asked.store).running and not self._asked.options.last_flush:
                 hint = "ask the application, stop it, or ask for what was flushed last: --last-flush"
             return StoreUnreadable(message, hint=hint)
         hints = _hints(self._streams.path)
-        first, *more = dict.fromkeys(hints[reason] for reason in self._failed.values())
+        first, *more = dict.fromkeys(hints[failure] for failure in self._failed.values())
         return QueryFailedError(message, hint=first, hint_details=more)
 
 

@@ -249,8 +249,8 @@ def _show_plan(plan: RestorePlan, output: Format, progress: RestoreProgress) -> 
 
     progress.expect(plan)
     show_plan(plan.change, output)
-    for name, why in plan.left:
+    for one in plan.left:
         if output is Format.json:
-            print_json({"schema_version": 1, "type": "left", "store": name, "why": why})
+            print_json({"schema_version": 1, "type": "left", "store": one.shown, "why": one.why})
         else:
-            say(f"{name}: left as it is: {why}")
+            say(f"{one.shown}: left as it is: {one.why}")

@@ -37,7 +37,7 @@ def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Itera
         found = [segment.scan(*bounds) for segment in segments]
         yield from found[0] if len(found) == 1 else heapq.merge(*found, key=_KEY)
     except StoreUnreadable as error:
-        raise StoreUnreadable(f"{side}: {error.message}", hint=error.hint, hint_details=error.hint_details) from None
+        raise error.on(side) from None
 
 
 def _join(left: Iterator[Row], right: Iterator[Row]) -> Iterator[Pair]:

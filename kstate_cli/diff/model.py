@@ -3,11 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from kstate_cli.diff.rows import comparable
-from kstate_cli.host import cannot_be_read
+from kstate_cli.errors import InUse
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.layout import Layout
+
+
+class In(Enum):
+    """Which of the two directories has something."""
+
+    BOTH = "both"
+    A = "a"
+    B = "b"
+
+    @property
+    def side(self) -> str:
+        """``A`` or ``B``, as messages call them."""
+        return self.value.upper()
+
+
+class RowIn(Enum):
+    """What is different about a row."""
+
+    ONLY_A = "only-in-a"
+    ONLY_B = "only-in-b"
+    BOTH = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Something that could not be read."""
+
+    text: str
+    by_host: bool
+    """A disk that does not answer, or rights: that says nothing of the store."""
+
+    @classmethod
+    def of(cls, error: StoreUnreadable | MalformedBytesError | InUse) -> Unread:
+        """What an error says."""
+        return cls(str(error), by_host=isinstance(error, StoreUnreadable) and error.by_host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,20 +58,20 @@ class Difference:
     b: tuple[Layout, bytes] | None
 
     @property
-    def what(self) -> str:
-        """``only-in-a``, ``only-in-b`` or ``different``."""
+    def rows(self) -> RowIn:
+        """Where there is such a row."""
         if self.a is None:
-            return "only-in-b"
-        return "only-in-a" if self.b is None else "different"
+            return RowIn.ONLY_B
+        return RowIn.ONLY_A if self.b is None else RowIn.BOTH
 
 
 @dataclass(slots=True)
 class StoreDiff:
-    """One store of one task. ``where`` is ``both``, or ``a`` or ``b`` where the other directory has no such store."""
+    """One store of one task. ``where`` is ``A`` or ``B`` where the other directory has no such store."""
 
     task: str
     store: str
-    where: str = "both"
+    where: In = In.BOTH
     kinds: tuple[str, str] = ("", "")
     rows_a: int = 0
     rows_b: int = 0
@@ -42,30 +80,30 @@ class StoreDiff:
     different: int = 0
     left_out: tuple[str, ...] = ()
     """What was not compared."""
-    unreadable: str | None = None
+    unreadable: Unread | None = None
     offsets: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """``changelog`` and ``position`` in A and in B, where they are not the same."""
 
     @property
     def comparable(self) -> bool:
         """Whether rows of these two kinds can be held against each other."""
-        return self.where != "both" or not self.kinds[0] or comparable(*self.kinds)
+        return self.where is not In.BOTH or not self.kinds[0] or comparable(*self.kinds)
 
     @property
     def equal(self) -> bool:
         """Never true for what could not be read; offsets are not looked at."""
-        if self.unreadable is not None or self.where != "both" or not self.comparable:
+        if self.unreadable is not None or self.where is not In.BOTH or not self.comparable:
             return False
         return not (self.only_a or self.only_b or self.different)
 
 
 @dataclass(slots=True)
 class Diff:
-    """Everything that was compared. ``tasks`` are those that only one directory has: (name, ``a`` or ``b``)."""
+    """Everything that was compared. ``tasks`` are those that only one directory has: (name, which)."""
 
     stores: list[StoreDiff]
-    tasks: list[tuple[str, str]]
-    unreadable: list[str]
+    tasks: list[tuple[str, In]]
+    unreadable: list[Unread]
     """What is wrong with a directory beyond the stores that were compared."""
     positions: bool
     as_of: tuple[str, str]
@@ -76,7 +114,7 @@ class Diff:
     def only_the_hosts(self) -> bool:
         """Whether all that cannot be read is what this host cannot read, which says nothing of the stores."""
         told = [*self.unreadable, *(one.unreadable for one in self.stores if one.unreadable is not None)]
-        return all(map(cannot_be_read, told))
+        return all(one.by_host for one in told)
 
     @property
     def unread(self) -> int:

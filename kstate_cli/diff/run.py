@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.diff.merge import pairs, rows_of
-from kstate_cli.diff.model import Diff, Difference, StoreDiff, Watcher
+from kstate_cli.diff.model import Diff, Difference, In, StoreDiff, Unread, Watcher
 from kstate_cli.diff.rows import Compared, comparable, compared, is_value, same_values
 from kstate_cli.errors import InUse, UsageError
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -23,6 +23,8 @@ from kstate_cli.spec.combine import refuse_other_kinds
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, POSITION
+from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 
@@ -114,10 +116,10 @@ def _refuse_unknown(request: Request, a: Application, b: Application, found: Col
     tasks = [task for app in (a, b) for task in app.tasks]
     # What is so broken that it is no task or store any more is told as that.
     broken = {
-        part
+        name
         for problems in (a.problems, b.problems, *(task.problems for task in tasks))
         for problem in problems
-        for part in problem.where.split("/")
+        for name in (problem.place.task, *problem.place.names)
     }
     for what, wanted, known in (
         ("task", request.tasks, {task.name for task in tasks}),
@@ -135,11 +137,11 @@ def _named(name: str, wanted: Collection[str]) -> bool:
     return not wanted or name in wanted
 
 
-def _lone_tasks(a: Application, b: Application, request: Request) -> list[tuple[str, str]]:
+def _lone_tasks(a: Application, b: Application, request: Request) -> list[tuple[str, In]]:
     if request.stores:
         return []  # a task without the named stores is nobody's matter
     in_a, in_b = ({task.name for task in app.tasks if _named(task.name, request.tasks)} for app in (a, b))
-    return sorted([*((name, "a") for name in in_a - in_b), *((name, "b") for name in in_b - in_a)])
+    return [(name, In.A if name in in_a else In.B) for name in sorted(in_a ^ in_b)]
 
 
 def _compare(
@@ -165,7 +167,7 @@ def _compare(
             )
             _rows(one, (a, filled_a), (b, filled_b), what, watcher)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
-            one.unreadable = str(error)
+            one.unreadable = Unread.of(error)
 
 
 def _alone(
@@ -176,9 +178,9 @@ def _alone(
     watcher: Watcher,
 ) -> None:
     """A store that the other directory has not: each of its rows is there only."""
-    (app, found), side = (in_b, "B") if in_a[1] is None else (in_a, "A")
+    (app, found), one.where = (in_b, In.B) if in_a[1] is None else (in_a, In.A)
     assert found is not None
-    one.where = side.lower()
+    side = one.where.side
     rows = 0
     with closing(Databases()) as databases:
         try:
@@ -188,8 +190,8 @@ def _alone(
                 if rows % _STEP == 0:
                     watcher.at(one, rows)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
-            one.unreadable = str(error)
-    if side == "A":
+            one.unreadable = Unread.of(error)
+    if one.where is In.A:
         one.rows_a = one.only_a = rows
     else:
         one.rows_b = one.only_b = rows
@@ -203,7 +205,7 @@ def _open(
     try:
         reader = open_whole(task, store, others_of(app, task, store), databases, kind=stated.kind if stated else None)
     except StoreUnreadable as error:
-        raise StoreUnreadable(f"{side}: {error}", hint=error.hint, hint_details=error.hint_details) from None
+        raise error.on(side) from None
     return reader, filled(reader, store)
 
 
@@ -272,22 +274,21 @@ def _unlike(a: dict[str, Any] | None, b: dict[str, Any] | None) -> dict[str, tup
     return {name: (one.get(name), other.get(name)) for name in {**one, **other} if one.get(name) != other.get(name)}
 
 
-def _problems(side: str, app: Application, request: Request) -> list[str]:
+def _problems(side: str, app: Application, request: Request) -> list[Unread]:
     """What stops anybody from reading all of a directory: rows would be missing in silence.
 
     Those of stores that were compared are told there; files of offsets matter only where offsets count.
     """
     found = []
-    compared_here = {f"{task.name}/{store.path.relative_to(task.path)}" for task in app.tasks for store in task.stores}
+    compared_here = [Place.of(app.path, store.path) for task in app.tasks for store in task.stores]
     for problem in (*app.problems, *(one for task in app.tasks for one in task.problems)):
-        parts = problem.where.split("/")
-        of_store = any(problem.where == root or problem.where.startswith(f"{root}/") for root in compared_here)
-        of_offsets = any(mark in parts[-1] for mark in _OFFSET_FILES)
-        if not problem.fatal or of_store or (of_offsets and not request.positions):
+        place = problem.place
+        of_offsets = any(mark in place.name for mark in _OFFSET_FILES)
+        if not problem.fatal or any(map(place.within, compared_here)) or (of_offsets and not request.positions):
             continue
-        if request.stores and not request.stores.intersection(parts):
+        if request.stores and not request.stores.intersection(place.names):
             continue
-        if request.tasks and len(parts) > 1 and not any(problem.where.startswith(f"{one}/") for one in request.tasks):
+        if request.tasks and len(place.names) > 1 and place.task not in request.tasks:
             continue
-        found.append(f"{side}: {problem.where}: {problem.what}")
+        found.append(Unread(f"{side}: {problem.text}", by_host=problem.code is ProblemCode.UNREADABLE))
     return found

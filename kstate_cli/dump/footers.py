@@ -71,7 +71,7 @@ def read_facts(filesystem: FileSystem, file: Listed) -> FileFacts:
 def _facts(parquet: pq.ParquetFile, file: Listed) -> FileFacts:
     hive = _hive(file)
     columns = check_columns(parquet, file.path, tuple(hive.items()))
-    in_file = {name for name, kind in columns.kinds if kind != "in the path"}
+    in_file = columns.in_file
     pieces = []
     metadata = parquet.metadata
     for index in range(metadata.num_row_groups):
@@ -100,7 +100,7 @@ def _hive(file: Listed) -> dict[str, str]:
     return found
 
 
-def _from_statistics(group: Any, hive: dict[str, str], in_file: set[str]) -> _Range | None:
+def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) -> _Range | None:
     """The one topic-partition and the offsets of a row group, if its statistics prove them.
 
     Equal bounds prove a single value even where they are truncated (a bound only ever moves outwards), integers are
@@ -137,7 +137,7 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: set[str]) -> _Ra
 
 
 def _from_rows(
-    parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: set[str], where: str
+    parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: frozenset[str], where: str
 ) -> list[_Range]:
     found: dict[tuple[Any, Any], _Range] = {}
     for topic, partition, first, last, rows in _grouped(parquet, index, hive, in_file, where):
@@ -148,7 +148,9 @@ def _from_rows(
     return list(found.values())
 
 
-def _grouped(parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: set[str], where: str) -> Iterator[Any]:
+def _grouped(
+    parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: frozenset[str], where: str
+) -> Iterator[Any]:
     import pyarrow as pa
 
     names = [name for name in ("topic", "partition", "offset") if name in in_file]

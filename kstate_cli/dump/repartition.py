@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kstate_cli.errors import KstateError, RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.texts import first_line
 
 from .errors import DumpError
 from .model import Dump, PartitionDump
@@ -57,9 +58,8 @@ def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicParti
     except KstateError:
         raise  # it has said what is wrong
     except Exception as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise RunFailed(
-            f"Spark could not put the dump in order: {first.strip()[:500]}",
+            f"Spark could not put the dump in order: {first_line(error) or type(error).__name__}",
             hint="fix the cause and run the command again",
         ) from error
     found = read_dump(target_uri, complete=True, committed_only=False)

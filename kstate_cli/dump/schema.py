@@ -25,14 +25,15 @@ _EXPECTED: Final = {
 _OPTIONAL: Final = {"timestampType", "headers"}
 _ALSO: Final = {"partition": {"int64"}}
 _IN_PATH: Final = "in the path"
+_MISSING: Final = "missing"
 _HINT: Final = "write the dump with the columns of Spark's Kafka source as they are (option includeHeaders)"
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a file: canonical type by name, or that the path holds the value."""
+    """The columns of a file: canonical type by name, None where the path holds the value."""
 
-    kinds: tuple[tuple[str, str], ...]
+    kinds: tuple[tuple[str, str | None], ...]
     zoned: bool
     """False where the timestamps have no zone (INT96 has none either, but always is UTC)."""
 
@@ -45,10 +46,15 @@ class Columns:
         """(column, type here, type there) of the first column that differs, or None."""
         mine, theirs = dict(self.kinds), dict(other.kinds)
         for name in _EXPECTED:
-            here, there = mine.get(name, "missing"), theirs.get(name, "missing")
-            if here != there:
+            if (name in mine, mine.get(name)) != (name in theirs, theirs.get(name)):
+                here, there = ((one[name] or _IN_PATH) if name in one else _MISSING for one in (mine, theirs))
                 return name, here, there
         return None
+
+    @property
+    def in_file(self) -> frozenset[str]:
+        """The columns whose values the file itself holds."""
+        return frozenset(name for name, kind in self.kinds if kind is not None)
 
 
 def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str], ...]) -> Columns:
@@ -57,7 +63,7 @@ def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str
 
     schema = parquet.schema_arrow
     in_path = {name for name, _ in hive}
-    kinds = []
+    kinds: list[tuple[str, str | None]] = []
     zoned = True
     for name, expected in _EXPECTED.items():
         found = schema.get_all_field_indices(name)
@@ -65,7 +71,7 @@ def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str
             raise DumpError(f"column {name} occurs {len(found)} times", where=printable(path))
         if not found:
             if name in in_path:
-                kinds.append((name, _IN_PATH))
+                kinds.append((name, None))
             elif name not in _OPTIONAL:
                 raise DumpError(f"column {name} is missing (expected: {expected})", where=printable(path), hint=_HINT)
             continue

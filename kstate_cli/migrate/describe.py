@@ -52,7 +52,7 @@ def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
         "keys_exact": False,
         "bytes": sum(d.size for d in store.databases),
         "leftovers": list(task.task.leftovers),
-        "problems": [f"{p.where}: {p.what}" for p in problems],
+        "problems": [p.text for p in problems],
         "unclean": [str(reason) for reason in task.unclean if reason.store == store.name],
     }
     return row

@@ -21,7 +21,7 @@ from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import headers_families, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
 from kstate_cli.formats.values import subscription_version
-from kstate_cli.host import STORES_STAY, cannot_be_read
+from kstate_cli.host import STORES_STAY
 from kstate_cli.migrate.headers import conversions, undecided
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
@@ -38,7 +38,7 @@ from kstate_cli.releases import (
     release,
     written_by,
 )
-from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.headers import (
     may_be_misread_with_headers,
@@ -46,8 +46,9 @@ from kstate_cli.statedir.headers import (
     rows_of_before,
     without_headers,
 )
-from kstate_cli.statedir.model import Application, ProblemCode, Store, Task
+from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
+from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command, first_lines, quoted
 
 
@@ -88,8 +89,8 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     fatal = [p for p in app.all_problems() if p.fatal]
     if fatal:
         if all(p.code is ProblemCode.UNREADABLE for p in fatal):
-            raise _not_all_read(app.path, [f"{p.where}: {p.what}" for p in fatal])
-        lines = [f"{p.where}: {p.what} ({p.rule})" for p in fatal]
+            raise _not_all_read(app.path, [p.text for p in fatal])
+        lines = [p.reasoned for p in fatal]
         raise Refused(
             "the directory cannot be migrated as it is",
             details=first_lines(lines),
@@ -98,7 +99,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
         )
     sources = _sources(app)
     draft = _Draft(app, target, options)
-    draft.warnings += [f"{p.where}: {p.what} ({p.rule})" for p in app.all_problems()]
+    draft.warnings += [p.reasoned for p in app.all_problems()]
     _refuse_unreadable(draft)
     _refuse_sessions_of_before(draft)
     unclean: list[str] = []

@@ -6,7 +6,7 @@ Places that disagree give the lowest offset: replaying records is harmless, skip
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -22,8 +22,13 @@ _GLOBAL_GAP_NS = 60 * 1_000_000_000
 
 
 def resolve(app: Application) -> list[TaskOffsets]:
-    """The offsets of every task of an application."""
-    return [_resolve_task(app, task) for task in app.tasks]
+    """The offsets of every task of an application. Raises OSError where a task directory cannot be listed."""
+    return resolve_with(app, {task.name: os.listdir(task.path) for task in app.tasks if task.has_offsets_family})
+
+
+def resolve_with(app: Application, entries: Mapping[str, Collection[str]]) -> list[TaskOffsets]:
+    """The same by the names in each task directory; only those with the column family ``offsets`` are asked for."""
+    return [_resolve_task(app, task, entries.get(task.name, ())) for task in app.tasks]
 
 
 @dataclass(slots=True)
@@ -35,7 +40,7 @@ class _Said:
     notes: list[str] = field(default_factory=list)
 
 
-def _resolve_task(app: Application, task: Task) -> TaskOffsets:
+def _resolve_task(app: Application, task: Task, entries: Collection[str]) -> TaskOffsets:
     said = _Said()
     owners = give_lines(app.app_id, task, task.checkpoint.entries if task.checkpoint else {})
     said.notes += owners.notes
@@ -43,7 +48,7 @@ def _resolve_task(app: Application, task: Task) -> TaskOffsets:
     if task.has_offsets_family:
         # Beside the column family .checkpoint may come from upgrade.from, which lists in-memory stores too: only a
         # store that has something in the task is a custom one.
-        here = set(os.listdir(task.path))
+        here = set(entries)
         for name in sorted(set(absent) - here):
             said.notes.append(f"{task.name}: {name} has nothing here: its offset counts as that of an in-memory store")
         absent = {name: lines for name, lines in absent.items() if name in here}

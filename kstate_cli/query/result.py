@@ -35,12 +35,13 @@ class QueryResult(Generic[R]):
     Built by :meth:`for_result`, :meth:`for_failure`, :meth:`for_unknown_query_type` and :meth:`not_up_to_bound`.
     """
 
-    __slots__ = ("_info", "_message", "_position", "_reason", "_result")
+    __slots__ = ("_by_host", "_info", "_message", "_position", "_reason", "_result")
 
     def __init__(self, result: R | None, reason: FailureReason | None, message: str | None) -> None:
         self._result = result
         self._reason = reason
         self._message = message
+        self._by_host = False
         self._position: Position | None = None
         self._info: list[str] = []
 
@@ -50,9 +51,11 @@ class QueryResult(Generic[R]):
         return cls(result, None, None)
 
     @classmethod
-    def for_failure(cls, reason: FailureReason, message: str) -> QueryResult[R]:
-        """A failure."""
-        return cls(None, reason, message)
+    def for_failure(cls, reason: FailureReason, message: str, *, by_host: bool = False) -> QueryResult[R]:
+        """A failure; ``by_host`` one of a disk that does not answer, or of rights."""
+        failed: QueryResult[R] = cls(None, reason, message)
+        failed._by_host = by_host
+        return failed
 
     @classmethod
     def for_unknown_query_type(cls, query: object, store: object, because: str | None = None) -> QueryResult[R]:
@@ -119,6 +122,11 @@ class QueryResult(Generic[R]):
         if self._reason is None:
             raise ValueError("the query succeeded, there is no failure message")
         return self._message or ""
+
+    @property
+    def failed_by_host(self) -> bool:
+        """Whether it failed for a disk that does not answer, or for rights: that says nothing of the store."""
+        return self._by_host
 
     @property
     def position(self) -> Position | None:

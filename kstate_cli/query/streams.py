@@ -188,5 +188,6 @@ class OfflineStreams:
                 found.prime(f"{task.name}/{store.name}", task.app)
         except (StoreUnreadable, MalformedBytesError) as error:
             message = f"{task.name}/{store.name} failed to handle query {request.query}:\n{error}"
-            return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, message)
+            by_host = isinstance(error, StoreUnreadable) and error.by_host
+            return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, message, by_host=by_host)
         return found if isinstance(found, QueryResult) else QueryResult.for_result(found)

@@ -15,6 +15,7 @@ from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.runs import build_runs
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.spark.session import SparkSettings, ask, run_tasks, slots_of, spark_session
+from kstate_cli.texts import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,9 +81,8 @@ class InThisProcess:
             except (KstateError, OSError, RocksError):
                 raise
             except Exception as error:
-                first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
                 raise RunFailed(
-                    f"{job.shown} cannot be made: {type(error).__name__}: {first[:500]}",
+                    f"{job.shown} cannot be made: {type(error).__name__}: {first_line(error)}",
                     hint=unchanged("fix the cause and run the command again"),
                 ) from error
             on_poll()

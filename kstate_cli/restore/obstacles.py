@@ -15,8 +15,10 @@ from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelo
 from kstate_cli.releases import opens_in
 from kstate_cli.restore.work import Draft
 from kstate_cli.spec.model import Spec, StoreSpec
-from kstate_cli.statedir.model import ProblemCode, Store
-from kstate_cli.statedir.names import position_file, store_folder
+from kstate_cli.statedir.model import Store
+from kstate_cli.statedir.names import position_file
+from kstate_cli.statedir.places import store_place
+from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command, first_lines, quoted
 
 _FIFO: Final = "kCompactionStyleFIFO"
@@ -29,17 +31,16 @@ def refuse_problems(draft: Draft) -> None:
 
     What cannot be read stays in the way unless the store is replaced because somebody has asked for that.
     """
-    replaced = tuple(f"{one.path}/" for one in draft.work if one.rebuild)
+    replaced = [one.place for one in draft.work if one.rebuild]
     for problem in draft.problems:
         unknown = problem.code is ProblemCode.UNREADABLE and not draft.options.allowed.asked
-        if unknown or not f"{problem.where}/".startswith(replaced):
-            line = f"{problem.where}: {problem.what} ({problem.rule})"
-            (draft.refused if problem.fatal else draft.warnings).append(line)
+        if unknown or not any(map(problem.place.within, replaced)):
+            (draft.refused if problem.fatal else draft.warnings).append(problem.reasoned)
 
 
 def warn_of_the_rest(draft: Draft, spec: Spec) -> None:
     """Under exactly-once a task with rows and a logged store without an offset is wiped whole at the next start."""
-    restored = {one.shown for one in draft.work} | {name for name, _ in draft.left}
+    restored = {(one.task, one.spec.name) for one in draft.work} | {(one.task, one.store) for one in draft.left}
     for task in sorted({one.task for one in draft.work}):
         if task == GLOBAL:
             continue
@@ -53,7 +54,7 @@ def warn_of_the_rest(draft: Draft, spec: Spec) -> None:
             and not store.in_memory
             and not store.is_global
             and (store.topology, store.subtopology) == (parts.topology, parts.subtopology)
-            and f"{task}/{store.name}" not in restored
+            and (task, store.name) not in restored
             and store.name not in here
         ]
         if missing:
@@ -153,11 +154,11 @@ def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:
 
     What cannot be read stays in the way (:func:`refuse_problems`): no store is replaced because a disk does not answer.
     """
-    folder = f"{task}/{store_folder(store.name, segmented=store.segmented)}/"
+    folder = store_place(task, store.name, segmented=store.segmented)
     for problem in draft.problems:
         unknown = problem.code is ProblemCode.UNREADABLE
-        if problem.fatal and not unknown and f"{problem.where}/".startswith(folder):
-            return f"{problem.where}: {problem.what}"
+        if problem.fatal and not unknown and problem.place.within(folder):
+            return problem.text
     return None
 
 

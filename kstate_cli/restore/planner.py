@@ -33,7 +33,7 @@ from kstate_cli.restore.obstacles import (
     warn_of_the_rest,
 )
 from kstate_cli.restore.taskfiles import task_steps
-from kstate_cli.restore.work import Draft, Part, RestoreOptions, RestorePlan, StoreWork
+from kstate_cli.restore.work import Draft, Left, Part, RestoreOptions, RestorePlan, StoreWork
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command, first_lines, quoted, some
@@ -160,7 +160,7 @@ def _is_table(draft: Draft, store: StoreSpec) -> bool:
         return False
     if store.source == "processor" and store.name not in draft.options.stores:
         why = "its processor may transform records: Streams reads its topic at the start"
-        draft.left.append((f"{GLOBAL}/{store.name}", why))
+        draft.left.append(Left(GLOBAL, store.name, why))
     elif store.source == "processor":
         draft.refused.append(f"{GLOBAL}/{store.name}: its processor may transform records: start Streams instead")
     else:
@@ -231,7 +231,7 @@ def _judge_store(
         )
         asked = store.name in draft.options.stores or draft.options.allowed.rebuild
         if existing is not None and existing.offsets and not unclean and not asked:
-            draft.left.append((shown, what))
+            draft.left.append(Left(task, store.name, what))
         else:
             draft.refused.append(f"{shown}: {what}")
         return None
@@ -340,7 +340,7 @@ def _decide(
         if why is not None:
             draft.refused.append(f"{shown}: {why}")
             return None
-        draft.left.append((shown, parts[0].verdict.why))
+        draft.left.append(Left(task, store.name, parts[0].verdict.why))
         return None
     rebuild = Action.REBUILD in actions
     if not rebuild and existing is not None:

@@ -16,7 +16,8 @@ from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.judge import Allowed, Verdict
 from kstate_cli.spec.model import StoreSpec
-from kstate_cli.statedir.model import Problem
+from kstate_cli.statedir.places import Place, store_place
+from kstate_cli.statedir.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,14 @@ class StoreWork:
         return self.task.replace("/", ".")
 
     @property
+    def place(self) -> Place:
+        """The store's folder."""
+        return store_place(self.task, self.spec.name, segmented=self.spec.segmented)
+
+    @property
     def path(self) -> str:
         """The store's folder, relative to the application directory."""
-        folder = "" if self.spec.segmented else "rocksdb/"
-        return f"{self.task}/{folder}{self.spec.name}"
+        return self.place.text
 
     @property
     def shown(self) -> str:
@@ -98,13 +103,26 @@ class StoreWork:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """A store that is left as it is."""
+
+    task: str
+    store: str
+    why: str
+
+    @property
+    def shown(self) -> str:
+        """How messages call it."""
+        return f"{self.task}/{self.store}"
+
+
+@dataclass(frozen=True, slots=True)
 class RestorePlan:
     """The plan of the change engine, and the work that fills it in."""
 
     change: Plan
     work: tuple[StoreWork, ...]
-    left: tuple[tuple[str, str], ...]
-    """(store, why) of stores that are left as they are."""
+    left: tuple[Left, ...]
 
 
 @dataclass(slots=True)
@@ -122,7 +140,7 @@ class Draft:
     """Stores that are caught up although nobody knows whether deletes were forgotten meanwhile."""
     steps: list[Step] = field(default_factory=list)
     work: list[StoreWork] = field(default_factory=list)
-    left: list[tuple[str, str]] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from kstate_cli.host import HostError, host_error_in
-from kstate_cli.rocks.errors import RocksError
+from kstate_cli.host import HostError
+from kstate_cli.rocks.errors import RocksError, real
+from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.rocks.private import private_copy, remove_copy
 from kstate_cli.rocks.scanning import Row, pieces
 
@@ -59,7 +60,7 @@ class Shadow:
                 if not isinstance(error, (FileNotFoundError, RocksError)):
                     raise
                 # Beside a running application a file may vanish between the copy and the open: look again.
-                vanished = isinstance(error, FileNotFoundError) or "No such file" in str(error)
+                vanished = isinstance(error, FileNotFoundError) or error.code is RocksCode.MISSING
                 if not vanished or attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
@@ -182,13 +183,8 @@ class Shadow:
 
     def _real(self, error: Exception) -> RocksError | HostError:
         """The error, its paths those of the real directory; HostError where it is none of the database's."""
-        if isinstance(error, HostError):
-            return error
-        short = host_error_in(str(error), str(self._private.parent) if self._private else "")
-        if short is not None:
-            return short
-        text = str(error).replace(str(self._private), str(self.path)) if self._private else str(error)
-        return RocksError(text.strip() or type(error).__name__)
+        private = self._private or self.path
+        return real(error, str(private), str(self.path), str(private.parent) if self._private else "")
 
 
 def _read_options() -> Options:

@@ -11,11 +11,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.host import HostError, host_error_in
 from kstate_cli.regular import open_regular
 from kstate_cli.rocks.alone import make_folder
 from kstate_cli.rocks.descriptors import most_descriptors
-from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.errors import real
 from kstate_cli.rocks.private import in_temporary, private_copy, remove_copy
 from kstate_cli.rocks.scanning import prove_end
 from kstate_cli.rocks.shadow import Shadow
@@ -171,12 +170,8 @@ class WholeDatabase(Shadow):
             with in_temporary(self._private):
                 make_folder(folder, table, target)
             return _read_alone(folder)
-        except HostError:
-            raise
         except Exception as error:
-            if (short := host_error_in(str(error), str(self._private.parent))) is not None:
-                raise short from None
-            raise RocksError(str(error).replace(str(folder), str(self.path)).strip()) from None
+            raise real(error, str(folder), str(self.path), str(self._private.parent)) from None
         finally:
             remove_copy(folder)
 

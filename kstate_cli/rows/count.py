@@ -9,7 +9,6 @@ from typing import Final
 
 from kstate_cli.errors import InUse
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.host import cannot_be_read
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.whole import filled, open_whole, others_of
@@ -57,7 +56,8 @@ def _counted(app: Application, task: Task, store: Store) -> Rows:
             return Rows(sum(_length(segment.scan(*bounds)) for segment in filled(reader, store)), exact=True)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
             # Beside a running application a file may have gone meanwhile.
-            return _estimated(store) if app.running else Rows(None, exact=False, unread=cannot_be_read(str(error)))
+            unread = isinstance(error, StoreUnreadable) and error.by_host
+            return _estimated(store) if app.running else Rows(None, exact=False, unread=unread)
 
 
 def _length(rows: Iterator[object]) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kstate_cli.errors import KstateError, UsageError
-from kstate_cli.host import STORES_STAY, cannot_be_read
+from kstate_cli.host import STORES_STAY
 from kstate_cli.texts import command
 
 
@@ -21,6 +22,19 @@ class StoreUnreadable(KstateError):
 
     exit_code = 6
 
+    def __init__(
+        self, message: str, *, hint: str | None = None, hint_details: Sequence[str] = (), by_host: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint, hint_details=hint_details)
+        self.by_host = by_host
+        """A disk that does not answer, or rights: that says nothing of the store."""
+
+    def on(self, side: str) -> StoreUnreadable:
+        """The same of a store that is one of several, with the name of that one before it."""
+        return StoreUnreadable(
+            f"{side}: {self.message}", hint=self.hint, hint_details=self.hint_details, by_host=self.by_host
+        )
+
 
 class SerdeError(KstateError):
     """A key cannot be written, or a key or value cannot be read, by the serde that was named for it."""
@@ -28,8 +42,8 @@ class SerdeError(KstateError):
     exit_code = 4
 
 
-def look_closer(app: Path, *messages: str) -> str:
-    """What to do about a store that cannot be read, as a hint; ``messages`` say why, where that is known."""
-    if any(map(cannot_be_read, messages)):
+def look_closer(app: Path, *, by_host: bool = False) -> str:
+    """What to do about a store that cannot be read, as a hint; ``by_host``: as of :class:`StoreUnreadable`."""
+    if by_host:
         return STORES_STAY
     return f"see which files are damaged: {command('verify', app)}"

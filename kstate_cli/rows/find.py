@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kstate_cli.errors import Refused
-from kstate_cli.formats.task_id import is_task_or_global, is_topology
 from kstate_cli.rows.errors import UnknownStateStoreError
-from kstate_cli.statedir.model import Application, Problem, Store, Task
-from kstate_cli.statedir.names import ROCKSDB, store_folder
+from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.places import Place, both_places
+from kstate_cli.statedir.problems import Problem
 from kstate_cli.texts import command
 
 
@@ -28,7 +28,7 @@ def stores_of(
     found = [(task, store) for task in tasks for store in task.stores if store.name == name]
     for problem in (*_hidden_tasks(app), *(one for task in tasks for one in _hidden_stores(task, name))):
         raise Refused(
-            f"{problem.where} {problem.what}: a part of store {name} may be out of sight",
+            f"{problem.place.text} {problem.what}: a part of store {name} may be out of sight",
             hint=f"{problem.rule}: put back what belongs there",
         )
     if not found:
@@ -49,10 +49,9 @@ def stores_of(
     return found
 
 
-def first_problem(task: Task, store: Store) -> str | None:
+def first_problem(task: Task, store: Store) -> Problem | None:
     """What is wrong with the folder of a store beyond its databases: a segment that is none any more, or a link."""
-    root = f"{task.name}/{store.path.relative_to(task.path)}"
-    return next((f"{one.where}: {one.what}" for one in _within(task, root)), None)
+    return next(_within(task, Place.of(task.app, store.path)), None)
 
 
 def _number(task: Task) -> int:
@@ -61,22 +60,17 @@ def _number(task: Task) -> int:
 
 def _hidden_tasks(app: Application) -> Iterator[Problem]:
     """Task directories that were not read."""
-    for problem in app.problems:
-        parts = problem.where.split("/")
-        if problem.fatal and (is_task_or_global(parts[-1]) or is_topology(parts[0])):
-            yield problem
+    yield from (one for one in app.problems if one.fatal and one.place.hides_tasks)
 
 
 def _hidden_stores(task: Task, name: str) -> Iterator[Problem]:
     """What is in the place of a store in a task that seems to have none."""
     if any(store.name == name for store in task.stores):
         return
-    yield from (one for one in task.problems if one.fatal and one.where == f"{task.name}/{ROCKSDB}")
-    for root in (f"{task.name}/{store_folder(name, segmented=segmented)}" for segmented in (True, False)):
-        yield from _within(task, root)
+    yield from (one for one in task.problems if one.fatal and one.place.is_rocksdb_folder)
+    for folder in both_places(task.name, name):
+        yield from _within(task, folder)
 
 
-def _within(task: Task, root: str) -> Iterator[Problem]:
-    for problem in task.problems:
-        if problem.fatal and (problem.where == root or problem.where.startswith(f"{root}/")):
-            yield problem
+def _within(task: Task, folder: Place) -> Iterator[Problem]:
+    yield from (one for one in task.problems if one.fatal and one.place.within(folder))

@@ -17,6 +17,7 @@ from kstate_cli.rows.store import StoreReader
 from kstate_cli.rows.times import FOREVER
 from kstate_cli.spec.model import IN_MEMORY
 from kstate_cli.statedir.model import Database, Store, Task
+from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command
 
 
@@ -34,11 +35,12 @@ def open_store(
 
     Raises StoreUnreadable where it or a part of it is damaged, or where it is not certain how its rows are to be read.
     """
-    problems = (f"{one.where}: {one.what}" for database in store.databases for one in database.problems if one.fatal)
+    problems = (one for database in store.databases for one in database.problems if one.fatal)
     problem = first_problem(task, store) or next(problems, None)
     if problem is not None:
         # Rows would be missing in silence.
-        raise StoreUnreadable(problem, hint=look_closer(task.app, problem))
+        by_host = problem.code is ProblemCode.UNREADABLE
+        raise StoreUnreadable(problem.text, hint=look_closer(task.app, by_host=by_host), by_host=by_host)
     layout = _layout(task, store, others, kind)
     # A store whose kind is not known has no rows, so that nothing of it need be read.
     found = sorted(store.databases if layout.families else (), key=lambda one: one.segment_start or 0)

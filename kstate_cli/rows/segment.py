@@ -10,8 +10,8 @@ from pathlib import Path
 from kstate_cli.errors import InUse, KstateError
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.host import STORES_STAY, cannot_be_read, host_error
-from kstate_cli.rocks.errors import RocksError
+from kstate_cli.host import STORES_STAY, host_error
+from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rows.databases import Databases
@@ -120,17 +120,24 @@ class Segment:
             )
         if isinstance(error, OSError) and (short := host_error(error)) is not None:
             return short
-        text = str(error)
+        if isinstance(error, OSError) and cannot_be_read(error):
+            text = f"{self.shown}: cannot be read: {error.strerror}"
+            return StoreUnreadable(text, hint=STORES_STAY, by_host=True)
+        text = str(error) if self._is_named_by(error) else f"{self.shown}: {error}"
         if cannot_be_read(error):
-            text = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else text
-            return StoreUnreadable(text if self.shown in text else f"{self.shown}: {text}", hint=STORES_STAY)
+            return StoreUnreadable(text, hint=STORES_STAY, by_host=True)
         rebuild = command("restore", self.app, "--from-changelog", "DUMP", "--for", "RELEASE")
-        where = "" if self.shown in text else f"{self.shown}: "
         return StoreUnreadable(
-            f"{where}{text}",
+            text,
             hint=look_closer(self.app),
             hint_details=[f"to rebuild the store from a dump: {rebuild}"],
         )
+
+    def _is_named_by(self, error: Exception) -> bool:
+        """Whether the text of an error says where it is."""
+        if isinstance(error, OSError):
+            return isinstance(error.filename, str) and Path(error.filename).is_relative_to(self.path)
+        return isinstance(error, RocksError) and error.names_database
 
     @contextmanager
     def _reading(self) -> Iterator[Shadow]:

@@ -18,8 +18,8 @@ from kstate_cli.formats.keys import VersionedKey
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.versioned import SegmentValue
-from kstate_cli.host import cannot_be_read, host_error
-from kstate_cli.rocks.errors import RocksError
+from kstate_cli.host import host_error
+from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.spec.intervals import MIN_INTERVAL_MS
 from kstate_cli.statedir.model import Database

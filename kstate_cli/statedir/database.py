@@ -17,7 +17,7 @@ from kstate_cli.formats.manifest import torn
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
 from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
 from kstate_cli.formats.store_kinds import known_families
-from kstate_cli.host import CHECK_THE_DISK, cannot_be_read, host_error
+from kstate_cli.host import CHECK_THE_DISK, host_error
 from kstate_cli.regular import (
     MOST_MANIFEST_BYTES,
     MOST_NAME_BYTES,
@@ -29,10 +29,12 @@ from kstate_cli.regular import (
     read_small,
 )
 from kstate_cli.releases import NEWEST_SST_FORMAT
-from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.files import check_size, newest_options
 from kstate_cli.rocks.shadow import LiveFile, Shadow
-from kstate_cli.statedir.model import Database, Problem, ProblemCode
+from kstate_cli.statedir.model import Database
+from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import Problem, ProblemCode
 
 _SAMPLE_ROWS = 4
 _LOOKS = 3
@@ -45,20 +47,20 @@ def is_database(path: Path) -> bool:
     return any(name == "CURRENT" or _MANIFEST.fullmatch(name) for name in os.listdir(path))
 
 
-def read_database(path: Path, segment: int | None, shown: str) -> Database:
+def read_database(path: Path, segment: int | None, place: Place) -> Database:
     """Reads one database; what cannot be read or is not understood becomes a Problem, never an exception.
 
-    ``shown`` names the database in problems (``0_0/rocksdb/count``).
+    ``place`` is where it is, for its problems.
     """
     problems: list[Problem] = []
-    size = _check_files(path, shown, problems)
+    size = _check_files(path, place, problems)
     families: tuple[str, ...] = ()
     live: dict[str, tuple[LiveFile, ...]] = {}
     samples: dict[str, tuple[tuple[bytes, bytes], ...]] = {}
     offsets: OffsetsRecord | None = None
     rows = 0
     footless: dict[str, Problem] = {}
-    formats = _sst_formats(path, shown, problems, footless)
+    formats = _sst_formats(path, place, problems, footless)
     if not any(p.fatal for p in problems):
         try:
             with Shadow(path) as shadow:
@@ -72,41 +74,38 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
                     samples[name] = _samples(shadow, name)
         except (RocksError, OSError) as error:
             if not footless:
-                problems.append(_does_not_open(path, shown, error))
+                problems.append(_does_not_open(path, place, error))
         except MalformedBytesError as error:
             what, rule = f"column family offsets: {error}", "keys and values as Streams 4.3 writes them"
             not_long = error.streams_exception == "SerializationException"
-            code = ProblemCode.NOT_A_LONG if not_long else ProblemCode.OTHER
-            problems.append(Problem(shown, what, rule, code=code))
-        _check_manifest(path, shown, problems)
+            code = ProblemCode.NOT_A_LONG if not_long else ProblemCode.FOREIGN_OFFSETS
+            problems.append(Problem(code, place, what, rule))
+        _check_manifest(path, place, problems)
     alive = {file.name for files in live.values() for file in files}
     for name, problem in footless.items():
         unnamed = bool(families) and name not in alive
         problems.append(replace(problem, code=ProblemCode.UNNAMED_SST) if unnamed else problem)
     for files in live.values():
-        _check_live(path, files, shown, problems)
-    options = _stored_options(path, shown, problems)
+        _check_live(path, files, place, problems)
+    options = _stored_options(path, place, problems)
     if families and options is not None and frozenset(families) != frozenset(options.column_families):
         problems.append(
             Problem(
-                shown,
+                ProblemCode.FAMILIES_DISAGREE,
+                place,
                 f"MANIFEST names column families {', '.join(families)}, OPTIONS {', '.join(options.column_families)}",
                 "they agree unless one of them is cut off",
-                code=ProblemCode.FAMILIES_DISAGREE,
             )
         )
     orphans = sorted(set(formats) - alive) if families else []
     if orphans:
         rule = "a crash leaves such files; if there was none, the MANIFEST is damaged"
-        problems.append(
-            Problem(shown, f"the MANIFEST does not name {', '.join(orphans)}", rule, fatal=False, doubt=True)
-        )
+        what = f"the MANIFEST does not name {', '.join(orphans)}"
+        problems.append(Problem(ProblemCode.SST_NOT_NAMED, place, what, rule))
     unknown = sorted(set(families) - known_families())
     if unknown:
-        names = ", ".join(unknown)
-        problems.append(
-            Problem(shown, f"unknown column family {names}", "only column families of Streams are understood")
-        )
+        what, rule = f"unknown column family {', '.join(unknown)}", "only column families of Streams are understood"
+        problems.append(Problem(ProblemCode.UNKNOWN_FAMILY, place, what, rule))
     return Database(
         path=path,
         segment_start=segment,
@@ -125,23 +124,23 @@ def read_database(path: Path, segment: int | None, shown: str) -> Database:
     )
 
 
-def _does_not_open(path: Path, shown: str, error: RocksError | OSError) -> Problem:
+def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Problem:
     """Why a database cannot be read. Raises HostError where that is because of something that this host is short of."""
     if isinstance(error, OSError):
         if (short := host_error(error)) is not None:
             raise short from None
         if cannot_be_read(error):
-            return _unreadable(shown, error)
-    elif cannot_be_read(str(error)):
-        return Problem(shown, f"cannot be read: {error}", CHECK_THE_DISK, code=ProblemCode.UNREADABLE)
+            return _unreadable(place, error)
+    elif cannot_be_read(error):
+        return Problem(ProblemCode.UNREADABLE, place, f"cannot be read: {error}", CHECK_THE_DISK)
     code = ProblemCode.NO_MANIFEST if _without_manifest(path) else ProblemCode.DOES_NOT_OPEN
-    return Problem(shown, f"RocksDB cannot read it: {error}", "a store must open", code=code)
+    return Problem(code, place, f"RocksDB cannot read it: {error}", "a store must open")
 
 
-def _unreadable(shown: str, error: OSError) -> Problem:
+def _unreadable(place: Place, error: OSError) -> Problem:
     """A file that is there, and of which nothing is known."""
     what = f"cannot be read: {error.strerror or error}"
-    return Problem(shown, what, CHECK_THE_DISK, code=ProblemCode.UNREADABLE)
+    return Problem(ProblemCode.UNREADABLE, place, what, CHECK_THE_DISK)
 
 
 def _without_manifest(path: Path) -> bool:
@@ -153,28 +152,28 @@ def _without_manifest(path: Path) -> bool:
     return bool(_MANIFEST.fullmatch(name)) and not os.path.lexists(path / name)
 
 
-def _check_files(path: Path, shown: str, problems: list[Problem]) -> int:
+def _check_files(path: Path, place: Place, problems: list[Problem]) -> int:
     """The bytes of all files; anything but a regular file is a problem."""
     size = 0
     for entry in sorted(os.scandir(path), key=lambda e: e.name):
         if entry.is_symlink() or not entry.is_file(follow_symlinks=False):
             mode = entry.stat(follow_symlinks=False).st_mode
-            code = ProblemCode.SPECIAL if is_special(mode) else ProblemCode.OTHER
+            code = ProblemCode.SPECIAL if is_special(mode) else ProblemCode.NOT_A_FILE
             what, rule = f"is {kind_of(mode)}, not a regular file", "a RocksDB directory holds regular files only"
-            problems.append(Problem(f"{shown}/{entry.name}", what, rule, code=code))
+            problems.append(Problem(code, place / entry.name, what, rule))
             continue
         found = entry.stat(follow_symlinks=False)
         size += found.st_size
         if (too_large := check_size(entry.path, found)) is not None:
             rule = "RocksDB's own files, but for rows, are small"
-            problems.append(Problem(f"{shown}/{entry.name}", too_large.why, rule, code=ProblemCode.SPECIAL))
+            problems.append(Problem(ProblemCode.SPECIAL, place / entry.name, too_large.why, rule))
     if not (path / "CURRENT").exists():
         what, rule = "CURRENT is missing", "a RocksDB directory has CURRENT"
-        problems.append(Problem(shown, what, rule, code=ProblemCode.NO_CURRENT))
+        problems.append(Problem(ProblemCode.NO_CURRENT, place, what, rule))
     return size
 
 
-def _sst_formats(path: Path, shown: str, problems: list[Problem], footless: dict[str, Problem]) -> dict[str, int]:
+def _sst_formats(path: Path, place: Place, problems: list[Problem], footless: dict[str, Problem]) -> dict[str, int]:
     """The format_version of each SST, from its footer; ``footless`` gets those without one."""
     found: dict[str, int] = {}
     for name in sorted(os.listdir(path)):
@@ -189,29 +188,29 @@ def _sst_formats(path: Path, shown: str, problems: list[Problem], footless: dict
             continue  # a live application compacted it away
         except MalformedBytesError as error:
             what, rule = f"not a readable SST: {error}", "an SST ends in a footer"
-            footless[name] = Problem(f"{shown}/{name}", what, rule, code=ProblemCode.SST)
+            footless[name] = Problem(ProblemCode.SST, place / name, what, rule)
             continue
         except NotReadableError as error:
             what, rule = f"cannot be read: {error.why}", "an SST is a regular file"
-            problems.append(Problem(f"{shown}/{name}", what, rule, code=ProblemCode.SST))
+            problems.append(Problem(ProblemCode.SST, place / name, what, rule))
             continue
         except OSError as error:
-            problems.append(_unreadable(f"{shown}/{name}", error))
+            problems.append(_unreadable(place / name, error))
             continue
         found[name] = footer.format_version
         if footer.format_version > NEWEST_SST_FORMAT:
             problems.append(
                 Problem(
-                    f"{shown}/{name}",
+                    ProblemCode.SST,
+                    place / name,
                     f"SST format_version {footer.format_version}: the newest that kstate knows is {NEWEST_SST_FORMAT}",
                     "unknown formats are refused",
-                    code=ProblemCode.SST,
                 )
             )
     return found
 
 
-def _check_manifest(path: Path, shown: str, problems: list[Problem]) -> None:
+def _check_manifest(path: Path, place: Place, problems: list[Problem]) -> None:
     """RocksDB opens an older state, or an empty one, where the MANIFEST is cut off: rows would be missing."""
     name, what = "", None
     for _ in range(_LOOKS):
@@ -223,24 +222,25 @@ def _check_manifest(path: Path, shown: str, problems: list[Problem]) -> None:
         if what is None:
             return
         time.sleep(_LOOK_SECONDS)  # a live application may be writing it
-    problems.append(Problem(f"{shown}/{name}", what or "", "RocksDB ends a MANIFEST with a whole record"))
+    rule = "RocksDB ends a MANIFEST with a whole record"
+    problems.append(Problem(ProblemCode.TORN_MANIFEST, place / name, what or "", rule))
 
 
-def _check_live(path: Path, files: tuple[LiveFile, ...], shown: str, problems: list[Problem]) -> None:
+def _check_live(path: Path, files: tuple[LiveFile, ...], place: Place, problems: list[Problem]) -> None:
     """Each SST that the MANIFEST names must be there in its size: a lenient open does not look."""
     for file in files:
         try:
             size = (path / file.name).stat().st_size
         except FileNotFoundError:
             rule = "the MANIFEST names it"
-            problems.append(Problem(f"{shown}/{file.name}", "is missing", rule, code=ProblemCode.SST))
+            problems.append(Problem(ProblemCode.SST, place / file.name, "is missing", rule))
             continue
         except OSError as error:
-            problems.append(_unreadable(f"{shown}/{file.name}", error))
+            problems.append(_unreadable(place / file.name, error))
             continue
         if size != file.size:
             what, rule = f"has {size} bytes, not {file.size}", "the MANIFEST names its size"
-            problems.append(Problem(f"{shown}/{file.name}", what, rule, code=ProblemCode.SST))
+            problems.append(Problem(ProblemCode.SST, place / file.name, what, rule))
 
 
 def _samples(shadow: Shadow, family: str) -> tuple[tuple[bytes, bytes], ...]:
@@ -249,25 +249,27 @@ def _samples(shadow: Shadow, family: str) -> tuple[tuple[bytes, bytes], ...]:
     return tuple(first) + ((last,) if last is not None and last not in first else ())
 
 
-def _stored_options(path: Path, shown: str, problems: list[Problem]) -> StoredOptions | None:
+def _stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredOptions | None:
     """The newest OPTIONS file, with a problem for every setting that kstate does not handle."""
     newest = newest_options(path)
     if newest is None:
         rule = "a RocksDB directory has one"
-        problems.append(Problem(shown, "no OPTIONS file", rule, code=ProblemCode.NO_OPTIONS))
+        problems.append(Problem(ProblemCode.NO_OPTIONS, place, "no OPTIONS file", rule))
         return None
     try:
         stored = _parsed(read_small(newest, MOST_OPTIONS_BYTES))
     except NotReadableError:
         return None  # _check_files has named it
     except MalformedBytesError as error:
-        problems.append(Problem(f"{shown}/{newest.name}", f"cannot be read: {error}", "OPTIONS as RocksDB writes them"))
+        what, rule = f"cannot be read: {error}", "OPTIONS as RocksDB writes them"
+        problems.append(Problem(ProblemCode.MALFORMED_OPTIONS, place / newest.name, what, rule))
         return None
     except OSError as error:
-        problems.append(_unreadable(f"{shown}/{newest.name}", error))
+        problems.append(_unreadable(place / newest.name, error))
         return None
+    rule = "only settings that keep the store in its directory are handled"
     problems.extend(
-        Problem(f"{shown}/{newest.name}", reason, "only settings that keep the store in its directory are handled")
+        Problem(ProblemCode.FOREIGN_SETTING, place / newest.name, reason, rule)
         for reason in foreign_settings(stored, str(path))
     )
     return stored

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from pathlib import Path
 
 from kstate_cli.formats.checkpoint import Checkpoint
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.kinds import Kind
 from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.position import Position
@@ -17,50 +17,8 @@ from kstate_cli.formats.store_kinds import has_key, named_by_dsl, store_kinds
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import LiveFile
-
-
-class ProblemCode(Enum):
-    """What a problem is, for whoever has to know: its text is for people only."""
-
-    OTHER = auto()
-    SPECIAL = auto()
-    """Neither a file nor a directory, folders without an end, a small file far too large: it is not read at all."""
-    NO_CURRENT = auto()
-    """RocksDB would make a new database there."""
-    NO_DATABASE = auto()
-    """Files, but neither CURRENT nor a MANIFEST."""
-    DOES_NOT_OPEN = auto()
-    """RocksDB says so."""
-    NOT_A_LONG = auto()
-    """An offset in the column family ``offsets`` that Streams cannot deserialize."""
-    UNREADABLE = auto()
-    """This host cannot read it, or not for this user: nothing is known of it, and nothing follows for what is in it."""
-    NO_MANIFEST = auto()
-    """CURRENT names one that is not there."""
-    NO_OPTIONS = auto()
-    """RocksDB writes it last when it makes a database."""
-    FAMILIES_DISAGREE = auto()
-    """OPTIONS names other column families than the MANIFEST."""
-    UNDER_WAY = auto()
-    """A running application is making it, or dropping it: what it is will be known once that is done."""
-    SST = auto()
-    """An SST that is missing, cut off, damaged or too new."""
-    UNNAMED_SST = auto()
-    """An SST without a footer that the MANIFEST does not name: one that is being written, or was when somebody died."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something in the directory that Streams chokes on or that kstate does not understand."""
-
-    where: str
-    what: str
-    rule: str
-    fatal: bool = True
-    """Fatal problems are refused before a change; the others are warnings."""
-    code: ProblemCode = ProblemCode.OTHER
-    doubt: bool = False
-    """Rows may be missing without a word: no reader may call its answer whole. Only of problems that are not fatal."""
+from kstate_cli.statedir.places import Place, task_place
+from kstate_cli.statedir.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +27,15 @@ class CheckpointFile:
 
     path: Path
     content: Checkpoint | None
-    error: str | None
+    error: MalformedBytesError | OSError | None
     mtime_ns: int
+
+    @property
+    def why(self) -> str | None:
+        """What the error says, for people; None without one."""
+        if self.error is None:
+            return None
+        return (self.error.strerror if isinstance(self.error, OSError) else None) or str(self.error)
 
     @property
     def entries(self) -> dict[TopicPartition, int]:
@@ -146,10 +111,10 @@ class Store:
         And a Position that is not known, because its file cannot be read.
         """
         found = (problem for database in self.databases for problem in database.problems if not problem.fatal)
-        told = [f"{problem.where}: {problem.what} ({problem.rule})" for problem in found]
+        told = [problem.reasoned for problem in found]
         if not self.position_known and self.position_file is not None:
             where = f"{self.position_file.path.parent.name}/{self.position_file.path.name}"
-            told.append(f"{where}: {self.position_file.error}: the Position of the store is not known")
+            told.append(f"{where}: {self.position_file.why}: the Position of the store is not known")
         return tuple(told)
 
     @property
@@ -220,6 +185,11 @@ class Task:
         return self.path.parents[self.name.count("/")]
 
     @property
+    def place(self) -> Place:
+        """Its directory."""
+        return task_place(self.name)
+
+    @property
     def is_global(self) -> bool:
         """The directory of the global stores: no partition, next-offset meaning."""
         return self.name == GLOBAL
@@ -266,14 +236,14 @@ class Application:
         return "closed" if self.running is False else "last-flush"
 
     @property
-    def doubtful(self) -> frozenset[str]:
-        """The databases, as ``Problem.where``, that may lack rows; none beside a running application.
+    def doubtful(self) -> frozenset[Place]:
+        """The databases that may lack rows; none beside a running application.
 
         That one makes SSTs before its MANIFEST names them, and removes them after.
         """
         if self.running:
             return frozenset()
-        return frozenset(problem.where for problem in self.all_problems() if problem.doubt)
+        return frozenset(problem.place for problem in self.all_problems() if problem.doubt)
 
     def all_problems(self) -> tuple[Problem, ...]:
         """Problems of the application, its tasks and databases."""

@@ -20,7 +20,7 @@ from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
 from kstate_cli.statedir.database import is_database, read_database
 from kstate_cli.statedir.find import task_directories
 from kstate_cli.statedir.locks import LockTable, read_lock_table
-from kstate_cli.statedir.model import Application, CheckpointFile, Database, Problem, ProblemCode, Store, Task
+from kstate_cli.statedir.model import Application, CheckpointFile, Database, Store, Task
 from kstate_cli.statedir.names import (
     CHECKPOINT,
     LOCK,
@@ -30,6 +30,8 @@ from kstate_cli.statedir.names import (
     position_file,
     store_checkpoint,
 )
+from kstate_cli.statedir.places import Place, Spelling, store_place, task_place
+from kstate_cli.statedir.problems import Problem, ProblemCode
 from kstate_cli.statedir.segments import segment_start
 from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 
@@ -54,12 +56,12 @@ class _TaskEntries:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where one database is, the start of its segment, and what it is called in messages."""
+class _Found:
+    """One database that is to be read, and the start of its segment."""
 
     path: Path
     start: int | None
-    shown: str
+    place: Place
 
 
 def read_application(
@@ -80,12 +82,12 @@ def read_application(
     if stores is not None:
         for _, _, entries in found:
             entries.stores = [one for one in entries.stores if one[0] in stores]
-    places = {name: _places(name, entries) for name, _, entries in found}
-    jobs = [place for stores in places.values() for of_store in stores.values() for place in of_store]
+    databases_of = {name: _databases(name, entries) for name, _, entries in found}
+    jobs = [one for of_task in databases_of.values() for of_store in of_task.values() for one in of_store]
     own = contextlib.nullcontext(workers) if isinstance(workers, Workers) else Workers(workers or os.cpu_count() or 1)
     with own as pool:
         databases = pool.map(_settled, jobs)
-        read = [_read_task(name, task, entries, places[name], databases, on_store) for name, task, entries in found]
+        read = [_read_task(*one, databases_of[one[0]], databases, on_store) for one in found]
     tasks = tuple(task for task in read if task is not None)
     running, pid = _running(path, tasks, table)
     if running:
@@ -117,14 +119,14 @@ def _while_running(task: Task) -> Task:
 def _later(problem: Problem, codes: frozenset[ProblemCode]) -> Problem:
     if problem.code not in codes:
         return problem
-    return Problem(problem.where, problem.what, _LATER, fatal=False, code=ProblemCode.UNDER_WAY)
+    return Problem(ProblemCode.UNDER_WAY, problem.place, problem.what, _LATER)
 
 
 def _not_named_yet(path: Path, problems: list[Problem], tasks: tuple[Task, ...]) -> list[Problem]:
     """What is neither a file nor a directory, wherever it lies, unless a task or a database has named it."""
     all_problems = Application(path, tasks, None, None, tuple(problems)).all_problems()
-    named = {problem.where for problem in all_problems if problem.fatal}
-    return [problem for problem in special_entries(path) if problem.where not in named]
+    named = {problem.place for problem in all_problems if problem.fatal}
+    return [problem for problem in special_entries(path) if problem.place not in named]
 
 
 def _running(path: Path, tasks: tuple[Task, ...], table: LockTable) -> tuple[bool | None, int | None]:
@@ -151,31 +153,35 @@ def _foreign_in_application(path: Path) -> list[Problem]:
         entry = path / name
         named = is_task_or_global(name) or is_topology(name)
         if entry.is_symlink() and (named or name == LOCK or entry.is_dir()):
-            found.append(Problem(name, "is a symbolic link", "task directories and .lock must lie in the application"))
+            found.append(_link(Place((name,)), "task directories and .lock must lie in the application"))
         elif named and not entry.is_dir():
-            found.append(Problem(name, "is not a directory", "what is named like a task is a directory"))
+            found.append(_no_task(Place((name,))))
         elif is_topology(name):
             for child in sorted(os.listdir(entry)):
+                place = Place((name, child))
                 if (entry / child).is_symlink():
-                    rule = "task directories must lie in the application"
-                    found.append(Problem(f"{name}/{child}", "is a symbolic link", rule))
+                    found.append(_link(place, "task directories must lie in the application"))
                 elif is_task(child) and not (entry / child).is_dir():
-                    rule = "what is named like a task is a directory"
-                    found.append(Problem(f"{name}/{child}", "is not a directory", rule))
+                    found.append(_no_task(place))
     return found
 
 
-def _places(task: str, entries: _TaskEntries) -> dict[str, list[_Place]]:
+def _link(place: Place, rule: str) -> Problem:
+    return Problem(ProblemCode.LINK, place, "is a symbolic link", rule)
+
+
+def _no_task(place: Place) -> Problem:
+    return Problem(ProblemCode.NOT_A_DIRECTORY, place, "is not a directory", "what is named like a task is a directory")
+
+
+def _databases(task: str, entries: _TaskEntries) -> dict[str, list[_Found]]:
     """The databases of each store of a task, segments in the order of their starts."""
-    found: dict[str, list[_Place]] = {}
+    found: dict[str, list[_Found]] = {}
     for name, path, segmented in sorted(entries.stores):
+        folder = store_place(task, name, segmented=segmented)
         starts = _segments(name, path) if segmented else [(path, None)]
-        root = path.parent if segmented else path.parents[1]
-        found[name] = [
-            _Place(place, start, f"{task}/{place.relative_to(root)}")
-            for place, start in starts
-            if _has_database(place, f"{task}/{place.relative_to(root)}", entries)
-        ]
+        every = [_Found(one, start, folder / one.name if segmented else folder) for one, start in starts]
+        found[name] = [one for one in every if _has_database(one.path, one.place, entries)]
     return found
 
 
@@ -196,14 +202,14 @@ def _read_task(
     name: str,
     path: Path,
     entries: _TaskEntries,
-    places: dict[str, list[_Place]],
+    jobs: dict[str, list[_Found]],
     databases: Iterator[Database | None],
     on_store: Callable[[str], None] | None,
 ) -> Task | None:
-    """A task with its stores; the next of ``databases`` are those of its ``places``. None where it is gone by now."""
+    """A task with its stores; the next of ``databases`` are those of its ``jobs``. None where it is gone by now."""
     stores = []
     for store_name, store_path, segmented in sorted(entries.stores):
-        read = [next(databases) for _ in places[store_name]]
+        read = [next(databases) for _ in jobs[store_name]]
         stores.append(_store(store_name, store_path, segmented, [d for d in read if d is not None], entries))
         if on_store:
             on_store(f"{name}/{store_name}")
@@ -228,7 +234,7 @@ def _entries(task: str, path: Path) -> _TaskEntries | None:
     """What lies in a task directory; None where it is gone by now. Raises InUse where it never stands still."""
     for _ in range(_ATTEMPTS):
         try:
-            return _sort_entries(task, path)
+            return _sort_entries(task_place(task), path)
         except FileNotFoundError:
             if not path.exists():
                 return None
@@ -239,125 +245,134 @@ def _never_still(shown: str) -> InUse:
     return InUse(f"{shown} changes faster than it can be read", hint="run the command again, or stop the application")
 
 
-def _sort_entries(task: str, path: Path) -> _TaskEntries:
+def _sort_entries(task: Place, path: Path) -> _TaskEntries:
     found = _TaskEntries()
     for name in sorted(os.listdir(path)):
-        entry, shown = path / name, f"{task}/{name}"
+        entry, place = path / name, task / name
         if name in IGNORED:
             continue
         if entry.is_symlink():
-            found.problems.append(Problem(shown, "is a symbolic link", "files of a task must lie in its directory"))
+            found.problems.append(_link(place, "files of a task must lie in its directory"))
         elif not entry.is_dir() and not entry.is_file():
-            found.problems += filter(None, [special_entry(entry, shown)])
+            found.problems += filter(None, [special_entry(entry, place)])
         elif entry.is_dir() and is_offsets_file(name):
-            found.problems.append(Problem(shown, "is a directory", "offset files are files"))
+            found.problems.append(Problem(ProblemCode.NOT_A_FILE, place, "is a directory", "offset files are files"))
         elif name == CHECKPOINT:
-            found.checkpoint = _read_checkpoint(entry, shown, found.problems)
+            found.checkpoint = _read_checkpoint(entry, place, found.problems)
         elif name.startswith(CHECKPOINT) and name.endswith(".tmp"):
             found.leftovers.append(name)
         elif name.startswith(store_checkpoint("")):
-            file = _read_checkpoint(entry, shown, found.problems)
+            file = _read_checkpoint(entry, place, found.problems)
             found.store_files |= {} if file is None else {name.removeprefix(store_checkpoint("")): file}
         elif name.endswith(POSITION):
-            file = _read_checkpoint(entry, shown, found.problems)
+            file = _read_checkpoint(entry, place, found.problems)
             found.position_files |= {} if file is None else {name.removesuffix(POSITION): file}
         elif name.endswith((POSITION + ".tmp", LOCK)):
             found.leftovers.append(name)
         elif name == ROCKSDB and entry.is_dir():
-            _sort_rocksdb(shown, entry, found)
+            _sort_rocksdb(place, entry, found)
         elif entry.is_dir():
-            _sort_directory(shown, name, entry, found)
+            _sort_directory(place, name, entry, found)
         else:
-            found.problems.append(_ignorable(shown))
+            found.problems.append(_ignorable(place))
     return found
 
 
-def _ignorable(shown: str) -> Problem:
+def _ignorable(place: Place) -> Problem:
     rule = "Streams ignores it, but a task directory with it never counts as empty; it is carried along"
-    return Problem(shown, "is not a file of Streams", rule, fatal=False)
+    return Problem(ProblemCode.FOREIGN, place, "is not a file of Streams", rule)
 
 
-def _sort_rocksdb(shown: str, path: Path, found: _TaskEntries) -> None:
+def _illegal(place: Place) -> Problem:
+    return Problem(ProblemCode.ILLEGAL_NAME, place, "is no legal store name", "[a-zA-Z0-9._-], 249 at most")
+
+
+def _no_segment(place: Place, rule: str) -> Problem:
+    return Problem(ProblemCode.NO_SEGMENT, place, "cannot be parsed as a segment", rule)
+
+
+def _sort_rocksdb(folder: Place, path: Path, found: _TaskEntries) -> None:
     """The stores in ``rocksdb/``: one database each."""
     for name in sorted(os.listdir(path)):
-        entry = path / name
+        entry, place = path / name, folder / name
         if entry.is_symlink():
-            found.problems.append(Problem(f"{shown}/{name}", "is a symbolic link", "stores must lie in the task"))
-        elif (special := special_entry(entry, f"{shown}/{name}")) is not None:
+            found.problems.append(_link(place, "stores must lie in the task"))
+        elif (special := special_entry(entry, place)) is not None:
             found.problems.append(special)
         elif not entry.is_dir():
-            found.problems.append(_ignorable(f"{shown}/{name}"))
+            found.problems.append(_ignorable(place))
         elif not legal_store_name(name):
-            found.problems.append(Problem(f"{shown}/{name!r}", "is no legal store name", "[a-zA-Z0-9._-], 249 at most"))
+            found.problems.append(_illegal(place.spelled(Spelling.LAST_QUOTED)))
         else:
             found.stores.append((name, entry, False))
 
 
-def _sort_directory(shown: str, name: str, path: Path, found: _TaskEntries) -> None:
+def _sort_directory(place: Place, name: str, path: Path, found: _TaskEntries) -> None:
     """A directory of a task: a segmented store when its entries say so, else a custom store's or a foreign one."""
     children = sorted(os.listdir(path))
     segments = [child for child in children if segment_start(name, child) is not None]
     if not legal_store_name(name):
-        found.problems.append(Problem(f"{shown!r}", "is no legal store name", "[a-zA-Z0-9._-], 249 at most"))
+        found.problems.append(_illegal(place.spelled(Spelling.QUOTED)))
         return
     if children and not segments:
         if (path.parent / position_file(name)).exists():
             rule = (
                 "a store with a Position is one of Streams: 4.3 does not start with what it cannot parse as a segment"
             )
-            found.problems.append(Problem(f"{shown}/{children[0]}", "cannot be parsed as a segment", rule))
+            found.problems.append(_no_segment(place / children[0], rule))
         else:
             # A custom store may keep anything here; Streams would choke on it only if it were a segmented store.
-            found.problems.append(_ignorable(shown))
+            found.problems.append(_ignorable(place))
         return
     for child in children:
         entry = path / child
         if entry.is_symlink():
-            found.problems.append(Problem(f"{shown}/{child}", "is a symbolic link", "segments must lie in their store"))
+            found.problems.append(_link(place / child, "segments must lie in their store"))
         elif child not in segments:
-            found.problems.append(
-                Problem(
-                    f"{shown}/{child}",
-                    "cannot be parsed as a segment",
-                    "4.3 does not start with it, older releases open the store silently empty: move it out of the task",
-                )
-            )
+            rule = "4.3 does not start with it, older releases open the store silently empty: move it out of the task"
+            found.problems.append(_no_segment(place / child, rule))
         elif not entry.is_dir():
-            found.problems.append(Problem(f"{shown}/{child}", "is not a directory", "a segment is a RocksDB directory"))
+            what, rule = "is not a directory", "a segment is a RocksDB directory"
+            found.problems.append(Problem(ProblemCode.NOT_A_DIRECTORY, place / child, what, rule))
     found.stores.append((name, path, True))
 
 
-def _read_checkpoint(path: Path, shown: str, problems: list[Problem]) -> CheckpointFile | None:
+def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> CheckpointFile | None:
     """An offset file with what is wrong in it; None where it is gone: a start of up to 4.2 removes it."""
-    error: str | None = None
-    rule, code = "Streams does not start with a malformed offset file in a task", ProblemCode.OTHER
     content = None
+    error: MalformedBytesError | OSError | None = None
     mtime = 0
     try:
         mtime = path.stat(follow_symlinks=False).st_mtime_ns
         content = checkpoint.parse(read_small(path, MOST_OFFSETS_BYTES))
-    except MalformedBytesError as malformed:
-        error = str(malformed)
-        if malformed.streams_exception is None:
-            rule, code = "Streams may read it, kstate does not", ProblemCode.SPECIAL
     except FileNotFoundError:
         return None
-    except OSError as unreadable:
-        error = unreadable.strerror or str(unreadable)
-        if cannot_be_read(unreadable):
-            rule, code = CHECK_THE_DISK, ProblemCode.UNREADABLE
-        if isinstance(unreadable, NotReadableError):
-            rule = "an offset file is a regular file with a line for each partition of each store"
-            code = ProblemCode.SPECIAL
+    except (MalformedBytesError, OSError) as caught:
+        error = caught
+    found = CheckpointFile(path, content, error, mtime)
     if error is not None:
-        problems.append(Problem(shown, error, rule, code=code))
+        code, rule = _unread(error)
+        problems.append(Problem(code, place, found.why or "", rule))
     if content is not None and any(tp.partition < 0 for tp in content.entries):
-        error = "names a negative partition"
-        problems.append(Problem(shown, error, "partitions count from 0"))
-        content = None
+        negative = MalformedBytesError("names a negative partition")
+        problems.append(Problem(ProblemCode.NEGATIVE_PARTITION, place, str(negative), "partitions count from 0"))
+        return CheckpointFile(path, None, negative, mtime)
     for line in content.dropped if content else ():
-        problems.append(Problem(shown, f"negative offset in {line!r}", "Streams drops such a line", fatal=False))
-    return CheckpointFile(path, content, error, mtime)
+        what, rule = f"negative offset in {line!r}", "Streams drops such a line"
+        problems.append(Problem(ProblemCode.DROPPED_LINE, place, what, rule))
+    return found
+
+
+def _unread(error: MalformedBytesError | OSError) -> tuple[ProblemCode, str]:
+    """What an offset file is of which an error is all that is known, and why that is wrong."""
+    if isinstance(error, NotReadableError):
+        return ProblemCode.SPECIAL, "an offset file is a regular file with a line for each partition of each store"
+    if isinstance(error, MalformedBytesError) and error.streams_exception is None:
+        return ProblemCode.SPECIAL, "Streams may read it, kstate does not"
+    if isinstance(error, OSError) and cannot_be_read(error):
+        return ProblemCode.UNREADABLE, CHECK_THE_DISK
+    code = ProblemCode.READING_FAILED if isinstance(error, OSError) else ProblemCode.MALFORMED_OFFSETS
+    return code, "Streams does not start with a malformed offset file in a task"
 
 
 def _store(name: str, path: Path, segmented: bool, databases: list[Database], entries: _TaskEntries) -> Store:
@@ -372,7 +387,7 @@ def _store(name: str, path: Path, segmented: bool, databases: list[Database], en
     )
 
 
-def _has_database(path: Path, shown: str, entries: _TaskEntries) -> bool:
+def _has_database(path: Path, place: Place, entries: _TaskEntries) -> bool:
     """An empty directory is a store that was never opened; files without a MANIFEST are not a database any more."""
     try:
         if is_database(path):
@@ -382,27 +397,27 @@ def _has_database(path: Path, shown: str, entries: _TaskEntries) -> bool:
         return False  # a running application has dropped the segment
     if names:
         what, rule = "has files but neither CURRENT nor a MANIFEST", "a store must open"
-        entries.problems.append(Problem(shown, what, rule, code=ProblemCode.NO_DATABASE))
+        entries.problems.append(Problem(ProblemCode.NO_DATABASE, place, what, rule))
     return False
 
 
-def _settled(place: _Place) -> Database | None:
+def _settled(job: _Found) -> Database | None:
     """One database as it is, None when it is gone.
 
     A running application flushes, compacts, makes and drops segments meanwhile: what looks wrong while files come and
     go is read again. Raises InUse where that does not end.
     """
-    path, shown = place.path, place.shown
+    path = job.path
     for attempt in range(_ATTEMPTS):
         try:
             before = os.listdir(path)
-            found = read_database(path, place.start, shown)
+            found = read_database(path, job.start, job.place)
             if not found.problems or attempt == _ATTEMPTS - 1 or sorted(os.listdir(path)) == sorted(before):
                 return found
         except FileNotFoundError:
             if not path.exists():
                 return None
-    raise _never_still(shown)
+    raise _never_still(job.place.text)
 
 
 def _kind(name: str, segmented: bool, databases: list[Database]) -> Kind:

@@ -12,7 +12,8 @@ from pathlib import Path
 from kstate_cli.errors import Refused
 from kstate_cli.host import CHECK_THE_DISK, cannot_be_read, host_error
 from kstate_cli.regular import is_special, is_utf8, kind_of
-from kstate_cli.statedir.model import Problem, ProblemCode
+from kstate_cli.statedir.places import Place, Spelling
+from kstate_cli.statedir.problems import Problem, ProblemCode
 from kstate_cli.texts import first_lines
 
 IGNORED = frozenset({"lost+found"})
@@ -22,13 +23,13 @@ _NAMED_LEVELS = 3
 
 
 def special_entries(app: Path) -> Iterator[Problem]:
-    """Everything below ``app`` that cannot be carried along, by its path from there; links are not followed.
+    """Everything below ``app`` that cannot be carried along; links are not followed.
 
     What a running application removes meanwhile is left out.
     """
-    waiting = [(str(app), "", 0)]
+    waiting = [(str(app), Place())]
     while waiting:
-        folder, shown, level = waiting.pop()
+        folder, here = waiting.pop()
         try:
             with os.scandir(folder) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
@@ -38,28 +39,28 @@ def special_entries(app: Path) -> Iterator[Problem]:
             if (short := host_error(error)) is not None:
                 raise short from None
             yield Problem(
-                shown or ".",
+                ProblemCode.UNREADABLE if cannot_be_read(error) else ProblemCode.SPECIAL,
+                here,
                 f"cannot be listed: {error.strerror}",
                 f"every directory is readable; {CHECK_THE_DISK}",
-                code=ProblemCode.UNREADABLE if cannot_be_read(error) else ProblemCode.SPECIAL,
             )
             continue
         for entry in found:
-            name = f"{shown}/{entry.name}" if shown else entry.name
+            place = here / entry.name
             if entry.name in IGNORED:
                 continue
             if entry.is_dir(follow_symlinks=False):
-                if level < MOST_LEVELS:
-                    waiting.append((entry.path, name, level + 1))
+                if len(here.names) < MOST_LEVELS:
+                    waiting.append((entry.path, place))
                 else:
-                    place = "/".join(name.split("/")[:_NAMED_LEVELS]) + "/…"
+                    folder_above = Place(place.names[:_NAMED_LEVELS], Spelling.AND_BELOW)
                     rule = f"kstate follows {MOST_LEVELS} levels of directories"
-                    yield _problem(place, f"goes deeper than {MOST_LEVELS} levels", rule)
-            elif not entry.is_file(follow_symlinks=False) and (problem := special_entry(entry.path, name)) is not None:
+                    yield _problem(folder_above, f"goes deeper than {MOST_LEVELS} levels", rule)
+            elif not entry.is_file(follow_symlinks=False) and (problem := special_entry(entry.path, place)) is not None:
                 yield problem
 
 
-def special_entry(path: Path | str, shown: str) -> Problem | None:
+def special_entry(path: Path | str, place: Place) -> Problem | None:
     """What is wrong with a file that is none; None for files, directories and links, and where nothing is any more."""
     try:
         mode = os.lstat(path).st_mode
@@ -67,11 +68,11 @@ def special_entry(path: Path | str, shown: str) -> Problem | None:
         return None
     if not is_special(mode):
         return None
-    return _problem(shown, f"is {kind_of(mode)}", "below an application directory are files and directories only")
+    return _problem(place, f"is {kind_of(mode)}", "below an application directory are files and directories only")
 
 
-def _problem(where: str, what: str, rule: str) -> Problem:
-    return Problem(where, what, rule, code=ProblemCode.SPECIAL)
+def _problem(place: Place, what: str, rule: str) -> Problem:
+    return Problem(ProblemCode.SPECIAL, place, what, rule)
 
 
 def refuse_special(app: Path) -> None:
@@ -84,11 +85,11 @@ def refuse_special(app: Path) -> None:
         raise Refused(f"the path {app} is not UTF-8: RocksDB cannot be given it", hint="rename what is not")
     if not app.is_dir() or app.is_symlink():
         return
-    found = sorted(special_entries(app), key=lambda problem: problem.where)
+    found = sorted(special_entries(app), key=lambda problem: problem.place.text)
     if found:
         raise Refused(
             "the directory cannot be changed as it is",
             where=str(app),
-            details=first_lines([f"{one.where}: {one.what} ({one.rule})" for one in found]),
+            details=first_lines([one.reasoned for one in found]),
             hint="move what is named out of the application directory",
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.kinds import Kind
@@ -21,6 +22,7 @@ from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.tables import Table
 from kstate_cli.rocks.whole import Counts, WholeDatabase
 from kstate_cli.rows.checks import Rule, rule_for
+from kstate_cli.statedir.places import Place
 from kstate_cli.verify import files
 from kstate_cli.verify.digest import FamilyDigest, database_digest
 from kstate_cli.verify.findings import (
@@ -32,8 +34,6 @@ from kstate_cli.verify.findings import (
     UNREADABLE,
     Finding,
     code_of,
-    file_in,
-    plain,
 )
 
 _ATTEMPTS = 5
@@ -47,8 +47,8 @@ class DatabaseJob:
     """One database to verify; a worker process gets it as data."""
 
     path: Path
-    shown: str
-    """What it is called in findings: ``0_0/rocksdb/count``."""
+    place: Place
+    """What it is called in findings."""
     kind: Kind
     segment: int | None
     size: int
@@ -86,24 +86,31 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
         try:
             before = files.fingerprint(job.path)
             report = _Verification(job).report()
-            firm = tuple(one for one in report.findings if _is_firm(one))
+            firm = tuple(one for one in report.findings if _is_firm(one, job))
             if len(firm) == len(report.findings) or files.fingerprint(job.path) == before:
                 return report
         except FileNotFoundError:
             if not job.path.exists():
-                return DatabaseReport(gone=True, remarks=(f"{job.shown} was dropped meanwhile",))
+                return DatabaseReport(gone=True, remarks=(f"{job.place.text} was dropped meanwhile",))
         except OSError as error:
             if not cannot_be_read(error):
                 raise host_error(error) or error from None
-            where = str(error.filename or job.path).replace(str(job.path), job.shown)
-            return DatabaseReport(findings=(Finding(UNREADABLE, where, f"cannot be read: {error.strerror}"),))
+            what = f"cannot be read: {error.strerror}"
+            return DatabaseReport(findings=(Finding(UNREADABLE, _place_in(job, error.filename), what),))
         time.sleep(_PAUSE * attempt)
-    busy = Finding(IN_USE, job.shown, f"its files were others after each of {_ATTEMPTS} readings")
+    busy = Finding(IN_USE, job.place, f"its files were others after each of {_ATTEMPTS} readings")
     return DatabaseReport(findings=(*firm, busy))
 
 
-def _is_firm(finding: Finding) -> bool:
-    return finding.code in (CORRUPT, UNDECODABLE) and finding.file.endswith(".sst")
+def _is_firm(finding: Finding, job: DatabaseJob) -> bool:
+    return finding.code in (CORRUPT, UNDECODABLE) and finding.in_ssts_of(job.place)
+
+
+def _place_in(job: DatabaseJob, file: Any) -> Place:
+    """The file of the database that an error of the system names, else the database."""
+    if isinstance(file, str) and Path(file).is_relative_to(job.path):
+        return Place((*job.place.names, *Path(file).relative_to(job.path).parts))
+    return job.place
 
 
 class _Verification:
@@ -117,17 +124,17 @@ class _Verification:
         self._progress = Progress(job.counter, job.size)
 
     def report(self) -> DatabaseReport:
-        path, shown = self._job.path, self._job.shown
-        self._findings += files.check_entries(path, shown)
-        options_families, found, remarks = files.check_options(path, shown)
+        path, place = self._job.path, self._job.place
+        self._findings += files.check_entries(path, place)
+        options_families, found, remarks = files.check_options(path, place)
         self._findings += found
         self._remarks += remarks
-        manifest, found = files.check_current(path, shown)
+        manifest, found = files.check_current(path, place)
         if self._job.running and found and all(one.code == MISSING for one in found):
-            return DatabaseReport(remarks=(f"{shown} {_UNDER_WAY}",), gone=True)
+            return DatabaseReport(remarks=(f"{place.text} {_UNDER_WAY}",), gone=True)
         self._findings += found
         if manifest is not None:
-            self._findings += files.check_manifest(path / manifest, f"{shown}/{manifest}")
+            self._findings += files.check_manifest(path / manifest, place / manifest)
         if manifest is not None and not any(one.code == NOT_UNDERSTOOD for one in self._findings):
             try:
                 with WholeDatabase(path) as database:
@@ -138,7 +145,7 @@ class _Verification:
         elif manifest is None:
             # Nobody can tell which of them are alive; those that are no SSTs are worth a word.
             for name in sorted(name for name in os.listdir(path) if name.endswith(".sst")):
-                self._findings += files.check_footer(path / name, shown)
+                self._findings += files.check_footer(path / name, place)
         self._progress.finished()
         report = DatabaseReport(
             findings=tuple(sorted(dict.fromkeys(self._findings), key=lambda one: one.file)),
@@ -149,24 +156,24 @@ class _Verification:
         return report if report.findings else replace(report, digest=database_digest(self._families))
 
     def _check_families(self, database: WholeDatabase, manifest: str, named: frozenset[str] | None) -> None:
-        shown, there = self._job.shown, frozenset(database.column_families)
+        place, there = self._job.place, frozenset(database.column_families)
         if named is not None and named != there:
             what = f"names the column families {_names(there)}, OPTIONS {_names(named)}"
             if self._job.running:
-                self._remarks.append(f"{shown}/{manifest} {what}: {shown} {_UNDER_WAY}")
+                self._remarks.append(f"{place.text}/{manifest} {what}: {place.text} {_UNDER_WAY}")
             else:
-                self._findings.append(Finding(CORRUPT, f"{shown}/{manifest}", f"{what}: one of them is cut off"))
+                self._findings.append(Finding(CORRUPT, place / manifest, f"{what}: one of them is cut off"))
         for family in sorted(there - known_families()):
-            self._findings.append(Finding(NOT_UNDERSTOOD, shown, f"column family {family} is none of Streams"))
+            self._findings.append(Finding(NOT_UNDERSTOOD, place, f"column family {family} is none of Streams"))
 
     def _read(self, database: WholeDatabase, manifest: str) -> None:
-        path, shown = self._job.path, self._job.shown
+        path, place = self._job.path, self._job.place
         live = {family: database.live_files(family) for family in database.column_families}
         every = [file for of_family in live.values() for file in of_family]
         self._orphans(manifest, {file.name for file in every})
-        bad = files.check_live(path, every, shown)
+        bad = files.check_live(path, every, place)
         self._findings += bad
-        damaged = {one.file.rpartition("/")[2] for one in bad}
+        damaged = {one.place.name for one in bad}
         for family in live:
             tables = database.tables(family)
             if damaged & {table.name for table in tables}:
@@ -188,7 +195,7 @@ class _Verification:
                 self._families[family] = self._rows(database, family, tables)
         except MalformedBytesError as error:
             what = f"column family {family}: {error}"
-            self._findings.append(Finding(UNDECODABLE, self._holders(tables, None), what))
+            self._findings.append(self._held(UNDECODABLE, tables, None, what))
         except RocksError as error:
             self._rocks(error, "")
             return True
@@ -225,7 +232,7 @@ class _Verification:
                 rule.decode(key, value)
             except MalformedBytesError as error:
                 what = f"column family {family}, key {_hex(key)}: {error} ({self._job.kind.name} store)"
-                self._findings.append(Finding(UNDECODABLE, self._holders(tables, key), what))
+                self._findings.append(self._held(UNDECODABLE, tables, key, what))
                 return None
         return rule
 
@@ -233,7 +240,7 @@ class _Verification:
         for key in keys:
             if last is not None and key <= last:
                 what = f"column family {family}: key {_hex(key)} comes after {_hex(last)}"
-                self._findings.append(Finding(CORRUPT, self._holders(tables, key), what))
+                self._findings.append(self._held(CORRUPT, tables, key, what))
                 return
             last = key
 
@@ -250,15 +257,15 @@ class _Verification:
         exact = apart and not counts.range_deletions and not counts.merges
         if rows > most or (exact and rows != most):
             what = f"column family {family} has {rows:,} rows, the properties of its SSTs count {most:,}"
-            self._findings.append(Finding(CORRUPT, self._holders(tables, None), what))
+            self._findings.append(self._held(CORRUPT, tables, None, what))
 
     def _alone(self, database: WholeDatabase, tables: list[Table]) -> None:
         for table in tables:
-            where = f"{self._job.shown}/{table.name}"
+            place = self._job.place / table.name
             try:
                 found = database.alone(table)
             except RocksError as error:
-                self._add(where, str(error))
+                self._add(code_of(error), place, error.plain)
                 continue
             counts = found.counts
             if counts is None or counts.range_deletions or counts.merges:
@@ -266,36 +273,38 @@ class _Verification:
             most = counts.entries - counts.deletions
             if found.rows != most:
                 what = f"gives {found.rows:,} rows, its properties count {most:,}: some are not there, or not in order"
-                self._add(where, what)
+                self._add(CORRUPT, place, what)
 
     def _orphans(self, manifest: str, alive: set[str]) -> None:
-        path, shown = self._job.path, self._job.shown
+        path, place = self._job.path, self._job.place
         orphans = sorted(name for name in os.listdir(path) if name.endswith(".sst") and name not in alive)
         if not orphans:
             return
         newer = files.newer_manifest(path, manifest)
         if newer is not None:
             what = f"names {manifest}, but {newer} is newer, and {', '.join(orphans)} are in none that is named"
-            self._findings.append(Finding(CORRUPT, f"{shown}/CURRENT", what))
+            self._findings.append(Finding(CORRUPT, place / "CURRENT", what))
         else:
             self._remarks.append(
-                f"{shown}: {manifest} does not name {', '.join(orphans)}; a crash leaves such files, and if there was "
-                "none, the MANIFEST is damaged"
+                f"{place.text}: {manifest} does not name {', '.join(orphans)}; a crash leaves such files, and if there "
+                "was none, the MANIFEST is damaged"
             )
 
     def _rocks(self, error: RocksError, otherwise: str) -> None:
-        name = file_in(str(error), otherwise)
-        self._add(f"{self._job.shown}/{name}" if name else self._job.shown, str(error))
+        name = (error.said.file if error.said is not None else None) or otherwise
+        self._add(code_of(error), self._job.place / name if name else self._job.place, error.plain)
 
-    def _add(self, where: str, message: str) -> None:
-        """A message of RocksDB; not where that file has been found missing, cut off or too new already."""
-        if not any(one.file == where for one in self._findings):
-            self._findings.append(Finding(code_of(message), where, plain(message)))
+    def _add(self, code: str, place: Place, what: str) -> None:
+        """What reading has met; not where that file has been found missing, cut off or too new already."""
+        if not any(one.place == place and not one.among for one in self._findings):
+            self._findings.append(Finding(code, place, what))
 
-    def _holders(self, tables: Iterable[Table], key: bytes | None) -> str:
-        """The SSTs that a key can be in: one, where they do not overlap."""
-        names = [one.name for one in tables if key is None or one.first <= key <= one.last]
-        return f"{self._job.shown}/{','.join(sorted(names))}" if names else self._job.shown
+    def _held(self, code: str, tables: Iterable[Table], key: bytes | None, what: str) -> Finding:
+        """A finding in the SSTs that a key can be in: one, where they do not overlap."""
+        names = sorted(one.name for one in tables if key is None or one.first <= key <= one.last)
+        if len(names) == 1:
+            return Finding(code, self._job.place / names[0], what)
+        return Finding(code, self._job.place, what, tuple(names))
 
 
 def _names(families: frozenset[str]) -> str:

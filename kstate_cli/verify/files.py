@@ -24,6 +24,7 @@ from kstate_cli.regular import (
 from kstate_cli.releases import NEWEST_SST_FORMAT
 from kstate_cli.rocks.files import check_size, newest_options
 from kstate_cli.rocks.shadow import LiveFile
+from kstate_cli.statedir.places import Place
 from kstate_cli.verify.findings import (
     CORRUPT,
     MISSING,
@@ -51,11 +52,11 @@ def fingerprint(path: Path) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def check_entries(path: Path, shown: str) -> list[Finding]:
+def check_entries(path: Path, place: Place) -> list[Finding]:
     """A link may lead anywhere, and RocksDB writes none; nor does it write small files without end."""
     found = []
     for entry in sorted(os.scandir(path), key=lambda one: one.name):
-        where = f"{shown}/{entry.name}"
+        where = place / entry.name
         stat = entry.stat(follow_symlinks=False)
         if not entry.is_file(follow_symlinks=False):
             found.append(Finding(NOT_UNDERSTOOD, where, f"is {kind_of(stat.st_mode)}, not a regular file"))
@@ -64,9 +65,9 @@ def check_entries(path: Path, shown: str) -> list[Finding]:
     return found
 
 
-def check_current(path: Path, shown: str) -> tuple[str | None, list[Finding]]:
+def check_current(path: Path, place: Place) -> tuple[str | None, list[Finding]]:
     """The MANIFEST that CURRENT names, and what is wrong with CURRENT, or with the MANIFEST's being there."""
-    where = f"{shown}/CURRENT"
+    where = place / "CURRENT"
     manifests = sorted((name for name in os.listdir(path) if _MANIFEST.fullmatch(name)), key=_number)
     try:
         text = read_small(path / "CURRENT", MOST_NAME_BYTES)
@@ -83,7 +84,7 @@ def check_current(path: Path, shown: str) -> tuple[str | None, list[Finding]]:
         return name, []
     if manifests:
         return None, [Finding(CORRUPT, where, f"names {name}, which is not there; {', '.join(manifests)} is")]
-    return None, [Finding(MISSING, f"{shown}/{name}", "is not there; CURRENT names it")]
+    return None, [Finding(MISSING, place / name, "is not there; CURRENT names it")]
 
 
 def newer_manifest(path: Path, name: str) -> str | None:
@@ -92,21 +93,21 @@ def newer_manifest(path: Path, name: str) -> str | None:
     return max(newer, key=_number, default=None)
 
 
-def check_manifest(path: Path, shown: str) -> list[Finding]:
+def check_manifest(path: Path, place: Place) -> list[Finding]:
     """The end of a MANIFEST: RocksDB does not miss what is cut off there."""
     try:
         what = torn(read_small(path, MOST_MANIFEST_BYTES))
     except NotReadableError:
         return []  # check_entries has named it
-    return [] if what is None else [Finding(TRUNCATED, shown, what)]
+    return [] if what is None else [Finding(TRUNCATED, place, what)]
 
 
-def check_options(path: Path, shown: str) -> tuple[frozenset[str] | None, list[Finding], list[str]]:
+def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list[Finding], list[str]]:
     """The column families that the newest OPTIONS file names, findings, and remarks."""
     newest = newest_options(path)
     if newest is None:
-        return None, [], [f"{shown}: no OPTIONS file; RocksDB opens it without, and kstate does not change it"]
-    where = f"{shown}/{newest.name}"
+        return None, [], [f"{place.text}: no OPTIONS file; RocksDB opens it without, and kstate does not change it"]
+    where = place / newest.name
     try:
         stored = parse(read_small(newest, MOST_OPTIONS_BYTES))
     except MalformedBytesError as error:
@@ -117,9 +118,9 @@ def check_options(path: Path, shown: str) -> tuple[frozenset[str] | None, list[F
     return frozenset(stored.column_families), foreign, []
 
 
-def check_footer(path: Path, shown: str) -> list[Finding]:
+def check_footer(path: Path, place: Place) -> list[Finding]:
     """The last bytes of an SST."""
-    where = f"{shown}/{path.name}"
+    where = place / path.name
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             file.seek(0, os.SEEK_END)
@@ -143,11 +144,11 @@ def check_footer(path: Path, shown: str) -> list[Finding]:
     return []
 
 
-def check_live(path: Path, files: Iterable[LiveFile], shown: str) -> list[Finding]:
+def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Finding]:
     """Each SST that the MANIFEST names: it is there, in its size, and ends as an SST does."""
     found: list[Finding] = []
     for file in files:
-        where = f"{shown}/{file.name}"
+        where = place / file.name
         try:
             size = (path / file.name).stat().st_size
         except FileNotFoundError:
@@ -158,7 +159,7 @@ def check_live(path: Path, files: Iterable[LiveFile], shown: str) -> list[Findin
         elif size > file.size:
             found.append(Finding(CORRUPT, where, f"has {size:,} bytes, {file.size:,} in the MANIFEST"))
         else:
-            found += check_footer(path / file.name, shown)
+            found += check_footer(path / file.name, place)
     return found
 
 

@@ -1,12 +1,13 @@
-"""What verify finds wrong, by code, and how RocksDB's messages become one."""
+"""What verify finds wrong, by code, and how RocksDB's errors become one."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
-from kstate_cli.host import cannot_be_read
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.messages import RocksCode
+from kstate_cli.statedir.places import Place
 
 CORRUPT: Final = "corrupt"
 """Bytes are not what was written: a checksum, a size, an order or a count does not hold."""
@@ -28,22 +29,39 @@ IN_USE: Final = "in-use"
 DAMAGE: Final = frozenset({CORRUPT, TRUNCATED, MISSING, UNDECODABLE})
 """Codes that say that something is wrong; the others say that it could not be told."""
 
-_FILE: Final = re.compile(r"\b(\d{6,}\.(?:sst|blob|log)|MANIFEST-\d+|CURRENT)\b")
-_SIZES: Final = re.compile(r"(?:Expected|recorded in manifest) (\d+), actual size (\d+)")
-_FORMAT: Final = re.compile(r"format_version: (\d+)")
-_BLAMES_MANIFEST: Final = re.compile(r"\s*The file \S+ may be corrupted\.?\s*$")
-_NEWER: Final = re.compile(r"unknown|unsupported|not supported|not implemented|newer version", re.IGNORECASE)
 _PLAUSIBLE_FORMAT: Final = 100
 """RocksDB has taken 13 years to come to 7: a greater number than this is a damaged one."""
 
 
+_CODES: Final = {
+    RocksCode.HOST: UNREADABLE,
+    RocksCode.UNREADABLE: UNREADABLE,
+    RocksCode.MISSING: MISSING,
+    RocksCode.TRUNCATED: TRUNCATED,
+    RocksCode.TOO_NEW: TOO_NEW,
+    RocksCode.CORRUPT: CORRUPT,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: its code, the file as seen from the application directory, and what is wrong with it."""
+    """One thing that is wrong: its code, where it is, and what is wrong with it."""
 
     code: str
-    file: str
+    place: Place
     what: str
+    among: tuple[str, ...] = ()
+    """It is in one of these files of the place, and nobody can tell in which."""
+
+    @property
+    def file(self) -> str:
+        """Where it is, as seen from the application directory: for people."""
+        return f"{self.place.text}/{','.join(self.among)}" if self.among else self.place.text
+
+    def in_ssts_of(self, database: Place) -> bool:
+        """Whether it is about what stands in SSTs of a database."""
+        names = self.among or ((self.place.name,) if self.place != database else ())
+        return bool(names) and all(name.endswith(".sst") for name in names)
 
 
 def sst_format_code(number: int) -> str:
@@ -51,33 +69,8 @@ def sst_format_code(number: int) -> str:
     return TOO_NEW if number < _PLAUSIBLE_FORMAT else CORRUPT
 
 
-def code_of(message: str) -> str:
-    """The code that a message of RocksDB stands for."""
-    if cannot_be_read(message):
-        return UNREADABLE
-    sizes, number = _SIZES.search(message), _FORMAT.search(message)
-    if "No such file" in message:
-        return MISSING
-    if sizes:
-        return TRUNCATED if int(sizes[2]) < int(sizes[1]) else CORRUPT
-    if "too short" in message:
-        return TRUNCATED
-    if number:
-        return sst_format_code(int(number[1]))
-    return TOO_NEW if _NEWER.search(message) else CORRUPT
-
-
-def file_in(message: str, otherwise: str) -> str:
-    """The name of the file that a message of RocksDB is about."""
-    # Where an SST cannot be opened, RocksDB blames the MANIFEST too, at the end.
-    names = _FILE.findall(message)
-    return names[0] if names else otherwise
-
-
-def plain(message: str) -> str:
-    """A message of RocksDB on one line, without what it says twice."""
-    text = " ".join(_BLAMES_MANIFEST.sub("", message).split())
-    for prefix in ("Corruption: ", "IO error: "):
-        while text.startswith(prefix):
-            text = text.removeprefix(prefix)
-    return text
+def code_of(error: RocksError) -> str:
+    """The code that an error of RocksDB stands for."""
+    if error.said is not None and error.said.number is not None and error.code is RocksCode.FORMAT:
+        return sst_format_code(error.said.number)
+    return _CODES.get(error.code, CORRUPT)

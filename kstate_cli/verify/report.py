@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kstate_cli.statedir.model import Application, ProblemCode, Store, Task
-from kstate_cli.statedir.names import position_file, store_checkpoint, store_folder
+from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.names import position_file, store_checkpoint
+from kstate_cli.statedir.places import both_places
+from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.verify.database import DatabaseReport
 from kstate_cli.verify.digest import store_digest
 from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, Finding
@@ -110,7 +112,7 @@ def task_reports(
             if own:
                 found.append(StoreReport(task.name, None, None, own))
     if app.problems and not of_tasks:
-        foreign = tuple(Finding(NOT_UNDERSTOOD, one.where, one.what) for one in app.problems)
+        foreign = tuple(Finding(NOT_UNDERSTOOD, one.place, one.what) for one in app.problems)
         found.append(StoreReport("-", None, None, foreign))
     return tuple(found)
 
@@ -118,26 +120,24 @@ def task_reports(
 def _of_task(task: Task) -> list[Finding]:
     """What is wrong in a task beside its databases: offset files above all."""
     offset_files = [task.checkpoint, *task.store_files.values(), *task.position_files.values()]
-    malformed = {f"{task.name}/{file.path.name}" for file in offset_files if file is not None and file.content is None}
+    malformed = {task.place / file.path.name for file in offset_files if file is not None and file.content is None}
     found = []
     for problem in task.problems:
         if not problem.fatal:
             continue
         if problem.code is ProblemCode.UNREADABLE:
             code = UNREADABLE
-        elif problem.where in malformed:
+        elif problem.place in malformed:
             code = UNDECODABLE
         elif problem.code is ProblemCode.NO_DATABASE:
             code = MISSING
         else:
             code = NOT_UNDERSTOOD
-        found.append(Finding(code, problem.where, problem.what))
+        found.append(Finding(code, problem.place, problem.what))
     return found
 
 
 def _belongs(finding: Finding, task: Task, store: Store) -> bool:
     """Whether something in a task is part of a store, or its own offset file."""
-    inside = finding.file.removeprefix(f"{task.name}/")
-    own = {position_file(store.name), store_checkpoint(store.name)}
-    places = [store_folder(store.name, segmented=segmented) for segmented in (True, False)]
-    return inside in own or any(inside == place or inside.startswith(f"{place}/") for place in places)
+    own = {task.place / position_file(store.name), task.place / store_checkpoint(store.name)}
+    return finding.place in own or any(map(finding.place.within, both_places(task.name, store.name)))

@@ -14,6 +14,7 @@ from kstate_cli.errors import UsageError
 from kstate_cli.parallel.progress import counted
 from kstate_cli.parallel.workers import Processes
 from kstate_cli.statedir.model import Application, Database
+from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
@@ -87,9 +88,7 @@ def verify_application(request: Request, watcher: Watcher) -> AppReport:
 
 def _job(app: Application, one: Gathered, database: Database) -> DatabaseJob:
     path, start = database.path, database.segment_start
-    return DatabaseJob(
-        path, str(path.relative_to(app.path)), one.store.kind, start, _bytes(path), running=bool(app.running)
-    )
+    return DatabaseJob(path, Place.of(app.path, path), one.store.kind, start, _bytes(path), running=bool(app.running))
 
 
 def in_subset(task: str, store: str, subset: tuple[int, int]) -> bool:

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from kstate_cli.change.ages import Age, LogMark, add_ages, ages_path
-from kstate_cli.check.context import Asked
 from kstate_cli.check.findings import CODES
+from kstate_cli.check.look import look
 from kstate_cli.check.outcome import Outcome, Records
 from kstate_cli.check.predict import check as predict
+from kstate_cli.check.predict import judge
+from kstate_cli.check.snapshot import Asked
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.releases import release
@@ -74,6 +76,18 @@ def test_checking_changes_nothing(tmp_path: Path, name: str) -> None:
     for target in ("3.9", "4.2", "4.3"):
         kstate("check", app, "--for", target, status=None)
     assert tree_hash(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("4.2.1-kinds-eos", "4.3"), ("4.3.1-kinds-eos", "4.2"), ("4.3.1-demo-eos", "4.3")]
+)
+def test_a_report_needs_no_directory(tmp_path: Path, name: str, target: str) -> None:
+    """All that rules look at is in the snapshot: they say the same when the directory is gone."""
+    app = unpack(name, tmp_path)
+    seen = look(read_application(app), Asked(release(target)))
+    report = judge(seen)
+    shutil.rmtree(tmp_path)
+    assert judge(seen) == report and report.predictions
 
 
 @pytest.mark.parametrize(("name", "release"), HEALTHY)

@@ -284,3 +284,20 @@ def test_a_store_that_only_one_has_and_that_cannot_be_read(tmp_path: Path) -> No
     (row,) = [row for row in done.rows if row.get("where") == "a" and "verdict" in row]
     assert row["verdict"] == "unreadable"
     assert sst.name in row["unreadable"]
+
+
+def test_what_is_no_store_by_its_name_is_there_all_the_same(tmp_path: Path) -> None:
+    """Its place is written in quotes, and whoever names it does not."""
+    a, b = _pair("4.3.1-demo-eos", tmp_path)
+    (a / "0_0/rocksdb/we ird").mkdir()
+    done = kstate_here("diff", a, b, "--store", "we ird", "--store", "latest-order", status=6)
+    assert "cannot be read: A: 0_0/rocksdb/'we ird': is no legal store name" in done.err
+
+
+def test_what_is_no_store_by_its_name_lies_in_its_task(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-demo-eos", tmp_path)
+    (a / "0_0/we ird").mkdir()
+    for named in ((), ("--task", "0_0")):
+        done = kstate_here("diff", a, b, *named, status=6)
+        assert "cannot be read: A: '0_0/we ird': is no legal store name" in done.err
+    assert kstate_here("diff", a, b, "--task", "0_1", status=0).status == 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.formats.kinds import Kind
+from kstate_cli.statedir.places import Place
 from kstate_cli.verify.database import DatabaseJob, verify_database
 from tests.golden import unpack
 
@@ -132,10 +133,10 @@ def test_verify_meets_it_between_its_first_look_and_its_reading(app: Path, state
     STATES[state](new, healthy)
     segment = new if new.exists() else healthy
     kind = Kind("timestamped-window", certain=True, inferred_from="the test")
-    report = verify_database(DatabaseJob(segment, segment.name, kind, LATER, 0, running=True))
+    report = verify_database(DatabaseJob(segment, Place((segment.name,)), kind, LATER, 0, running=True))
     assert report.findings == ()
     assert segment.name in " ".join(report.remarks)
-    assert verify_database(DatabaseJob(segment, segment.name, kind, LATER, 0)).findings != ()
+    assert verify_database(DatabaseJob(segment, Place((segment.name,)), kind, LATER, 0)).findings != ()
 
 
 def test_what_goes_while_it_is_read_is_gone(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.check.context import Asked
 from kstate_cli.check.findings import Level
 from kstate_cli.check.logs import FactLogs
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.predict import Report, check, topics_of
+from kstate_cli.check.snapshot import Asked
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import release

@@ -527,6 +527,16 @@ def test_damage(tmp_path: Path) -> None:
     assert tree_hash(found) == before
 
 
+def test_a_key_is_no_word_of_the_system(tmp_path: Path) -> None:
+    """Failures name the query, and so its key: what is to be done about a damaged store is not read from that."""
+    found = unpack("4.3.1-demo-eos", tmp_path)
+    store = found / "0_0/rocksdb/latest-order"
+    for sst in store.glob("*.sst"):
+        sst.write_bytes(sst.read_bytes()[:-9])
+    done = ask(found, "latest-order", "key", ": Input/output error.", "--key-serde", "string", status=6)
+    assert "see which files are damaged" in done.err and "says nothing of the stores" not in done.err
+
+
 def test_damage_in_one_partition(tmp_path: Path) -> None:
     found = unpack(KINDS, tmp_path)
     sst = max((found / "0_0/rocksdb/count").glob("*.sst"), key=lambda path: path.stat().st_size)

@@ -19,6 +19,7 @@ from kstate_cli.cli.app import app as commands
 from kstate_cli.errors import KstateError, Refused
 from kstate_cli.formats.checkpoint import MOST_ENTRIES
 from kstate_cli.regular import NotReadableError, open_regular, read_given, read_small
+from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.statedir.special import MOST_LEVELS, refuse_special
 from tests.golden import unpack
@@ -128,7 +129,9 @@ def test_each_place_alone(tmp_path: Path, kind: str) -> None:
         KINDS[kind](made)
         with pytest.raises(Refused, match=kind):
             refuse_special(app)
-        assert [p.where for p in read_application(app).all_problems() if kind in p.what] == [str(made.relative_to(app))]
+        assert [p.place.text for p in read_application(app).all_problems() if kind in p.what] == [
+            str(made.relative_to(app))
+        ]
         made.unlink()
 
 
@@ -268,7 +271,7 @@ def test_offset_files_of_millions_of_lines_are_refused_at_once(tmp_path: Path, n
         text = f"0\n{lines}\n" + "".join(f"t {number} 1\n" for number in range(lines))
         (app / "0_0" / name).write_text(text)
         began = time.monotonic()
-        problems = [p for p in read_application(app).all_problems() if p.where == f"0_0/{name}"]
+        problems = [p for p in read_application(app).all_problems() if p.place.text == f"0_0/{name}"]
         assert time.monotonic() - began < 10
         assert len(problems) == 1 and problems[0].fatal, problems
     code, said = run("migrate", app, "--to", "4.3")
@@ -284,7 +287,7 @@ def test_small_files_without_an_end_are_not_read(tmp_path: Path, name: str) -> N
     path = next(iter(sorted(store.glob(name), reverse=True)), store / name).resolve()
     os.truncate(path, 600 * MIB)
     began = time.monotonic()
-    (problem,) = [p for p in read_application(app).all_problems() if p.where == str(path.relative_to(app))]
+    (problem,) = [p for p in read_application(app).all_problems() if p.place == Place.of(app, path)]
     assert time.monotonic() - began < 5
     assert problem.fatal and f"has {600 * MIB:,} bytes" in problem.what
     for command, codes in ((("ls", app), {3}), (("verify", app), {3, 4}), (("migrate", app, "--to", "4.3"), {4})):

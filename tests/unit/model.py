@@ -12,7 +12,8 @@ from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import LiveFile
-from kstate_cli.statedir.model import Application, CheckpointFile, Database, Problem, Store, Task
+from kstate_cli.statedir.model import Application, CheckpointFile, Database, Store, Task
+from kstate_cli.statedir.problems import Problem
 
 APP = Path("/state/shop")
 OLD, NEW = "9.7.3", "10.1.3"

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.host import HostError, cannot_be_read, host_error, host_error_in
+from kstate_cli.host import HostError, cannot_be_read, host_error
 from kstate_cli.restore.obstacles import broken, refuse_problems
-from kstate_cli.statedir.model import Problem, ProblemCode
+from kstate_cli.rocks import errors
+from kstate_cli.rocks.errors import RocksError, real
+from kstate_cli.statedir.places import store_place
+from kstate_cli.statedir.problems import Problem, ProblemCode
 
 SHORT = [
     "IO error: While open a file for random read: /dev/shm/kstate-1/000012.sst: Too many open files",
@@ -31,10 +34,23 @@ OF_THE_FILE = [
 
 
 def test_messages_of_rocksdb() -> None:
-    assert [isinstance(host_error_in(text, "/tmp"), HostError) for text in SHORT] == [True] * len(SHORT)
-    assert [host_error_in(text, "/tmp") for text in CANNOT + OF_THE_FILE] == [None] * (len(CANNOT) + len(OF_THE_FILE))
-    assert [cannot_be_read(text) for text in CANNOT] == [True] * len(CANNOT)
-    assert not any(cannot_be_read(text) for text in SHORT + OF_THE_FILE)
+    short, cannot, of_the_file = (list(map(_told, texts)) for texts in (SHORT, CANNOT, OF_THE_FILE))
+    assert [isinstance(one, HostError) for one in short] == [True] * len(SHORT)
+    assert [isinstance(one, RocksError) for one in cannot + of_the_file] == [True] * (len(CANNOT) + len(OF_THE_FILE))
+    assert [errors.cannot_be_read(one) for one in cannot] == [True] * len(CANNOT)
+    assert not any(map(errors.cannot_be_read, short + of_the_file))
+
+
+def _told(text: str) -> RocksError | HostError:
+    return real(Exception(text), "/tmp/private", "/data/db", "/tmp")
+
+
+def test_a_directory_of_any_name_says_nothing() -> None:
+    """RocksDB's words are read, not those of a path that is put in their place."""
+    text = "Corruption: Bad table magic number: expected 9, found 0 in /tmp/private/000012.sst"
+    error = real(Exception(text), "/tmp/private", "/data/x: Permission denied./db", "/tmp")
+    assert isinstance(error, RocksError) and "Permission denied" in str(error)
+    assert not errors.cannot_be_read(error)
 
 
 @pytest.mark.parametrize("number", sorted(errno.errorcode))
@@ -49,12 +65,11 @@ def test_an_error_is_the_hosts_or_the_files(number: int) -> None:
 
 
 def test_nothing_is_replaced_because_a_disk_does_not_answer() -> None:
-    unreadable = Problem(
-        "0_0/rocksdb/count/000012.sst", "cannot be read: Input/output error", "…", code=ProblemCode.UNREADABLE
-    )
-    damaged = Problem("0_0/rocksdb/count/000012.sst", "is missing", "…", code=ProblemCode.SST)
+    folder = store_place("0_0", "count", segmented=False)
+    unreadable = Problem(ProblemCode.UNREADABLE, folder / "000012.sst", "cannot be read: Input/output error", "…")
+    damaged = Problem(ProblemCode.SST, folder / "000012.sst", "is missing", "…")
     store: Any = SimpleNamespace(name="count", segmented=False)
-    work = [SimpleNamespace(path="0_0/rocksdb/count", rebuild=True)]
+    work = [SimpleNamespace(place=folder, rebuild=True)]
     for problem, asked, is_broken, refused in [
         (unreadable, False, False, True),
         (unreadable, True, False, False),

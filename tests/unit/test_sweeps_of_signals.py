@@ -15,6 +15,9 @@ import kstate_cli
 from kstate_cli.errors import Interrupted, KstateError, OutputLost, Told
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.restore.states import IllegalTransition
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.messages import RocksCode, Said
+from kstate_cli.rows.errors import StoreUnreadable
 
 SOURCE = Path(kstate_cli.__file__).parent
 STARTERS = {"start", "submit", "map_async", "apply_async"}
@@ -148,6 +151,7 @@ def test_every_error_of_ours_crosses_a_process_boundary() -> None:
         Interrupted(15),
         OutputLost(OSError(28, "No space left on device")),
         OutputLost(BrokenPipeError(32, "Broken pipe")),
+        StoreUnreadable("what", hint="hint", hint_details=("c",), by_host=True),
     ]
     made += [
         kind("what", where="where", hint="hint", details=("a", "b"), hint_details=("c",))
@@ -155,6 +159,8 @@ def test_every_error_of_ours_crosses_a_process_boundary() -> None:
         if issubclass(kind, KstateError) and "__init__" not in vars(kind)
     ]
     assert {Interrupted, OutputLost} <= ours
+    unmade = {kind for kind in ours if issubclass(kind, KstateError)} - {type(error) for error in made}
+    assert not unmade, "made of other things than their words: make one of each"
     for error in made:
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
@@ -162,8 +168,12 @@ def test_every_error_of_ours_crosses_a_process_boundary() -> None:
     malformed = MalformedBytesError("too short", "SerializationException", streams_message="Size of")
     again = pickle.loads(pickle.dumps(malformed))
     assert (str(again), vars(again)) == (str(malformed), vars(malformed))
+    rocks = RocksError("what", Said(RocksCode.FORMAT, "000009.sst", 7), names_database=True)
+    again = pickle.loads(pickle.dumps(rocks))
+    assert (str(again), vars(again)) == (str(rocks), vars(rocks))
+    assert again.code is RocksCode.FORMAT
     # A transition that is not in the table is a defect of the driver, which raises and handles it in one process.
-    others = {kind for kind in ours if not issubclass(kind, (Told, MalformedBytesError, IllegalTransition))}
+    others = {kind for kind in ours if not issubclass(kind, (Told, MalformedBytesError, RocksError, IllegalTransition))}
     for kind in others:
         if "__init__" in vars(kind) or "__new__" in vars(kind):
             pytest.fail(f"{kind.__name__} is made of other things than its words: pickle it here")

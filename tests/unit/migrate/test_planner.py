@@ -20,7 +20,9 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.planner import MigrateOptions, plan_migration
 from kstate_cli.offsets import resolve as resolving
 from kstate_cli.releases import RELEASES, OffsetsHome, Release, knows_headers, release
-from kstate_cli.statedir.model import Application, Problem
+from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.places import store_place
+from kstate_cli.statedir.problems import Problem, ProblemCode
 from tests.unit.model import APP, OLD, OPEN, application, changelog, database, record, store, task
 
 COUNT = changelog("count")
@@ -201,11 +203,14 @@ def test_kinds_that_the_target_does_not_know_are_refused(kind: str, to: str) -> 
 
 
 def test_a_fatal_problem_is_refused_and_another_is_a_warning() -> None:
-    problem = Problem("0_0/rocksdb/count", "is broken", "a rule")
+    problem = Problem(ProblemCode.DOES_NOT_OPEN, store_place("0_0", "count", segmented=False), "is broken", "a rule")
     with pytest.raises(Refused, match="is broken"):
         plan(application(task(store("count", database(problems=(problem,))))), "4.3")
     app = application(
-        task(store("count", database(problems=(replace(problem, fatal=False),), version=OLD)), lines={COUNT: 1})
+        task(
+            store("count", database(problems=(replace(problem, code=ProblemCode.FOREIGN),), version=OLD)),
+            lines={COUNT: 1},
+        )
     )
     assert plan(app, "4.3").warnings == ("0_0/rocksdb/count: is broken (a rule)",)
 

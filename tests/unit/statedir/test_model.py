@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from kstate_cli.statedir.model import Problem
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.statedir.places import Place, store_place, task_place
+from kstate_cli.statedir.problems import Problem, ProblemCode
 from tests.unit.model import OPEN, application, database, record, store, task
 
-DOUBT = Problem("0_0/rocksdb/count", "an SST that no MANIFEST names", "a rule", fatal=False, doubt=True)
+COUNT = store_place("0_0", "count", segmented=False)
+DOUBT = Problem(ProblemCode.SST_NOT_NAMED, COUNT, "an SST that no MANIFEST names", "a rule")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +34,9 @@ def test_the_position_is_the_highest_of_all_places() -> None:
 def test_a_position_that_cannot_be_read_is_not_known() -> None:
     found = store("count", database(), position=7)
     assert found.position_file is not None and found.position_known and not found.remarks
-    broken = replace(found, position_file=replace(found.position_file, content=None, error="is garbled"))
+    broken = replace(
+        found, position_file=replace(found.position_file, content=None, error=MalformedBytesError("is garbled"))
+    )
     assert not broken.position_known and broken.position.is_empty
     assert broken.remarks == ("0_0/count.position: is garbled: the Position of the store is not known",)
 
@@ -39,14 +44,15 @@ def test_a_position_that_cannot_be_read_is_not_known() -> None:
 def test_rows_in_doubt_are_told_but_not_beside_a_running_application() -> None:
     doubtful = store("count", database(problems=(DOUBT,)))
     app = application(task(doubtful))
-    assert doubtful.in_doubt and app.doubtful == {DOUBT.where}
+    assert doubtful.in_doubt and app.doubtful == {COUNT}
     assert app.as_of == "closed" and replace(app, running=None).as_of == "last-flush"
     assert not replace(app, running=True).doubtful
-    assert not store("count", database(problems=(replace(DOUBT, doubt=False),))).in_doubt
+    assert not store("count", database(problems=(replace(DOUBT, code=ProblemCode.UNDER_WAY),))).in_doubt
 
 
 def test_problems_of_every_level() -> None:
-    own, of_task = Problem("a link", "", ""), Problem("0_0/x", "", "")
+    own = Problem(ProblemCode.LINK, Place(("a link",)), "", "")
+    of_task = Problem(ProblemCode.FOREIGN, task_place("0_0") / "x", "", "")
     app = replace(application(task(store("count", database(problems=(DOUBT,))), problems=(of_task,))), problems=(own,))
     assert app.all_problems() == (own, of_task, DOUBT)
 

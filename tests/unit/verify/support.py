@@ -7,6 +7,7 @@ from pathlib import Path
 from rocksdict import BlockBasedOptions, ChecksumType, DBCompressionType, Options, Rdict
 
 from kstate_cli.formats.kinds import Kind
+from kstate_cli.statedir.places import Place
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport, verify_database
 
 FAMILIES = ("default", "offsets")
@@ -55,7 +56,7 @@ def rows(count: int, start: int = 0, step: int = 1, size: int = 100) -> dict[byt
 
 
 def verify(path: Path, kind: str = "key-value", *, segment: int | None = None, each: bool = False) -> DatabaseReport:
-    return verify_database(DatabaseJob(path, "0_0/db", Kind(kind, True, "the test"), segment, 1, each))
+    return verify_database(DatabaseJob(path, Place(("0_0", "db")), Kind(kind, True, "the test"), segment, 1, each))
 
 
 def ssts(path: Path) -> list[Path]:

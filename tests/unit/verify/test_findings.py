@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kstate_cli.verify.findings import code_of, file_in, plain
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.messages import read_message
+from kstate_cli.verify.findings import code_of
 
 _BLAME = "  The file /s/MANIFEST-000005 may be corrupted."
 MESSAGES = [
@@ -26,8 +28,14 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("message", "code", "file"), MESSAGES)
 def test_messages(message: str, code: str, file: str) -> None:
-    assert code_of(message) == code
-    assert file_in(message, "?") == file
-    assert "Corruption: " not in plain(message)
-    assert "\n" not in plain(message)
-    assert "may be corrupted" not in plain(message)
+    error = RocksError(message, read_message(message))
+    assert code_of(error) == code
+    assert error.said is not None
+    assert (error.said.file or "?") == file
+    assert "Corruption: " not in error.plain
+    assert "\n" not in error.plain
+    assert "may be corrupted" not in error.plain
+
+
+def test_what_kstate_finds_itself_is_no_message_of_rocksdb() -> None:
+    assert code_of(RocksError("/s/unknown: Permission denied: reading stopped before its end")) == "corrupt"

@@ -1,10 +1,15 @@
-"""What all rules look at: the application, the release, the guarantee, the logs; and where findings are collected."""
+"""What a check knows: the application, the release, the guarantee, the logs, all as it was at one moment.
+
+Nothing here reads a disk or changes: rules are functions of a snapshot. :mod:`kstate_cli.check.look` makes one.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 
 from kstate_cli.change.ages import Age
 from kstate_cli.check.findings import Finding, Level, finding
@@ -17,6 +22,7 @@ from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.mounts import Mount
 from kstate_cli.statedir.names import CHECKPOINT, LOCK
 from kstate_cli.texts import filled
 
@@ -42,55 +48,97 @@ class Asked:
         return self.release.offsets_home is OffsetsHome.COLUMN_FAMILY
 
 
-@dataclass(slots=True)
-class Context:
-    """One check."""
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What the sources of ``Asked.logs`` say of every partition that a rule may ask for."""
+
+    logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
+    """By the first source that knows the partition."""
+    known: frozenset[TopicPartition] = frozenset()
+    """Every partition that any source names."""
+    lacking: frozenset[TopicPartition] = frozenset()
+    """Partitions that the broker was asked for, and has not."""
+    ids: Mapping[TopicPartition, tuple[str, ...]] = field(default_factory=dict)
+    """The ids of the topic, by each source that knows one."""
+    counts: Mapping[tuple[TopicPartition, int], Records | None] = field(default_factory=dict)
+    """How many records lie from an offset to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """A run of kstate, as far as a start of the application meets it."""
+
+    name: str
+    damage: str | None = None
+    """Why it is not understood."""
+    interrupted: bool = False
+    kept_bytes: int = 0
+    """What it keeps for undo, where that is old."""
+    kept_since: str = ""
+    """The day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is true of the directory as a whole."""
+
+    owner: int = 0
+    """The uid that the application directory belongs to."""
+    others: tuple[str, ...] = ()
+    """Paths below it that belong to somebody else."""
+    mount: Mount | None = None
+    """What it lies on."""
+    runs: tuple[RunSeen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that a check looks at."""
 
     app: Application
     asked: Asked
-    resolved: dict[str, TaskOffsets]
-    findings: list[Finding] = field(default_factory=list)
-    ages: tuple[Age, ...] = ()
-    """What kstate knows of the age of stores that it has made."""
+    resolved: Mapping[str, TaskOffsets]
+    """By the name of the task; nobody changes them."""
+    now_ms: int
+    entries: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The names in the directory of each task."""
+    segments: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    """The names in the folder of each segmented store, sorted."""
+    write_ahead: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    """The write-ahead logs of databases without CURRENT, sorted."""
+    logs: Logs = field(default_factory=Logs)
+    ages: Mapping[tuple[str, str], Age] = field(default_factory=dict)
+    """What is known of the age of stores, by task and store, where a rule may ask for it."""
+    around: Around = field(default_factory=Around)
 
-    def found(self, code: str, text: str, task: Task | None = None, store: str | None = None,
-              level: Level | None = None) -> str:  # fmt: skip
-        """Adds a finding, once; returns its code."""
+    @property
+    def now_seconds(self) -> float:
+        """When it was taken, in seconds since 1970."""
+        return self.now_ms / 1000
+
+    def finding(self, code: str, text: str, task: Task | None = None, store: str | None = None,
+                level: Level | None = None) -> Finding:  # fmt: skip
+        """A finding, with the command that helps here."""
         name = task.name if task else None
         new = finding(code, text, task=name, store=store, level=level)
         values: dict[str, str | os.PathLike[str] | None]
         values = {"APP": self.app.path, "RELEASE": self.asked.release.name, "TASK": name, "STORE": store}
-        new = replace(new, mend=filled(new.mend, values))
-        if new not in self.findings:
-            self.findings.append(new)
-        return code
+        return replace(new, mend=filled(new.mend, values))
 
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition, by the first source that knows it."""
-        return next((log for log in (source.log(key) for source in self.asked.logs) if log is not None), None)
+        return self.logs.logs.get(key)
 
     def lacks(self, key: TopicPartition) -> bool:
         """Whether the broker that was asked has no such partition."""
-        return any(source.lacks(key) for source in self.asked.logs)
+        return key in self.logs.lacking
 
     def records(self, key: TopicPartition, first: int) -> Records | None:
         """How many records lie from ``first`` to the end; None where nobody knows the log.
 
-        A dump counts them, where it was taken of the very log that the first source knows.
+        KeyError for what :mod:`kstate_cli.check.look` has not counted: a rule must not take that for none.
         """
-        known = [source for source in self.asked.logs if source.log(key) is not None]
-        best: Records | None = None
-        for source in known:
-            if self._same_log(source, known[0], key):
-                found = source.records(key, first, transactional=self.asked.exactly_once)
-                best = found if best is None or (found is not None and found.exact) else best
-        return best
-
-    @staticmethod
-    def _same_log(one: LogSource, other: LogSource, key: TopicPartition) -> bool:
-        a, b = one.log(key), other.log(key)
-        ids = {one.topic_id(key), other.topic_id(key)} - {None}
-        return a is not None and b is not None and (a.start, a.end) == (b.start, b.end) and len(ids) < 2
+        return self.logs.counts[key, first] if key in self.logs.logs else None
 
     def off_grid(self, task: Task, store: Store) -> tuple[Database, ...]:
         """Segments that Streams does not open, because it would give them other names."""
@@ -101,6 +149,11 @@ class Context:
         """The tasks of the same subtopology, other than ``task``."""
         return [other for other in self.app.tasks if other is not task and subtopology(other) == subtopology(task)]
 
+    @property
+    def has_global(self) -> bool:
+        """True where the application has, or had, global stores on disk."""
+        return any(task.is_global and task.stores for task in self.app.tasks)
+
     def changelog(self, task: Task, store: str) -> TopicPartition | None:
         """The changelog partition of a store, by its own offsets or those of the same store in other tasks.
 
@@ -108,8 +161,7 @@ class Context:
         """
         own = self.own_changelog(task, store)
         topics = [tp.topic for one in (task, *self.siblings(task)) for tp in self._offsets(one, store)]
-        known = {key for source in self.asked.logs for key in source.partitions()}
-        if own.topic in topics or own in known:
+        if own.topic in topics or own in self.logs.known:
             return own
         return TopicPartition(topics[0], own.partition) if topics else None
 
@@ -127,7 +179,7 @@ class Context:
 
     def task_is_empty(self, task: Task) -> bool:
         """``StateDirectory.taskDirIsEmpty``: ``.checkpoint`` does not count, in 4.3 nothing that begins so."""
-        for name in os.listdir(task.path):
+        for name in self.entries[task.name]:
             ignored = name.startswith(CHECKPOINT) if self.asked.into_family else name == CHECKPOINT
             if not ignored and not name.endswith(LOCK):
                 return False

@@ -1,0 +1,123 @@
+"""Takes the snapshot that a check judges: all that needs the disk, a dump or the clock is read here, and only here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from kstate_cli import clock
+from kstate_cli.change.ages import Age, read_ages
+from kstate_cli.change.engine import pinned_bytes
+from kstate_cli.change.folder import read_runs
+from kstate_cli.change.recover import UNFINISHED
+from kstate_cli.check.counting import known_logs
+from kstate_cli.check.snapshot import Around, Asked, RunSeen, Snapshot
+from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.model import StoreOffsets
+from kstate_cli.offsets.resolve import resolve_with
+from kstate_cli.statedir.locks import read_lock_table
+from kstate_cli.statedir.model import Application, CheckpointFile, Task
+from kstate_cli.statedir.mounts import mount_of, read_mounts
+from kstate_cli.statedir.names import LOCK
+from kstate_cli.statedir.problems import ProblemCode
+
+_KEPT = timedelta(days=7)
+
+
+def look(app: Application, asked: Asked) -> Snapshot:
+    """Everything about ``app`` that a rule may ask for. Changes nothing.
+
+    Raises Refused where what kstate wrote down of its own runs cannot be understood, DumpError where a dump cannot be
+    read, OSError where the system does not give a file of offsets for a reason that nobody knows.
+    """
+    for file in _read_by_streams(app, asked):
+        if isinstance(file.error, OSError):
+            raise file.error
+    entries = {task.name: frozenset(_names(task.path)) for task in app.tasks}
+    databases = [database for task in app.tasks for store in task.stores for database in store.databases]
+    bare = Snapshot(
+        app,
+        asked,
+        {one.task.name: one for one in resolve_with(app, entries)},
+        clock.now_ms(),
+        entries=entries,
+        segments={
+            store.path: tuple(_names(store.path)) for task in app.tasks for store in task.stores if store.segmented
+        },
+        write_ahead={
+            database.path: tuple(sorted(one.name for one in database.path.glob("*.log")))
+            for database in databases
+            if any(problem.code is ProblemCode.NO_CURRENT for problem in database.problems)
+        },
+    )
+    with_logs = replace(bare, logs=known_logs(bare))
+    return replace(with_logs, ages=_ages(with_logs), around=_around(app))
+
+
+def _names(folder: Path) -> list[str]:
+    """What is in a folder, sorted; nothing where a running application has dropped it."""
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+
+
+def _read_by_streams(app: Application, asked: Asked) -> Iterable[CheckpointFile]:
+    for task in app.tasks:
+        for store in task.stores:
+            own = store.store_file if asked.into_family and store.is_grace_buffer else None
+            yield from (one for one in (store.position_file, own) if one is not None)
+        if task.checkpoint is not None:
+            yield task.checkpoint
+
+
+def _ages(snapshot: Snapshot) -> dict[tuple[str, str], Age]:
+    """What is known of every store that kstate may have made, and of those whose log forgets deletes.
+
+    By the times in its SSTs and what kstate wrote down of its own runs: an mtime is made young by every copy.
+    """
+    written_down = read_ages(snapshot.app.path)
+    return {
+        (task.name, one.store.name): age_of(written_down, task.name, one)
+        for task in snapshot.app.tasks
+        for one in snapshot.resolved[task.name].stores
+        if written_down or _may_forget(snapshot, task, one)
+    }
+
+
+def _may_forget(snapshot: Snapshot, task: Task, one: StoreOffsets) -> bool:
+    keys = [*one.offsets, snapshot.changelog(task, one.store.name)]
+    logs = [snapshot.log(key) for key in keys if key is not None]
+    return not one.store.empty and any(log.forgets for log in logs if log is not None)
+
+
+def _around(app: Application) -> Around:
+    owner = app.path.stat().st_uid
+    return Around(owner, tuple(sorted(_of_others(app, owner))), mount_of(app.path, read_mounts()), tuple(_runs(app)))
+
+
+def _of_others(app: Application, owner: int) -> Iterable[str]:
+    """Files of another owner than the application directory's."""
+    for folder, _, names in os.walk(app.path):
+        for path in (folder, *(os.path.join(folder, name) for name in names)):
+            try:
+                other = os.stat(path, follow_symlinks=False).st_uid != owner
+            except FileNotFoundError:
+                continue  # beside a running application
+            if other:
+                yield os.path.relpath(path, app.path)
+
+
+def _runs(app: Application) -> Iterable[RunSeen]:
+    limit = clock.now() - _KEPT
+    held = read_lock_table().held(app.path / LOCK)
+    for run in read_runs(app.path):
+        if run.damage is not None:
+            yield RunSeen(run.name, run.damage)
+        elif run.state in UNFINISHED:
+            yield RunSeen(run.name, interrupted=held is False)
+        elif run.events and datetime.fromisoformat(run.events[-1]["at"]) <= limit:
+            yield RunSeen(run.name, kept_bytes=pinned_bytes(run), kept_since=run.events[-1]["at"][:10])

@@ -1,0 +1,164 @@
+"""From what is known of a task to what becomes of each of its stores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.judge_offsets import is_lost
+from kstate_cli.check.outcome import Outcome, Prediction, Records
+from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
+from kstate_cli.check.rule import Draft
+from kstate_cli.check.snapshot import Snapshot
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.logs.log import Where
+from kstate_cli.statedir.model import Store
+
+Told = tuple[Prediction, tuple[Finding, ...]]
+"""What becomes of a store, and what is found meanwhile."""
+
+
+def predicted(snapshot: Snapshot, draft: Draft) -> Draft:
+    """A task with a prediction for each of its stores."""
+    names = sorted({*draft.stores, *draft.gone})
+    ranges: dict[str, Range | None] = {}
+    if draft.unreadable is None:
+        for name in names:
+            ranges[name], findings = _range(snapshot, draft, name)
+            draft = draft.told(*findings)
+    outside = [one for one in ranges.values() if one is not None and one.outside]
+    beyond = None
+    for name, one in ranges.items():
+        found = None if one is None else _of_range(snapshot, draft, name, one)
+        if found is not None and one is not None:
+            draft = draft.told(found)
+            beyond = found.code if one.outside else beyond
+    # Every changelog of the task is marked corrupted, the valid ones too (DefaultStateUpdater).
+    outcome = Outcome.WIPED if snapshot.asked.exactly_once else Outcome.RESTORES_ALL
+    race = Outcome.OPENS if all(one.where is Where.ABOVE for one in outside) else None
+    predictions = []
+    for name in names:
+        if name in draft.fails:
+            predictions.append(failed(draft, name))
+            continue
+        if draft.code is not None:
+            prediction, findings = because_of(snapshot, draft, name, draft.code, Outcome.WIPED)
+        elif beyond is not None:
+            prediction, findings = because_of(snapshot, draft, name, beyond, outcome, race)
+        else:
+            prediction, findings = _by_offset(snapshot, draft, name, ranges.get(name))
+        predictions.append(prediction)
+        draft = draft.told(*findings)
+    ignored = (Prediction(draft.task.name, name, Outcome.IGNORED, code="unknown-kind") for name in draft.ignored)
+    return replace(draft, predictions=(*predictions, *ignored))
+
+
+def failed(draft: Draft, name: str) -> Prediction:
+    """A store that the start fails at."""
+    one = draft.fails[name]
+    return Prediction(draft.task.name, name, Outcome.FAILS, None, one.code, one.file, one.messages)
+
+
+def because_of(
+    snapshot: Snapshot, draft: Draft, name: str, code: str, outcome: Outcome, or_else: Outcome | None = None
+) -> Told:
+    """A store of a task that something is wrong with: ``outcome``, unless it has no changelog."""
+    task = draft.task
+    store = draft.stores.get(name) or next((one for one in task.stores if one.name == name), None)
+    if store is not None and is_lost(snapshot, task, store, draft.read):
+        if outcome is not Outcome.WIPED:
+            # At least once the directory stays: only what has a changelog is restored.
+            return _without_offset(snapshot, draft, name, store)
+        text = f"no offset anywhere: it counts as a store without a changelog, and its task is wiped ({code})"
+        lost = snapshot.finding("lost-with-its-task", text, task, name)
+        return Prediction(task.name, name, Outcome.LOST, None, lost.code, or_else=or_else), (lost,)
+    key = snapshot.changelog(task, name)
+    if key is None and store is not None and store.segmented and not store.databases:
+        key = snapshot.own_changelog(task, name)
+    return Prediction(task.name, name, outcome, whole(snapshot, key), code, or_else=or_else), ()
+
+
+def _range(snapshot: Snapshot, draft: Draft, name: str) -> tuple[Range | None, tuple[Finding, ...]]:
+    """The store's next offset in its log; None without a valid offset."""
+    offsets = _offsets(draft, name)
+    key = _changelog(snapshot, draft, name)
+    if key is None or key not in offsets:
+        return None, ()
+    findings: tuple[Finding, ...] = (missing(snapshot, key, draft.task, name),) if snapshot.lacks(key) else ()
+    if offsets[key] in (OFFSET_UNKNOWN, -5):
+        return None, findings
+    findings += recreated(snapshot, key, draft.task, name)
+    return locate(snapshot, key, offsets[key] + 1), findings
+
+
+def _of_range(snapshot: Snapshot, draft: Draft, name: str, one: Range) -> Finding | None:
+    """What is to be said of where the next offset lies."""
+    code = None
+    if one.outside:
+        code = "below-log-start" if one.where is Where.BELOW else "beyond-log-end"
+    elif one.where is Where.ABOVE:
+        code = "past-the-dump"
+    elif near_start(one):
+        code = "near-log-start"
+    return None if code is None else snapshot.finding(code, one.text, draft.task, name)
+
+
+def _offsets(draft: Draft, name: str) -> dict[TopicPartition, int]:
+    read = draft.read
+    return dict(read.stores[name].offsets if name in read.stores else read.absent.get(name, {}))
+
+
+def _changelog(snapshot: Snapshot, draft: Draft, name: str) -> TopicPartition | None:
+    """The partition that the store is restored from: its own changelog before any source topic."""
+    offsets = _offsets(draft, name)
+    if len(offsets) == 1:
+        return next(iter(offsets))
+    return snapshot.changelog(draft.task, name)
+
+
+def _by_offset(snapshot: Snapshot, draft: Draft, name: str, where: Range | None) -> Told:
+    """A store of a task that nothing is wrong with."""
+    task, store = draft.task.name, draft.stores.get(name)
+    if where is None:
+        return _without_offset(snapshot, draft, name, store)
+    if name in draft.empty:
+        if name in draft.closed and where.records is not None and where.records.count:
+            message = (f"Store {name}.", "is currently closed")
+            return Prediction(task, name, Outcome.FAILS, None, draft.empty[name], f"{task}/{name}", message), ()
+        return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, draft.empty[name]), ()
+    if where.records is not None and where.records.count:
+        found = snapshot.finding("catches-up", where.text, draft.task, name)
+        return Prediction(task, name, Outcome.RESTORES, where.records, found.code), (found,)
+    if where.where is Where.UNKNOWN and snapshot.lacks(where.key):
+        return Prediction(task, name, Outcome.UNKNOWN, None, "log-missing"), ()
+    return Prediction(task, name, Outcome.OPENS, where.records), ()
+
+
+def _without_offset(snapshot: Snapshot, draft: Draft, name: str, store: Store | None) -> Told:
+    task = draft.task
+    read = draft.read.stores.get(name)
+    offsets = _offsets(draft, name)
+    key = _changelog(snapshot, draft, name)
+    if key is None and store is not None and store.databases:
+        text = "no offset anywhere: it counts as a store without a changelog"
+        found = snapshot.finding("without-changelog", text, task, name)
+        return Prediction(task.name, name, Outcome.OPENS, Records(0, exact=True), found.code), (found,)
+    if store is not None and key is None:
+        key = snapshot.own_changelog(task, name)
+    records = whole(snapshot, key)
+    empty = store is None or store.empty
+    if empty and records is not None and not records.count and records.exact:
+        found = snapshot.finding("never-written", "it has no rows, and its changelog none", task, name)
+        return Prediction(task.name, name, Outcome.OPENS, records, found.code), (found,)
+    if store is None:
+        text = "it is not here, and other tasks of the subtopology have it"
+        found = snapshot.finding("store-missing", text, task, name)
+    elif OFFSET_UNKNOWN in offsets.values() or (read is not None and read.dropped_unknown):
+        level = Level.EXPECTED if empty and records is None else None
+        found = snapshot.finding("unknown-offset", "its offset is -4", task, name, level)
+    elif store.segmented and not store.databases:
+        found = snapshot.finding("no-segments-yet", "it has no segment", task, name)
+    else:
+        found = snapshot.finding("offset-missing", "it has no offset", task, name)
+    return Prediction(task.name, name, Outcome.RESTORES_ALL, records, found.code), (found,)

@@ -1,0 +1,130 @@
+"""What a rule is: from what is known so far to what is known then, and the class of Kafka Streams that says so.
+
+Rules stand in tuples, in the order of Streams. None of them reads a disk or writes into what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
+
+from kstate_cli.check.findings import Finding
+from kstate_cli.check.outcome import Prediction
+from kstate_cli.check.reading import Read, TaskRead
+from kstate_cli.check.snapshot import Snapshot
+from kstate_cli.statedir.model import Store, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why something does not open, and what Streams prints."""
+
+    code: str
+    text: str
+    file: str
+    messages: tuple[str, ...]
+    by_streams: bool = False
+    """The first message is Streams' own: nothing of RocksDB's, which would say where, comes before it."""
+
+
+class _Draft(Protocol):
+    @property
+    def ended(self) -> bool: ...
+
+
+D = TypeVar("D", bound=_Draft)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[D]):
+    """One rule."""
+
+    source: str
+    """The class of Kafka Streams that says so, and the section of docs/internals where that is not all."""
+    judge: Callable[[Snapshot, D], D]
+
+
+def judged(rules: Sequence[Rule[D]], snapshot: Snapshot, draft: D) -> D:
+    """What is known after all of the rules, or after the first that ends it."""
+    for rule in rules:
+        if draft.ended:
+            break
+        draft = rule.judge(snapshot, draft)
+    return draft
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDraft:
+    """What is known of one store before its offsets are looked at."""
+
+    task: Task
+    store: Store
+    read: Read
+    findings: tuple[Finding, ...] = ()
+    fatal: Obstacle | None = None
+    """Why the start fails at it."""
+    empty: str | None = None
+    """The finding because of which it opens without rows although its offset says otherwise."""
+    closed: bool = False
+    """It has a segment that did not open: the first write to it is fatal."""
+    recreated: bool = False
+    """RocksDB makes a new database where CURRENT is missing."""
+    ended: bool = False
+    """The release has no such stores."""
+
+    def told(self, *findings: Finding) -> StoreDraft:
+        """The same with more findings."""
+        return replace(self, findings=(*self.findings, *findings))
+
+    def failing(self, obstacle: Obstacle | None) -> StoreDraft:
+        """The same with an obstacle, unless there was one before."""
+        return replace(self, fatal=self.fatal or obstacle)
+
+    def without_rows(self, code: str) -> StoreDraft:
+        """The same, opening empty, unless that was known before."""
+        return replace(self, empty=self.empty or code)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is known of a task's stores so far."""
+
+    task: Task
+    read: TaskRead
+    findings: tuple[Finding, ...] = ()
+    stores: Mapping[str, Store] = field(default_factory=dict)
+    """Those that the release opens."""
+    fails: Mapping[str, Obstacle] = field(default_factory=dict)
+    empty: Mapping[str, str] = field(default_factory=dict)
+    """Stores that open without rows although their offset says otherwise, with the finding's code."""
+    ignored: tuple[str, ...] = ()
+    closed: frozenset[str] = frozenset()
+    """Stores with a segment that did not open: the first write to it is fatal."""
+    gone: tuple[str, ...] = ()
+    """Stores that other tasks of the subtopology have, and this one has not."""
+    unreadable: Obstacle | None = None
+    """Its ``.checkpoint`` cannot be read."""
+    code: str | None = None
+    """The finding that wipes the task."""
+    predictions: tuple[Prediction, ...] = ()
+    ended: bool = False
+    """Nothing after this is reached."""
+
+    def told(self, *findings: Finding) -> Draft:
+        """The same with more findings."""
+        return replace(self, findings=(*self.findings, *findings))
+
+
+def opened(draft: Draft, one: StoreDraft) -> Draft:
+    """A task with what is known of one more of its stores."""
+    name, draft = one.store.name, draft.told(*one.findings)
+    if one.ended:
+        return replace(draft, ignored=(*draft.ignored, name))
+    return replace(
+        draft,
+        stores={**draft.stores, name: one.store},
+        empty=draft.empty if one.empty is None else {**draft.empty, name: one.empty},
+        fails=draft.fails if one.fatal is None else {**draft.fails, name: one.fatal},
+        closed=draft.closed | {name} if one.closed else draft.closed,
+    )

@@ -1,0 +1,124 @@
+"""What a start finds in one store when it opens it, before any offset counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kstate_cli.check.files import Found, segment_obstacle, store_file_obstacle
+from kstate_cli.check.opening import doubts, judge_opening
+from kstate_cli.check.rule import Obstacle, Rule, StoreDraft
+from kstate_cli.check.sessions import misread_sessions
+from kstate_cli.check.snapshot import Snapshot
+from kstate_cli.releases import readable_by
+from kstate_cli.statedir.headers import without_headers
+from kstate_cli.statedir.names import store_folder
+
+_NOT_VALID = (
+    "State store {} didn't find a valid state, since under EOS it has the risk of getting uncommitted data in stores",
+    "Invalid state during store open. Expected state to be either empty or closed",
+)
+
+
+def _kind(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    kind = draft.store.kind.name
+    if readable_by(without_headers(kind), snapshot.asked.release):
+        return draft
+    text = f"{snapshot.asked.release} has no {kind} stores"
+    return replace(draft.told(snapshot.finding("unknown-kind", text, draft.task, draft.store.name)), ended=True)
+
+
+def _files(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    return _failing(draft, store_file_obstacle(snapshot, draft.task, draft.store))
+
+
+def _failing(draft: StoreDraft, found: Found) -> StoreDraft:
+    return draft.told(*found[1]).failing(found[0])
+
+
+def _segments(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    foreign, findings = segment_obstacle(snapshot, draft.task, draft.store)
+    draft = draft.told(*findings)
+    if foreign is None or snapshot.asked.into_family:
+        return draft.failing(foreign)
+    return draft if draft.store.empty else draft.without_rows(foreign.code)
+
+
+def _databases(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    opening = judge_opening(snapshot, draft.task, draft.store)
+    draft = replace(draft.told(*opening.findings), recreated=opening.recreated)
+    if opening.obstacle is None or not opening.swallowed:
+        return draft.failing(opening.obstacle)
+    return replace(draft.without_rows(opening.obstacle.code), closed=True)
+
+
+def _global_databases(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    """Nobody passes over what does not open there."""
+    opening = judge_opening(snapshot, draft.task, draft.store)
+    return draft.told(*opening.findings).failing(opening.obstacle)
+
+
+def _sessions(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    return draft.told(*misread_sessions(snapshot, draft.task, draft.store))
+
+
+def _doubts(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    return draft.told(*doubts(snapshot, draft.task, draft.store))
+
+
+def _no_database(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    if draft.store.databases or not any(offset >= 0 for offset in draft.read.offsets.values()):
+        return draft
+    text = "it has an offset and no database: its rows are gone"
+    found = snapshot.finding("offset-without-store", text, draft.task, draft.store.name)
+    return draft.told(found).without_rows(found.code)
+
+
+def _off_grid(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    skipped = snapshot.off_grid(draft.task, draft.store)
+    if not skipped:
+        return draft
+    starts = ", ".join(str(d.segment_start) for d in skipped)
+    text = f"{starts}: multiples of no segment interval; Streams opens others instead, without these rows"
+    found = snapshot.finding("segment-off-grid", text, draft.task, draft.store.name)
+    return draft.told(found).without_rows(found.code)
+
+
+def _recreated(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    if not draft.recreated:
+        return draft
+    text = "CURRENT is missing: RocksDB makes a new, empty database"
+    found = snapshot.finding("does-not-open", text, draft.task, draft.store.name)
+    return draft.told(found).without_rows(found.code)
+
+
+def _global_status(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+    task, store = draft.task, draft.store
+    asked = snapshot.asked
+    if draft.fatal is not None or not (asked.into_family and asked.exactly_once and store.status == "open"):
+        return draft
+    text = "its status is open: no start of 4.3 gets past it"
+    messages = (_NOT_VALID[0].format(store.name), _NOT_VALID[1])
+    file = f"{task.name}/{store_folder(store.name, segmented=False)}"
+    found = snapshot.finding("global-status-open", text, task, store.name)
+    return draft.told(found).failing(Obstacle(found.code, text, file, messages))
+
+
+STORE_RULES: tuple[Rule[StoreDraft], ...] = (
+    Rule("releases.py: the kind of store came with a later release", _kind),
+    Rule("StoreQueryUtils.readPositionFromCheckpoint, LegacyCheckpointingStateStore.init", _files),
+    Rule("AbstractSegments.segmentIdFromSegmentName", _segments),
+    Rule("RocksDBStore.openRocksDB, AbstractSegments.openExisting", _databases),
+    Rule("RocksDBTimeOrderedSessionStoreWithHeaders (KIP-1285)", _sessions),
+    Rule("VersionSet::Recover (RocksDB)", _doubts),
+    Rule("OffsetCheckpoint: an offset outlives the directory of its store", _no_database),
+    Rule("AbstractSegments.segmentName", _off_grid),
+    Rule("DBImpl::Recover (RocksDB): create_if_missing", _recreated),
+)
+"""Of the stores of a task, in the order of Streams."""
+GLOBAL_STORE_RULES: tuple[Rule[StoreDraft], ...] = (
+    Rule("StoreQueryUtils.readPositionFromCheckpoint, LegacyCheckpointingStateStore.init", _files),
+    Rule("RocksDBStore.openRocksDB", _global_databases),
+    Rule("VersionSet::Recover (RocksDB)", _doubts),
+    Rule("GlobalStateManagerImpl.initialize, AbstractColumnFamilyAccessor.open", _global_status),
+)
+"""Of global stores."""

@@ -1,0 +1,95 @@
+"""What a message of RocksDB means: the one place where its words are read. Everybody else asks the code.
+
+RocksDB (and rocksdict, whose exceptions have no type) says in English what has happened, and about which file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from kstate_cli.host import CANNOT, FULL, SHORT
+
+_FILE: Final = re.compile(r"\b(\d{6,}\.(?:sst|blob|log)|MANIFEST-\d+|CURRENT)\b")
+_SIZES: Final = re.compile(r"(?:Expected|recorded in manifest) (\d+), actual size (\d+)")
+_FORMAT: Final = re.compile(r"format_version: (\d+)")
+_BLAMES_MANIFEST: Final = re.compile(r"\s*The file \S+ may be corrupted\.?\s*$")
+_NEWER: Final = re.compile(r"unknown|unsupported|not supported|not implemented|newer version", re.IGNORECASE)
+_GONE: Final = "No such file"
+_SHORTER: Final = "too short"
+_PREFIXES: Final = ("Corruption: ", "IO error: ")
+
+
+class RocksCode(Enum):
+    """What has happened."""
+
+    HOST = auto()
+    """This host is short of something: it says nothing of the database."""
+    UNREADABLE = auto()
+    """The system does not give the file: broken hardware, or no rights."""
+    MISSING = auto()
+    """A file is not there."""
+    TRUNCATED = auto()
+    """A file has lost its end."""
+    FORMAT = auto()
+    """An SST says a ``format_version`` that this RocksDB does not know."""
+    TOO_NEW = auto()
+    """Something else that this RocksDB does not know."""
+    CORRUPT = auto()
+    """Whatever else is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of RocksDB, read."""
+
+    code: RocksCode
+    file: str | None
+    """The name of the file that it is about, where it names one."""
+    number: int | None = None
+    """With ``HOST`` the errno, with ``FORMAT`` the ``format_version``."""
+
+
+def read_message(message: str) -> Said:
+    """What a message means. It is read as RocksDB wrote it: names of directories may hold any words at all."""
+    # Where an SST cannot be opened, RocksDB blames the MANIFEST too, at the end.
+    names = _FILE.findall(message)
+    code, number = _meaning(message)
+    return Said(code, names[0] if names else None, number)
+
+
+def _meaning(message: str) -> tuple[RocksCode, int | None]:
+    if (number := _said(message, (*SHORT, *FULL))) is not None:
+        return RocksCode.HOST, number
+    if _said(message, CANNOT) is not None:
+        return RocksCode.UNREADABLE, None
+    sizes, version = _SIZES.search(message), _FORMAT.search(message)
+    if _GONE in message:
+        return RocksCode.MISSING, None
+    if sizes:
+        return (RocksCode.TRUNCATED if int(sizes[2]) < int(sizes[1]) else RocksCode.CORRUPT), None
+    if _SHORTER in message:
+        return RocksCode.TRUNCATED, None
+    if version:
+        return RocksCode.FORMAT, int(version[1])
+    return (RocksCode.TOO_NEW if _NEWER.search(message) else RocksCode.CORRUPT), None
+
+
+def _said(message: str, numbers: tuple[int, ...]) -> int | None:
+    """Which of these errors of the system is told: in the system's words, behind a colon."""
+    for number in numbers:
+        if re.search(rf"(?:: |^){re.escape(os.strerror(number))}(?: \(os error \d+\))?(?=\s|$|\.)", message):
+            return number
+    return None
+
+
+def plain(message: str) -> str:
+    """A message of RocksDB on one line, without what it says twice."""
+    line = " ".join(_BLAMES_MANIFEST.sub("", message).split())
+    for prefix in _PREFIXES:
+        while line.startswith(prefix):
+            line = line.removeprefix(prefix)
+    return line

@@ -1,0 +1,76 @@
+"""Snapshots of directories that were never there: rules look at nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kstate_cli.check.outcome import Records
+from kstate_cli.check.reading import read_offsets
+from kstate_cli.check.rule import Draft, StoreDraft
+from kstate_cli.check.snapshot import Asked, Logs, Snapshot
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.logs.log import Log
+from kstate_cli.offsets.resolve import resolve_with
+from kstate_cli.releases import release
+from kstate_cli.statedir.model import Application, Store, Task
+from tests.unit.model import application
+
+NOW_MS = 1_700_000_000_000
+OLD, NEW = "4.2", "4.3"
+
+
+def log(key: TopicPartition, start: int, end: int, **more: Any) -> Log:
+    """A partition as a broker has it now."""
+    return Log(key, start, end, None, None, live=True, **more)
+
+
+def snapshot(
+    *tasks: Task,
+    to: str = NEW,
+    exactly_once: bool = True,
+    logs: Iterable[Log] = (),
+    counts: Mapping[tuple[TopicPartition, int], int] | None = None,
+    lacking: Iterable[TopicPartition] = (),
+    files: Mapping[str, Iterable[str]] | None = None,
+    app: Application | None = None,
+    asked: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Snapshot:
+    """`files` are names in tasks beside those of their stores; `counts` are how many records follow, exactly."""
+    found = app or application(*tasks)
+    entries = {one.name: frozenset({*_names(one), *(files or {}).get(one.name, ())}) for one in found.tasks}
+    known = {one.key: one for one in logs}
+    return Snapshot(
+        found,
+        Asked(release(to), exactly_once=exactly_once, **(asked or {})),
+        {one.task.name: one for one in resolve_with(found, entries)},
+        NOW_MS,
+        entries=entries,
+        logs=Logs(
+            known,
+            frozenset(known),
+            frozenset(lacking),
+            more.pop("ids", {}),
+            {key: Records(count, exact=True) for key, count in (counts or {}).items()},
+        ),
+        **more,
+    )
+
+
+def _names(task: Task) -> set[str]:
+    stores = {store.name if store.segmented else "rocksdb" for store in task.stores}
+    return stores | ({".checkpoint"} if task.checkpoint is not None else set())
+
+
+def of_task(seen: Snapshot, number: int = 0, **known: Any) -> Draft:
+    """What is known of a task before the first rule, and what is given."""
+    task = seen.app.tasks[number]
+    return Draft(task, read_offsets(seen, task), **known)
+
+
+def of_store(seen: Snapshot, number: int = 0, **known: Any) -> StoreDraft:
+    """What is known of a store before the first rule, and what is given."""
+    task = seen.app.tasks[0]
+    store: Store = task.stores[number]
+    return StoreDraft(task, store, read_offsets(seen, task).stores[store.name], **known)

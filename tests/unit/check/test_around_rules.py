@@ -1,0 +1,152 @@
+"""Rules about a directory as a whole, what no rule has looked at, and copies of tasks; and that rules are functions."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import pkgutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstate_cli.check
+from kstate_cli.check.files import copied_tasks
+from kstate_cli.check.outcome import Outcome
+from kstate_cli.check.predict import judge
+from kstate_cli.check.problems import not_understood
+from kstate_cli.check.snapshot import Around, RunSeen, Snapshot
+from kstate_cli.check.surroundings import AROUND_RULES
+from kstate_cli.statedir.model import Task
+from kstate_cli.statedir.mounts import Mount
+from kstate_cli.statedir.places import Place, task_place
+from kstate_cli.statedir.problems import Problem, ProblemCode
+from tests.unit.model import application, changelog, database, store, task
+from tests.unit.test_owners import modules
+
+from .made import NOW_MS, OLD, log, snapshot
+
+HERE = "check/"
+READERS = {"check/look.py", "check/counting.py", "check/logs.py", "check/predict.py"}
+"""Who takes the snapshot, and the sources of logs; ``check`` itself takes one and judges it."""
+IMPORTS = frozenset(
+    {"kstate_cli.clock", "kstate_cli.regular", "time", "shutil", "subprocess", "io", "glob", "tempfile"}
+)
+CALLS = frozenset(
+    {"open", "listdir", "scandir", "walk", "stat", "lstat", "exists", "is_file", "is_dir", "is_symlink", "iterdir"}
+    | {"glob", "rglob", "read_text", "read_bytes", "resolve", "lexists", "now", "now_ms"}
+)
+
+
+def healthy(mtime_ns: int = NOW_MS * 1_000_000) -> Task:
+    return replace(task(store("count", database()), lines={changelog("count"): 5}), mtime_ns=mtime_ns)
+
+
+def around(**known: Any) -> Snapshot:
+    return snapshot(healthy(), to=OLD, around=Around(**known))
+
+
+CASES = {
+    "_ages": [(snapshot(healthy(mtime_ns=0)), ["cleaner-may-delete"]), (snapshot(healthy()), [])],
+    "_versioned": [
+        (snapshot(task(store("ver", database("ver"), kind="versioned"))), ["versioned-position"]),
+        (snapshot(task(store("ver", database("ver"), kind="versioned")), to=OLD), []),
+        (snapshot(healthy()), []),
+    ],
+    "_owners": [(around(owner=5, others=("0_0/x",)), ["foreign-owner"]), (around(owner=5), [])],
+    "_mount": [
+        (around(mount=Mount(Path("/state"), "nfs4")), ["lock-not-shared"]),
+        (around(mount=Mount(Path("/state"), "ext4")), []),
+    ],
+    "_runs": [
+        (around(runs=(RunSeen("0001-migrate", damage="it is empty"),)), ["unfinished-run"]),
+        (around(runs=(RunSeen("0001-migrate", interrupted=True),)), ["unfinished-run"]),
+        (around(runs=(RunSeen("0001-migrate", kept_bytes=9, kept_since="2023-01-01"),)), ["kept-too-long"]),
+        (around(runs=(RunSeen("0001-migrate"),)), []),
+    ],
+    "_in_memory": [
+        (snapshot(healthy(), logs=[log(changelog("memory"), 0, 5)]), ["changelog-without-store"]),
+        (snapshot(healthy(), logs=[log(changelog("count"), 0, 5)]), []),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule(name: str) -> None:
+    (rule,) = [one for one in AROUND_RULES if one.judge.__name__ == name]
+    for seen, codes in CASES[name]:
+        assert [one.code for one in rule.judge(seen)] == codes
+
+
+def test_every_rule_has_a_case_and_a_source() -> None:
+    assert [rule.judge.__name__ for rule in AROUND_RULES] == list(CASES)
+    assert all(rule.source for rule in AROUND_RULES)
+
+
+def test_stores_in_two_subtopologies() -> None:
+    seen = snapshot(healthy(), task(store("count", database(), task="3_0"), name="3_0"))
+    copies, findings = copied_tasks(seen)
+    assert copies == {"3_0"} and [one.code for one in findings] == ["store-in-two-subtopologies"]
+    assert copied_tasks(snapshot(healthy())) == (frozenset(), ())
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "told", "codes"),
+    [
+        (Place(("1_0",)), ProblemCode.LINK, [], ["not-understood"]),
+        (task_place("0_0") / "x", ProblemCode.FOREIGN, [], []),
+        (task_place("0_0") / ".checkpoint", ProblemCode.MALFORMED_OFFSETS, [], ["not-understood"]),
+        (task_place("0_0") / ".checkpoint", ProblemCode.MALFORMED_OFFSETS, ["malformed-checkpoint"], []),
+        (task_place("0_0") / "x", ProblemCode.LINK, ["malformed-checkpoint"], ["not-understood"]),
+    ],
+)
+def test_what_no_rule_has_looked_at(place: Place, code: ProblemCode, told: list[str], codes: list[str]) -> None:
+    problem = Problem(code, place, "is odd", "a rule")
+    one = healthy()
+    if place.task == "0_0":
+        app = application(replace(one, problems=(problem,)))
+    else:
+        app = replace(application(one), problems=(problem,))
+    seen = snapshot(app=app, to=OLD)
+    known = [seen.finding(name, "", one) for name in told]
+    assert [found.code for found in not_understood(seen, known)] == codes
+
+
+def test_a_report_follows_from_the_snapshot_alone() -> None:
+    """The directory of this one has never been there."""
+    seen = snapshot(healthy(), to=OLD, logs=[log(changelog("count"), 0, 6)], counts={(changelog("count"), 6): 0})
+    report = judge(seen)
+    assert [(one.store, one.outcome) for one in report.predictions] == [("count", Outcome.OPENS)]
+    assert report.findings == () and judge(seen) == report
+
+
+def test_rules_read_no_disk_and_no_clock() -> None:
+    found = [
+        f"{module}:{ast.unparse(node)}"
+        for module, tree in modules()
+        if module.startswith(HERE) and module not in READERS
+        for node in ast.walk(tree)
+        if _reads(node)
+    ]
+    assert not found, found
+
+
+def _reads(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        names = {f"{node.module}.{one.name}" for one in node.names} | {str(node.module)}
+        return bool(names & IMPORTS) or str(node.module).startswith("kstate_cli.check.look")
+    if isinstance(node, ast.Import):
+        return any(one.name in IMPORTS for one in node.names)
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return called in CALLS
+    return False
+
+
+def test_nothing_that_a_rule_is_given_can_be_written_into() -> None:
+    for found in pkgutil.iter_modules(kstate_cli.check.__path__, "kstate_cli.check."):
+        for one in vars(importlib.import_module(found.name)).values():
+            if isinstance(one, type) and one.__module__ == found.name and dataclasses.is_dataclass(one):
+                assert one.__dataclass_params__.frozen, one  # type: ignore[attr-defined]

@@ -1,0 +1,412 @@
+"""Each rule about a task, and about the folder of the global stores: a case in which it says something, one in which not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstate_cli.change.ages import Age
+from kstate_cli.check.global_stores import GLOBAL_RULES, judge_global
+from kstate_cli.check.outcome import Outcome, Prediction, Records
+from kstate_cli.check.rule import Draft, Obstacle
+from kstate_cli.check.snapshot import Snapshot
+from kstate_cli.check.tasks import TASK_RULES, judge_copy, judge_task
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.statedir.model import Task
+from tests.unit.model import APP, OPEN, changelog, checkpoint, database, record, store, task
+
+from .made import NOW_MS, OLD, log, of_task, snapshot
+
+COUNT, OTHER = changelog("count"), changelog("other")
+TOPIC = TopicPartition("table", 0)
+GARBLED = MalformedBytesError("three fields", "IOException", streams_message="Malformed line in offset checkpoint file")
+OBSTACLE = Obstacle("does-not-open", "it does not open", "0_0/rocksdb/count", ())
+
+
+def healthy(**more: Any) -> Snapshot:
+    """Of 4.2, with an offset in the middle of its log."""
+    known = {"logs": [log(COUNT, 0, 100)], "counts": {(COUNT, 51): 49, (COUNT, 0): 100}}
+    return snapshot(task(store("count", database()), lines={COUNT: 50}), to=OLD, **(known | more))
+
+
+def unreadable() -> Snapshot:
+    one = task(store("count", database()), lines={COUNT: 50})
+    file = replace(checkpoint(APP / "0_0/.checkpoint", {}), content=None, error=GARBLED)
+    return snapshot(replace(one, checkpoint=file), to=OLD)
+
+
+def two_tasks(**more: Any) -> Snapshot:
+    first = task(store("count", database()), store("other", database("other")), lines={COUNT: 1, OTHER: 1})
+    lines = {changelog("count", 1): 1}
+    return snapshot(
+        first, task(store("count", database(), task="0_1"), name="0_1", lines=lines), **({"to": OLD} | more)
+    )
+
+
+def opened(seen: Snapshot, number: int = 0, **known: Any) -> Draft:
+    """A task all of whose stores have opened."""
+    stores = {one.name: one for one in seen.app.tasks[number].stores}
+    return of_task(seen, number, **({"stores": stores} | known))
+
+
+def family(**more: Any) -> Snapshot:
+    """Of 4.3."""
+    return snapshot(task(store("count", database(offsets=record(50, **more)))))
+
+
+def garbling() -> Snapshot:
+    buffer = store("buf", database("buf", start=0), kind="grace-buffer", segmented=True, offset=5)
+    return snapshot(task(buffer))
+
+
+def restored(seen: Snapshot, name: str) -> Draft:
+    one = Prediction("0_0", name, Outcome.RESTORES_ALL, Records(9, exact=True))
+    return opened(seen, predictions=(one,))
+
+
+def old_data() -> Snapshot:
+    age = Age("0_0/count", {}, NOW_MS - 86_400_000 * 9)
+    return healthy(ages={("0_0", "count"): age})
+
+
+Case = tuple[Callable[[], tuple[Snapshot, Draft]], list[str], dict[str, Any]]
+"""What is known before, the codes of the findings, and what is known then."""
+
+
+def before(make: Callable[[], Snapshot], number: int = 0, **known: Any) -> Callable[[], tuple[Snapshot, Draft]]:
+    def made() -> tuple[Snapshot, Draft]:
+        seen = make()
+        return seen, opened(seen, number, **known)
+
+    return made
+
+
+CASES: dict[str, list[Case]] = {
+    "_foreign": [
+        (before(lambda: healthy(files={"0_0": ["x.lock", "notes.txt"]})), ["foreign-in-task", "lock-file-in-task"], {}),
+        (
+            lambda: (
+                seen := snapshot(task(leftovers=(".checkpoint.tmp",)), files={"0_0": [".checkpoint.tmp"]}),
+                of_task(seen),
+            ),
+            ["leftover-file"],
+            {},
+        ),
+        (before(healthy), [], {}),
+    ],
+    "_too_old": [
+        (
+            before(lambda: snapshot(task(store("count", database()), lines={COUNT: 5}), asked={"max_age": timedelta(1)})),
+            ["older-than-max-age"],
+            {"predictions": [("count", "task-wiped", "older-than-max-age")], "ended": True},
+        ),
+        (before(lambda: healthy(asked={"max_age": timedelta(1)})), [], {}),
+        (before(family), [], {}),
+    ],
+    "_stores": [
+        (
+            lambda: (
+                seen := snapshot(
+                    task(store("ver", database("ver"), kind="versioned"), store("count", database(sst_format=6))), to="3.4"
+                ),
+                of_task(seen),
+            ),
+            ["unknown-kind", "sst-too-new"],
+            {"ignored": ("ver",), "fails": ["count"]},
+        ),
+        (lambda: (seen := healthy(), of_task(seen)), [], {}),
+    ],
+    "_gone": [
+        (before(two_tasks, 1), [], {"gone": ("other",)}),
+        (
+            before(lambda: snapshot(task(store("count", database()), lines={COUNT: 1, OTHER: 1}), to=OLD)),
+            ["offset-without-store"],
+            {"gone": ("other",), "empty": {"other": "offset-without-store"}},
+        ),
+        (
+            before(lambda: snapshot(task(store("count", database(offsets=record(1))), lines={OTHER: 1}))),
+            ["offset-without-store"],
+            {},
+        ),
+        (before(healthy), [], {}),
+    ],
+    "read_checkpoint": [
+        (before(unreadable), ["malformed-checkpoint"], {"unreadable": "malformed-checkpoint"}),
+        (before(healthy), [], {}),
+    ],
+    "compare": [
+        (
+            before(lambda: snapshot(task(store("count", database(offsets=record(50))), lines={COUNT: 60}))),
+            ["stale-checkpoint"],
+            {},
+        ),
+        (
+            before(lambda: snapshot(task(store("count", database(offsets=record(50, position=9)), position=4)))),
+            ["stale-position"],
+            {},
+        ),
+        (
+            before(
+                lambda: snapshot(
+                    task(
+                        store(
+                            "win",
+                            *(database("win", start=n, offsets=record(n, "win")) for n in (60_000, 120_000)),
+                            kind="windowed",
+                            segmented=True,
+                        )
+                    )
+                )
+            ),
+            ["segments-disagree"],
+            {},
+        ),
+        (before(family), [], {}),
+        (before(healthy), [], {}),
+    ],
+    "_not_reached": [
+        (
+            before(two_tasks, fails={"count": OBSTACLE}),
+            [],
+            {
+                "fails": ["count"],
+                "predictions": [("count", "start-fails", "does-not-open"), ("other", "not-reached", None)],
+                "ended": True,
+            },
+        ),
+        (before(healthy), [], {}),
+    ],
+    "_status": [
+        (before(lambda: family(status=OPEN)), ["status-open"], {"code": "status-open"}),
+        (
+            before(
+                lambda: snapshot(task(store("count", database(offsets=record(5, status=OPEN)))), exactly_once=False)
+            ),
+            ["status-open"],
+            {},
+        ),
+        (before(family), [], {}),
+    ],
+    "_unreadable": [
+        (before(healthy, unreadable=OBSTACLE, gone=("other",)), [], {"unreadable": OBSTACLE.code, "fails": ["count", "other"], "gone": ("other",)}),
+        (before(healthy, unreadable=OBSTACLE, code="status-open"), [], {"unreadable": OBSTACLE.code, "code": "status-open"}),
+        (before(healthy), [], {}),
+    ],
+    "_sentinels": [
+        (
+            before(lambda: snapshot(task(store("count", database(offsets=record(-3)))))),
+            ["sentinel-offset"],
+            {"fails": ["count"]},
+        ),
+        (before(lambda: snapshot(task(store("count", database(offsets=record(-1)))))), [], {}),
+        (before(healthy), [], {}),
+    ],
+    "_missing": [
+        (before(lambda: snapshot(task(store("count", database())), to=OLD)), ["no-offsets"], {"code": "no-offsets"}),
+        (
+            before(
+                lambda: snapshot(
+                    task(store("count", database()), store("other", database("other")), lines={COUNT: 5}),
+                    to=OLD,
+                    logs=[log(OTHER, 0, 9)],
+                )
+            ),
+            ["offset-missing"],
+            {"code": "offset-missing"},
+        ),
+        (
+            before(lambda: snapshot(task(store("count", database(offsets=record(None))), lines={COUNT: OFFSET_UNKNOWN}))),
+            ["unknown-offset"],
+            {"code": "unknown-offset"},
+        ),
+        (
+            before(lambda: snapshot(task(store("win", kind="windowed", segmented=True), lines={changelog("win"): 5}))),
+            ["no-segments"],
+            {"code": "no-segments"},
+        ),
+        (
+            before(lambda: snapshot(task(store("win", kind="windowed", segmented=True)))),
+            ["no-segments-yet"],
+            {"code": "no-segments-yet"},
+        ),
+        (before(two_tasks, 1, gone=("other",)), ["store-missing"], {"code": "store-missing", "gone": ("other",)}),
+        (before(lambda: snapshot(task(store("count", database())), to=OLD, exactly_once=False)), [], {}),
+        (before(healthy), [], {}),
+    ],
+    "predicted": [
+        (before(healthy), ["catches-up"], {"predictions": [("count", "restores", "catches-up")]}),
+        (
+            before(lambda: healthy(logs=[log(COUNT, 60, 100)], counts={(COUNT, 60): 40})),
+            ["below-log-start"],
+            {"predictions": [("count", "task-wiped", "below-log-start")]},
+        ),
+        (
+            before(lambda: healthy(logs=[log(COUNT, 0, 20)], counts={(COUNT, 0): 20})),
+            ["beyond-log-end"],
+            {"predictions": [("count", "task-wiped", "beyond-log-end")]},
+        ),
+        (
+            before(lambda: healthy(logs=[log(COUNT, 50, 1000)], counts={(COUNT, 51): 949, (COUNT, 50): 950})),
+            ["near-log-start", "catches-up"],
+            {"predictions": [("count", "restores", "catches-up")]},
+        ),
+        (
+            before(lambda: healthy(logs=[], counts={}, lacking=[COUNT])),
+            ["log-missing"],
+            {"predictions": [("count", "unknown", "log-missing")]},
+        ),
+        (
+            before(lambda: healthy(ids={COUNT: ("a", "b")}, counts={(COUNT, 51): 0, (COUNT, 0): 100})),
+            ["topic-recreated"],
+            {"predictions": [("count", "opens", None)]},
+        ),
+        (
+            before(lambda: snapshot(task(store("count", database())), to=OLD, exactly_once=False)),
+            ["without-changelog"],
+            {"predictions": [("count", "opens", "without-changelog")]},
+        ),
+        (
+            before(healthy, code="status-open"),
+            [],
+            {"code": "status-open", "predictions": [("count", "task-wiped", "status-open")]},
+        ),
+        (
+            before(healthy, empty={"count": "segment-off-grid"}),
+            [],
+            {
+                "empty": {"count": "segment-off-grid"},
+                "predictions": [("count", "opens-without-rows", "segment-off-grid")],
+            },
+        ),
+        (
+            before(lambda: healthy(logs=[], counts={}), ignored=("ver",)),
+            [],
+            {"ignored": ("ver",), "predictions": [("count", "opens", None), ("ver", "ignored", "unknown-kind")]},
+        ),
+    ],
+    "_after": [
+        (lambda: (seen := garbling(), restored(seen, "buf")), ["grace-buffer-restored"], {"predictions": [("buf", "restores-all", None)]}),
+        (lambda: (seen := old_data(), restored(seen, "count")), ["older-than-tombstones"], {"predictions": [("count", "restores-all", None)]}),
+        (
+            lambda: (
+                seen := healthy(ages={("0_0", "count"): Age("0_0/count", {}, None)}),
+                restored(seen, "count"),
+            ),
+            ["age-unknown"],
+            {"predictions": [("count", "restores-all", None)]},
+        ),
+        (before(healthy), [], {}),
+    ],
+    "_unclean": [
+        (
+            before(lambda: snapshot(task(store("count", database(newest=9)), lines={COUNT: 5}, mtime=4), to=OLD)),
+            ["maybe-unclean"],
+            {},
+        ),
+        (before(healthy), [], {}),
+    ],
+}  # fmt: skip
+RULES = {rule.judge.__name__: rule for rule in (*TASK_RULES, *GLOBAL_RULES)}
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, one) for name, all_of in CASES.items() for one in all_of])
+def test_a_rule(name: str, case: Case) -> None:
+    seen, known = case[0]()
+    copy = replace(known)
+    after = RULES[name].judge(seen, known)
+    assert [one.code for one in after.findings] == case[1]
+    told = _known(after)
+    assert told == case[2]
+    assert known == copy
+
+
+def _known(draft: Draft) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "fails": list(draft.fails),
+        "empty": dict(draft.empty),
+        "ignored": draft.ignored,
+        "closed": draft.closed,
+        "gone": draft.gone,
+        "unreadable": draft.unreadable.code if draft.unreadable is not None else None,
+        "code": draft.code,
+        "predictions": [(one.store, one.outcome.value, one.code) for one in draft.predictions],
+        "ended": draft.ended,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def test_every_rule_has_a_case_and_a_source() -> None:
+    assert [rule.judge.__name__ for rule in TASK_RULES] == list(CASES)
+    assert all(rule.source for rule in RULES.values())
+
+
+def test_the_first_thing_that_goes_wrong_decides() -> None:
+    """A database that does not open comes before a checkpoint that cannot be read, and that before any offset."""
+    seen = unreadable()
+    found = judge_task(seen, seen.app.tasks[0])
+    assert [(one.store, one.outcome, one.code) for one in found.predictions] == [
+        ("count", Outcome.FAILS, "malformed-checkpoint")
+    ]
+    worse = snapshot(*_with_sst_format(seen.app.tasks[0], 6), to="3.9")
+    found = judge_task(worse, worse.app.tasks[0])
+    assert [(one.outcome, one.code) for one in found.predictions] == [(Outcome.FAILS, "sst-too-new")]
+    assert [one.code for one in found.findings] == ["sst-too-new", "malformed-checkpoint"]
+
+
+def _with_sst_format(one: Task, number: int) -> list[Task]:
+    return [replace(one, stores=(store("count", database(sst_format=number)),))]
+
+
+@pytest.mark.parametrize(
+    ("to", "with_global", "outcome"),
+    [("4.2", True, Outcome.IGNORED), ("4.3", False, Outcome.IGNORED), ("4.3", True, Outcome.FAILS)],
+)
+def test_a_copy_of_a_task(to: str, with_global: bool, outcome: Outcome) -> None:
+    stores = (store("table", database("table"), task="global"),) if with_global else ()
+    seen = snapshot(task(store("count", database())), task(*stores, name="global"), to=to)
+    (found,) = judge_copy(seen, seen.app.tasks[0]).predictions
+    assert (found.outcome, found.code) == (outcome, "store-in-two-subtopologies")
+
+
+@pytest.mark.parametrize(
+    ("made", "codes", "outcome"),
+    [
+        ({"offset": 50, "log": (0, 100), "counts": {(TOPIC, 50): 50}}, ["catches-up", "age-unknown"], Outcome.RESTORES),
+        ({"offset": 100, "log": (0, 100), "counts": {(TOPIC, 100): 0}}, [], Outcome.OPENS),
+        ({"offset": 50, "log": (60, 100)}, ["global-out-of-range"], Outcome.FAILS),
+        ({"offset": 50, "log": (0, 10)}, ["beyond-log-end"], Outcome.FAILS),
+        ({"offset": OFFSET_UNKNOWN}, ["global-unknown-offset"], Outcome.FAILS),
+        ({"offset": 50}, [], Outcome.OPENS),
+        ({}, ["offset-missing"], Outcome.RESTORES_ALL),
+        ({"offset": 50, "lacking": [TOPIC]}, ["log-missing"], Outcome.UNKNOWN),
+        ({"offset": 50, "more": {TopicPartition("gone", 0): 1}}, ["global-unknown-topic"], Outcome.FAILS),
+    ],
+)
+def test_global_stores(made: dict[str, Any], codes: list[str], outcome: Outcome) -> None:
+    lines = ({TOPIC: made["offset"]} if "offset" in made else {}) | made.get("more", {})
+    one = task(store("table", database("table"), task="global"), name="global", lines=lines or None)
+    known = {
+        "logs": [log(TOPIC, *made["log"])] if "log" in made else (),
+        "counts": made.get("counts"),
+        "lacking": made.get("lacking", ()),
+        "ages": {("global", "table"): Age("global/table", {}, None)},
+    }
+    seen = snapshot(one, to=OLD, **known)
+    found = judge_global(seen, seen.app.tasks[0])
+    assert [one.code for one in found.findings] == codes
+    assert [one.outcome for one in found.predictions] == [outcome]
+
+
+def test_a_global_store_without_a_database_that_opens() -> None:
+    bad = store("table", database("table", sst_format=6), task="global")
+    seen = snapshot(task(bad, name="global", lines={TOPIC: 5}), to="3.9")
+    found = judge_global(seen, seen.app.tasks[0])
+    assert [(one.outcome, one.code) for one in found.predictions] == [(Outcome.FAILS, "sst-too-new")]
+    assert Path(found.predictions[0].file or "").name == "table"

@@ -1,0 +1,201 @@
+"""What is said is for people: no module compares, searches, splits or looks up a text that another one has written.
+
+Who has to know what is wrong asks a code, a place or a type. The texts of others (RocksDB, Spark) are read in one module
+each, which makes a type of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from .test_owners import modules
+
+MEMBERS = frozenset(
+    {
+        "what",
+        "where",
+        "message",
+        "text",
+        "reason",
+        "hint",
+        "why",
+        "error",
+        "headline",
+        "details",
+        "hint_details",
+        "rule",
+    }
+    | {"note", "advice", "remark", "remarks", "strerror", "reasoned", "failure_message", "mend", "damage", "wrong"}
+    | {"shown", "inferred_from", "file"}
+)
+"""Members, and keys of rows, that hold texts."""
+NAMES = frozenset({"what", "where", "message", "reason", "hint", "why", "headline", "remark"})
+"""Variables and parameters that are called after what they hold."""
+ERRORS = frozenset({"error", "caught", "failed", "malformed", "cause", "short", "exc", "err"})
+SEARCHES = frozenset(
+    {"startswith", "endswith", "split", "rsplit", "partition", "rpartition", "find", "index", "rindex", "rfind"}
+    | {"splitlines", "removeprefix", "removesuffix", "count", "replace"}
+)
+PATTERNS = frozenset({"search", "match", "fullmatch", "findall", "finditer", "sub", "fnmatch", "fnmatchcase"})
+AS_THEY_ARE = frozenset({"strip", "lower", "upper", "casefold", "replace", "format", "join"})
+"""What gives a text back."""
+
+EXCEPTIONS = {
+    # Others' texts, each where it becomes a type, or the one line of it that is printed.
+    "rocks/errors.py:real": "a private folder's path becomes that of the database; whether it was named is kept as a flag",
+    "rocks/messages.py:read_message": "RocksDB's messages become codes",
+    "rocks/messages.py:_meaning": "the same",
+    "rocks/messages.py:_said": "the same",
+    "rocks/messages.py:plain": "RocksDB says some things twice",
+    "texts.py:first_line": "what is printed of an error with many lines",
+    "spark/session.py:_last_line": "what is printed of a Java error with a Python traceback in it",
+    # How something is printed.
+    "cli/output.py:error_lines": "a place that the message has named is not printed behind it again",
+    "cli/ls_cmd.py:ls": "places are printed sorted, each once",
+}
+"""Where it is right, with the reason. An entry that nothing needs any more fails the test."""
+
+
+class _Function(ast.NodeVisitor):
+    """What one function reads; ``texts`` are its variables that hold a text."""
+
+    def __init__(self) -> None:
+        self.texts = set(NAMES)
+        self.found: list[int] = []
+
+    def is_text(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Attribute):
+            return node.attr in MEMBERS
+        if isinstance(node, ast.Name):
+            return node.id in self.texts
+        if isinstance(node, ast.Subscript):
+            return isinstance(node.slice, ast.Constant) and node.slice.value in MEMBERS
+        if isinstance(node, ast.JoinedStr):
+            return any(isinstance(part, ast.FormattedValue) and self.is_text(part.value) for part in node.values)
+        if isinstance(node, ast.BoolOp):
+            return any(map(self.is_text, node.values))
+        if isinstance(node, ast.BinOp):
+            return self.is_text(node.left) or self.is_text(node.right)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            told = node.func.id in ("str", "repr", "printable", "safe") and len(node.args) == 1
+            return told and (_is_error(node.args[0]) or self.is_text(node.args[0]))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            return node.func.attr in AS_THEY_ARE and self.is_text(node.func.value)
+        return False
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.generic_visit(node)
+        if self.is_text(node.value):
+            self.texts |= {one.id for one in node.targets if isinstance(one, ast.Name)}
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        sides = [node.left, *node.comparators]
+        typed = all(isinstance(one, ast.Is | ast.IsNot) for one in node.ops)
+        if not typed and any(map(self.is_text, sides)):
+            self.found.append(node.lineno)
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if node.attr in SEARCHES and self.is_text(node.value):
+            self.found.append(node.lineno)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in PATTERNS and any(map(self.is_text, node.args)):
+            self.found.append(node.lineno)
+        self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if isinstance(node.ctx, ast.Load) and self.is_text(node.slice):
+            self.found.append(node.lineno)
+        self.generic_visit(node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> None:
+        if self.is_text(node.elt):
+            self.found.append(node.lineno)
+        self.generic_visit(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> None:
+        if self.is_text(node.key):
+            self.found.append(node.lineno)
+        self.generic_visit(node)
+
+    def visit_Match(self, node: ast.Match) -> None:
+        if self.is_text(node.subject):
+            self.found.append(node.lineno)
+        self.generic_visit(node)
+
+
+def _is_error(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ERRORS
+
+
+def readers(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """(function, line) of everything in a module that reads a text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            one = _Function()
+            one.generic_visit(node)
+            yield from ((node.name, line) for line in one.found)
+
+
+def test_nobody_reads_prose() -> None:
+    found = [
+        f"{module}:{function}: line {line}"
+        for module, tree in modules()
+        for function, line in readers(tree)
+        if f"{module}:{function}" not in EXCEPTIONS
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_exceptions_are_needed() -> None:
+    used = {f"{module}:{function}" for module, tree in modules() for function, _ in readers(tree)}
+    assert not set(EXCEPTIONS) - used
+
+
+def test_messages_of_rocksdb_are_read_where_they_become_errors() -> None:
+    found = {
+        module
+        for module, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id == "read_message"
+    }
+    assert found == {"rocks/errors.py"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'return "No such file" in str(error)',
+        'return problem.where.split("/")',
+        'return f"{problem.where}/".startswith(folder)',
+        "return any(map(problem.where.startswith, folders))",
+        'return reason.what == "its status is open"',
+        "return re.search(r'x', error.message)",
+        "text = str(error)\n    return shown in text",
+        "return [one for one in found if one.where not in {p.where for p in others}]",
+        "return MARKS[found.what]",
+        'return row["what"] != "different"',
+        "return message.strip().lower().endswith('x')",
+    ],
+)
+def test_the_sweep_sees(source: str) -> None:
+    assert list(readers(ast.parse(f"def f(x):\n    {source}\n")))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'return f"{one.where}: {one.what}"',
+        "return problem.code is ProblemCode.SST",
+        "return one.error is None",
+        "return one.place.within(folder)",
+        'return name.startswith("OPTIONS-")',
+    ],
+)
+def test_the_sweep_passes_over(source: str) -> None:
+    assert not list(readers(ast.parse(f"def f(x):\n    {source}\n")))
