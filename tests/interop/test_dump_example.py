@@ -11,7 +11,7 @@ from typing import Any
 
 import pyspark
 import pytest
-from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
+from py4j import java_gateway, protocol  # type: ignore[import-untyped]
 
 from kstate_cli.broker.ask import ask_broker
 
@@ -36,11 +36,19 @@ def dumper() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
-    """A JVM as Spark's driver has one, with Kafka's client on its class path."""
+    """A JVM as Spark's driver has one, with Kafka's client on its class path.
+
+    A session of Spark that an earlier test began in this process leaves its own reader of answers in py4j for good. It
+    wants a SparkContext for every exception, also for the one that ends a Java iterator; this JVM has none.
+    """
     (py4j,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
-    gateway = JavaGateway.launch_gateway(jarpath=str(py4j), classpath=f"{broker_jars()}/*", die_on_exit=True)
-    yield gateway.jvm
-    gateway.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(java_gateway, "get_return_value", protocol.get_return_value)
+        gateway = java_gateway.JavaGateway.launch_gateway(
+            jarpath=str(py4j), classpath=f"{broker_jars()}/*", die_on_exit=True
+        )
+        yield gateway.jvm
+        gateway.shutdown()
 
 
 def test_what_the_broker_says(harness: Harness, dumper: ModuleType, jvm: Any) -> None:
