@@ -64,8 +64,8 @@ def _check_one_file_system(app: Path) -> None:
     device = os.stat(app.parent).st_dev
     for path in (app, runs_folder(app).parent, runs_folder(app)):
         with reading():
-            found = os.lstat(path).st_dev if os.path.lexists(path) else device
-        if found != device:
+            its_device = os.lstat(path).st_dev if os.path.lexists(path) else device
+        if its_device != device:
             raise Refused(
                 f"{path} is a file system of its own, a btrfs subvolume for one: nothing can be exchanged across its "
                 "border in one step",

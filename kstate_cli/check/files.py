@@ -116,7 +116,7 @@ def copied_tasks(snapshot: Snapshot) -> tuple[frozenset[str], tuple[Finding, ...
     twice = {key: numbers for key, numbers in owners.items() if len(numbers) > 1}
     findings = []
     for numbers in sorted({tuple(sorted(numbers)) for numbers in twice.values()}):
-        names = sorted(name for (_, name), found in twice.items() if tuple(sorted(found)) == numbers)
+        names = sorted(name for (_, name), numbers_found in twice.items() if tuple(sorted(numbers_found)) == numbers)
         text = f"{', '.join(names)}: in the subtopologies {' and '.join(map(str, numbers))} at once"
         fatal = snapshot.asked.into_family and snapshot.has_global
         more = ": 4.3 opens the global stores in the wrong one too, and does not start" if fatal else ""

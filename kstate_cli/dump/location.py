@@ -65,14 +65,14 @@ def open_location(uri: str) -> tuple[FileSystem, str]:
     if scheme.lower() in _ALIASES:
         uri = _ALIASES[scheme.lower()] + uri[len(scheme) :]
     try:
-        found, path = fs.FileSystem.from_uri(uri)
+        filesystem, path = fs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError, ValueError) as error:
         # pyarrow's message may repeat the URI with its secrets.
         raise UsageError(
             f"{shown(uri)} cannot be opened ({type(error).__name__})",
             hint="give a local path or a URI that pyarrow knows: file://, s3://, gs://, abfss://, hdfs://",
         ) from None
-    return found, path
+    return filesystem, path
 
 
 def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedFile]:

@@ -103,7 +103,7 @@ def _resolve_store(said: _Remarks, task: Task, store: Store, lines: dict[TopicPa
         if without:
             lowest = dict.fromkeys(lowest, OFFSET_UNKNOWN)
     said.unclean += unclean_store(task, store, lowest)
-    return StoreOffsets(store, lowest, store.position, tuple(name for name, found in places.items() if found))
+    return StoreOffsets(store, lowest, store.position, tuple(name for name, offsets in places.items() if offsets))
 
 
 def _stale(stores: Iterable[Store]) -> set[str]:
