@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kstate_cli.check.files import Found, segment_obstacle, store_file_obstacle
+from kstate_cli.check.files import ObstacleAndFindings, segment_obstacle, store_file_obstacle
 from kstate_cli.check.opening import doubts, judge_opening
 from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft
 from kstate_cli.check.sessions import misread_sessions
@@ -31,7 +31,7 @@ def _files(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     return _failing(draft, store_file_obstacle(snapshot, draft.task, draft.store))
 
 
-def _failing(draft: StoreCheckDraft, failure: Found) -> StoreCheckDraft:
+def _failing(draft: StoreCheckDraft, failure: ObstacleAndFindings) -> StoreCheckDraft:
     return draft.told(*failure[1]).failing(failure[0])
 
 

@@ -99,10 +99,10 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
     )
 
 
-_Found = dict[tuple[str, str], tuple[Task, Store]]
+_TaskStores = dict[tuple[str, str], tuple[Task, Store]]
 
 
-def _stores(app: Application, request: DiffRequest) -> _Found:
+def _stores(app: Application, request: DiffRequest) -> _TaskStores:
     return {
         (task.name, store.name): (task, store)
         for task in app.tasks

@@ -24,7 +24,7 @@ _SESSION_TAIL = 16
 _LAST = b"\xff" * 8
 """Behind every sequence number and every start of a session."""
 
-_Found = tuple[int | None, bytes, bytes]
+_WindowRow = tuple[int | None, bytes, bytes]
 """Start of the segment, key of the row, value of the row."""
 
 
@@ -47,7 +47,7 @@ def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) ->
     read = store.layout.key.window
     value = _values(store) or _as_it_is
 
-    def decode(row: _Found) -> tuple[Windowed[Any], Any]:
+    def decode(row: _WindowRow) -> tuple[Windowed[Any], Any]:
         window = read(row[1])
         return Windowed(store.key(window.key), window.start, None), value(row[2], window.key)
 
@@ -124,7 +124,7 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
                     yield segment.own(window.start), value
 
 
-def _windows(store: StoreReader, first: int, last: int) -> Iterator[_Found]:
+def _windows(store: StoreReader, first: int, last: int) -> Iterator[_WindowRow]:
     schema, read = store.layout.key, store.layout.key.window
     for segment in store.between(first, last):
         if schema.time_ordered:

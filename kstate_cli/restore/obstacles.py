@@ -146,7 +146,7 @@ def _compare_ends(draft: RestoreDraft, one: ManifestPartition, facts: LogFacts) 
         )
         key = TopicPartition(one.topic, one.partition)
         for task in draft.tasks.values():
-            draft.only_copies.update({found.store.name: None for found in task.stores if key in found.offsets})
+            draft.only_copies.update({known.store.name: None for known in task.stores if key in known.offsets})
 
 
 def broken(draft: RestoreDraft, task: str, store: StoreSpec) -> str | None:

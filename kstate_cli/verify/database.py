@@ -126,13 +126,13 @@ class _Verification:
     def report(self) -> DatabaseReport:
         path, place = self._job.path, self._job.place
         self._findings += files.check_entries(path, place)
-        options_families, found, remarks = files.check_options(path, place)
-        self._findings += found
+        options_families, findings, remarks = files.check_options(path, place)
+        self._findings += findings
         self._remarks += remarks
-        manifest, found = files.check_current(path, place)
-        if self._job.running and found and all(one.code == MISSING for one in found):
+        manifest, findings = files.check_current(path, place)
+        if self._job.running and findings and all(one.code == MISSING for one in findings):
             return DatabaseReport(remarks=(f"{place.text} {_UNDER_WAY}",), gone=True)
-        self._findings += found
+        self._findings += findings
         if manifest is not None:
             self._findings += files.check_manifest(path / manifest, place / manifest)
         if manifest is not None and not any(one.code == NOT_UNDERSTOOD for one in self._findings):
@@ -263,16 +263,18 @@ class _Verification:
         for table in tables:
             place = self._job.place / table.name
             try:
-                found = database.alone(table)
+                contents = database.alone(table)
             except RocksError as error:
                 self._add(code_of(error), place, error.plain)
                 continue
-            counts = found.counts
+            counts = contents.counts
             if counts is None or counts.range_deletions or counts.merges:
                 continue
             most = counts.entries - counts.deletions
-            if found.rows != most:
-                what = f"gives {found.rows:,} rows, its properties count {most:,}: some are not there, or not in order"
+            if contents.rows != most:
+                what = (
+                    f"gives {contents.rows:,} rows, its properties count {most:,}: some are not there, or not in order"
+                )
                 self._add(CORRUPT, place, what)
 
     def _orphans(self, manifest: str, alive: set[str]) -> None:

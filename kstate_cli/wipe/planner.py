@@ -223,8 +223,8 @@ def _warn_unlogged(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets, more
         )
 
 
-def _offsets(found: StoreOffsets) -> str:
-    return offsets_text(found.offsets) or "no offset"
+def _offsets(known: StoreOffsets) -> str:
+    return offsets_text(known.offsets) or "no offset"
 
 
 def _release(app: Application) -> Release:
