@@ -31,6 +31,7 @@ def undo(
     from kstate_cli.change.location_checks import check_location
     from kstate_cli.change.lockfile import application_lock
     from kstate_cli.change.recover import RecoveryOutcome, recover
+    from kstate_cli.change.undo import UndoOptions
     from kstate_cli.change.undo import undo as undo_run
     from kstate_cli.cli.output import say
     from kstate_cli.statedir.find import find_runs_of
@@ -45,6 +46,6 @@ def undo(
         if any(one.outcome in (RecoveryOutcome.SWEPT, RecoveryOutcome.UNDO_FINISHED) for one in recovered):
             # What was to be taken back never switched, or is back already: an earlier run is not what was meant.
             return 0
-        _, message = undo_run(path, discard_newer=discard_newer, times_lost=times_lost, reason=reason)
+        _, message = undo_run(path, UndoOptions(discard_newer, times_lost, lock_is_shared), reason=reason)
     say(message, quiet=quiet)
     return 0
