@@ -137,12 +137,12 @@ def known_of(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, i
     Entries about these very SSTs at these offsets go first, the newest of them. Others at the same offsets only ever
     make it older.
     """
-    mine = [age for age in ages if age.store == store and dict(age.offsets) == dict(offsets)]
-    exact = [age for age in mine if age.identity == data_age.identity]
+    at_these_offsets = [age for age in ages if age.store == store and dict(age.offsets) == dict(offsets)]
+    exact = [age for age in at_these_offsets if age.identity == data_age.identity]
     if exact:
         return exact[-1]
-    bounds = [age.as_of_ms for age in mine]
-    logs = mine[-1].logs if mine else {}
+    bounds = [age.as_of_ms for age in at_these_offsets]
+    logs = at_these_offsets[-1].logs if at_these_offsets else {}
     if None in bounds:
         # Somebody made such a store without knowing how old its data was: no date of a file says more.
         return Age(store, offsets, None, logs)

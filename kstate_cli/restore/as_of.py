@@ -112,12 +112,12 @@ def task_times(work: Iterable[StoreWork], tasks: Mapping[str, TaskOffsets], ages
     known, restored = tuple(ages), list(work)
     times_of_tasks: dict[str, int] = {}
     for task in {one.task for one in restored}:
-        mine = {one.spec.name: one.as_of_ms for one in restored if one.task == task}
+        as_of = {one.spec.name: one.as_of_ms for one in restored if one.task == task}
         resolved = tasks.get(task)
         for other in resolved.stores if resolved is not None else ():
-            if other.store.name not in mine and other.offsets and not other.store.empty:
-                mine[other.store.name] = age_of(known, task, other).as_of_ms
-        times = [one for one in mine.values() if one is not None]
-        if len(times) == len(mine):
+            if other.store.name not in as_of and other.offsets and not other.store.empty:
+                as_of[other.store.name] = age_of(known, task, other).as_of_ms
+        times = [one for one in as_of.values() if one is not None]
+        if len(times) == len(as_of):
             times_of_tasks[task] = min(times) * _NS
     return times_of_tasks
