@@ -21,7 +21,7 @@ from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.restore.judge import Action
 from kstate_cli.restore.plan import RestoredPartition, StoreWork
-from kstate_cli.statedir.age import written
+from kstate_cli.statedir.age import sst_age
 from kstate_cli.statedir.scan import read_application
 
 _NS = 1_000_000
@@ -100,7 +100,7 @@ def made(app: Path, before: Iterable[Age], *, workers: int) -> list[Age]:
         for task in read_application(app, workers=workers).tasks
         for store in task.stores
     }
-    return [replace(age, identity=written(stores[age.store]).identity) for age in before if age.store in stores]
+    return [replace(age, identity=sst_age(stores[age.store]).identity) for age in before if age.store in stores]
 
 
 def task_times(work: Iterable[StoreWork], tasks: Mapping[str, TaskOffsets], ages: Iterable[Age]) -> dict[str, int]:
