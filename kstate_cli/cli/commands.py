@@ -13,6 +13,7 @@ import typer.main
 
 from kstate_cli.cli.empty import refuse_empty
 from kstate_cli.cli.environment import give_variables
+from kstate_cli.cli.json_lines import note_format
 from kstate_cli.cli.subject import note_subject
 
 
@@ -84,6 +85,7 @@ def _rules(command: Any, path: str) -> None:
     """What holds for every argument and option, of subcommands too; ``path`` is how it is called: ``query key``."""
     refuse_empty(command, path)
     note_subject(command)
+    note_format(command)
     give_variables(command, "_".join(("kstate", *path.replace("-", "_").split())))
     for name, inner in getattr(command, "commands", {}).items():
         _rules(inner, f"{path} {name}")

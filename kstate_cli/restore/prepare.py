@@ -57,6 +57,7 @@ _WHOLE = 1 << 62
 class StoreReport:
     """One line of the table at the end."""
 
+    task: str
     store: str
     records: int = 0
     rows: int = 0
@@ -66,6 +67,11 @@ class StoreReport:
     has_position: bool = False
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     seconds: float = 0.0
+
+    @property
+    def shown(self) -> str:
+        """How messages call it."""
+        return f"{self.task}/{self.store}"
 
 
 def usual_memory(slots: int, *, jvm: bool = True) -> int:
@@ -255,7 +261,7 @@ def to_steps(
     live = [file for mine, limit in zip(found, oldest, strict=True) for file in _live(mine, limit)]
     paths = _fetched(live, staging, folder)
     for one, mine, limit in zip(work, found, oldest, strict=True):
-        report = StoreReport(one.shown, offsets=one.offsets)
+        report = StoreReport(one.task, one.spec.name, offsets=one.offsets)
         done += _databases(one, mine, limit, release, paths, app, report)
         reports.append(report)
     return tuple(done), reports
