@@ -138,7 +138,7 @@ def _uncounted(rows: list[dict[str, Any]]) -> set[str]:
 def _keys(row: dict[str, Any]) -> str:
     if row["rows"] is None:
         return "?" if row["bytes"] else "-"
-    return f"{'' if row['rows_exact'] else '~'}{row['keys_estimate']}"
+    return f"{'' if row['rows_exact'] else '~'}{row['rows']}"
 
 
 def _print_spec(app: Application, *, quiet: bool) -> int:

@@ -33,6 +33,7 @@ def undo(
     from kstate_cli.change.lockfile import application_lock
     from kstate_cli.change.place import check_place
     from kstate_cli.change.recover import Outcome, recover
+    from kstate_cli.change.undo import UndoOptions
     from kstate_cli.change.undo import undo as undo_run
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say
@@ -56,6 +57,6 @@ def undo(
         if back:
             # What was to be taken back never switched, or is back already: an earlier run is not what was meant.
             return end(back[-1].run, back[-1].text)
-        run, message = undo_run(path, discard_newer=discard_newer, times_lost=times_lost, reason=reason)
+        run, message = undo_run(path, UndoOptions(discard_newer, times_lost, lock_is_shared), reason=reason)
     say(message, quiet=quiet)
     return end(None if run is None else run.name, message)

@@ -29,7 +29,7 @@ from kstate_cli.dump.place import absolute, open_place, shown
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.parallel.workers import same_modules
-from kstate_cli.redaction import kept_uri
+from kstate_cli.redaction import kept_uri, leads_there
 from kstate_cli.restore.names import fitting
 from kstate_cli.signals import start
 from kstate_cli.texts import command, printable
@@ -79,7 +79,16 @@ def below(uri: str, name: str) -> str:
 
 
 def check_area(uri: str) -> None:
-    """Refuses an area in which nothing can be written; leaves nothing there. Raises Refused and UsageError."""
+    """Refuses an area in which nothing can be written, and one that could not be found again without its secrets.
+
+    Leaves nothing there. Raises Refused and UsageError.
+    """
+    if not leads_there(uri):
+        raise Refused(
+            f"--staging {shown(uri)}: a path with an @ behind a password leads nowhere once that is left out, and no "
+            "password is ever written down",
+            hint="give a URI without user and password (credentials from the environment), or a path without an @",
+        )
     filesystem, path = open_place(uri)
     try:
         if settled(uri) == path:

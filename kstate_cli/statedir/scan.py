@@ -38,7 +38,7 @@ from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 _ATTEMPTS = 8
 _NOT_THERE = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, ProblemCode.NO_MANIFEST})
 """Between the first file of a database and CURRENT, and between the first that is deleted and the last."""
-_NOT_WHOLE = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.UNNAMED_SST})
+_NOT_WHOLE = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.SST_NOT_NAMED})
 """Between CURRENT and the OPTIONS that name the last column family; and while an SST is written, before it is named."""
 _LATER = "the running application is making it, or dropping it: once that is closed, a check tells what it is"
 

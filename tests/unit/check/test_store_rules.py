@@ -81,7 +81,6 @@ CASES: dict[str, list[Case]] = {
         (lambda: with_problem(ProblemCode.SST, "000009.sst"), ["does-not-open"], {"fatal": "does-not-open"}),
         (lambda: with_problem(ProblemCode.NOT_A_LONG), ["does-not-open"], {"fatal": "does-not-open"}),
         (lambda: with_problem(ProblemCode.UNKNOWN_FAMILY), [], NOTHING),
-        (lambda: with_problem(ProblemCode.UNNAMED_SST, "000009.sst"), [], NOTHING),
         (
             lambda: with_problem(
                 ProblemCode.NO_CURRENT, write_ahead={Path("/state/shop/0_0/rocksdb/count"): ("7.log",)}
