@@ -91,13 +91,13 @@ def note(error: BaseException, text: str) -> None:
 
 def notes_of(error: BaseException | None) -> list[str]:
     """What was noted of an error, and of those that it was made of."""
-    found: dict[str, None] = {}
+    notes: dict[str, None] = {}
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        found.update(dict.fromkeys(error.__dict__.get("_kstate_notes", ())))
+        notes.update(dict.fromkeys(error.__dict__.get("_kstate_notes", ())))
         error = error.__cause__ or error.__context__
-    return list(found)
+    return list(notes)
 
 
 class KstateError(Told, Exception):

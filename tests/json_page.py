@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,7 +68,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [titles, ("---",) * len(titles), *rows]
     return "".join(f"| {' | '.join(one)} |\n" for one in lines)
 

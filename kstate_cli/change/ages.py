@@ -23,7 +23,7 @@ from typing import Any
 from kstate_cli.change.folder import make_runs_folder, runs_folder
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.reading import reading
-from kstate_cli.change.system import sync_directory
+from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -131,14 +131,14 @@ def add_ages(app: Path, new: Iterable[Age]) -> None:
     sync_directory(path.parent)
 
 
-def known_of(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, int], found: Written) -> Age:
+def known_of(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, int], data_age: Written) -> Age:
     """What is known of a store as it lies there: by its SSTs, and by what kstate recorded of it.
 
     Entries about these very SSTs at these offsets go first, the newest of them. Others at the same offsets only ever
     make it older.
     """
     mine = [age for age in ages if age.store == store and dict(age.offsets) == dict(offsets)]
-    exact = [age for age in mine if age.identity == found.identity]
+    exact = [age for age in mine if age.identity == data_age.identity]
     if exact:
         return exact[-1]
     bounds = [age.as_of_ms for age in mine]
@@ -146,7 +146,7 @@ def known_of(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, i
     if None in bounds:
         # Somebody made such a store without knowing how old its data was: no date of a file says more.
         return Age(store, offsets, None, logs)
-    times = [one for one in (*bounds, found.at_ms) if one is not None]
+    times = [one for one in (*bounds, data_age.at_ms) if one is not None]
     return Age(store, offsets, min(times, default=None), logs)
 
 

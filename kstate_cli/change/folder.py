@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from kstate_cli.change.access import drop_acl
 from kstate_cli.change.fingerprint import LISTS
+from kstate_cli.change.invoker import invoker
 from kstate_cli.change.journal import FOUND_EMPTY, JOURNAL, JOURNALS, Run, read_run
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.reading import reading
-from kstate_cli.change.system import sync_directory
-from kstate_cli.change.who import who
+from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.names import OWN_FOLDER
@@ -64,7 +64,7 @@ def read_runs(app: Path) -> list[Run]:
 
 
 def _folders(folder: Path) -> list[tuple[int, Path]]:
-    found = []
+    numbered = []
     with os.scandir(folder) as entries:
         for entry in entries:
             name = _NAME.fullmatch(entry.name)
@@ -72,8 +72,8 @@ def _folders(folder: Path) -> list[tuple[int, Path]]:
                 continue
             # A newer kstate may have other commands: their journal tells that they are kstate's.
             if name[2] in COMMANDS or any(os.path.lexists(os.path.join(entry.path, one)) for one in JOURNALS):
-                found.append((int(name[1]), Path(entry.path)))
-    return found
+                numbered.append((int(name[1]), Path(entry.path)))
+    return numbered
 
 
 def _of_another(run: Run) -> str | None:
@@ -140,7 +140,7 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     folder = make_runs_folder(app)
     owner = app.stat()  # the application's, who can then clean up
     # Whatever is there keeps its number, a link or a folder of somebody else's too.
-    numbers = [int(found[0]) for name in os.listdir(folder) if (found := re.match(r"\d+", name))]
+    numbers = [int(digits[0]) for name in os.listdir(folder) if (digits := re.match(r"\d+", name))]
     path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split()[0]}"
     path.mkdir(mode=0o750)
     drop_acl(path)
@@ -151,7 +151,7 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     token = secrets.token_hex(16)
     if not holds_tasks(app):
         details[FOUND_EMPTY] = True
-    run.write("created", command=command, app=str(app), token=token, **who(), reason=reason, **details)
+    run.write("created", command=command, app=str(app), token=token, **invoker(), reason=reason, **details)
     own_like(path / JOURNAL, owner)
     os.chmod(path / JOURNAL, 0o644)  # whatever the umask: the owner must be able to go on
     return run

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kstate_cli.check.initial_offsets import read_offsets
 from kstate_cli.check.logs import LogSource
 from kstate_cli.check.outcome import Records
-from kstate_cli.check.reading import read_offsets
-from kstate_cli.check.snapshot import Logs, Snapshot
+from kstate_cli.check.snapshot import KnownLogs, Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log, Where
 from kstate_cli.statedir.model import Task
 
 
-def known_logs(bare: Snapshot) -> Logs:
+def known_logs(bare: Snapshot) -> KnownLogs:
     """The logs for a snapshot that has none yet. Raises DumpError where a dump cannot be read."""
     sources = bare.asked.logs
     if not sources:
-        return Logs()
+        return KnownLogs()
     known = frozenset(key for source in sources for key in source.partitions())
     # Which topic a store's changelog is depends on what is known.
-    firsts = _asked_for(Snapshot(bare.app, bare.asked, bare.resolved, bare.now_ms, logs=Logs(known=known)))
+    firsts = _asked_for(Snapshot(bare.app, bare.asked, bare.resolved, bare.now_ms, logs=KnownLogs(known=known)))
     keys = [*firsts, *(known - firsts.keys())]
     logs = {key: log for key in keys if (log := _first(sources, key)) is not None}
     counts: dict[tuple[TopicPartition, int], Records | None] = {}
@@ -29,7 +29,7 @@ def known_logs(bare: Snapshot) -> Logs:
             inside = {one for one in offsets if logs[key].where(one) is Where.INSIDE}
             for first in {logs[key].start or 0, *inside}:
                 counts[key, first] = _count(sources, key, first, transactional=bare.asked.exactly_once)
-    return Logs(
+    return KnownLogs(
         logs,
         known,
         frozenset(key for key in keys if any(source.lacks(key) for source in sources)),
@@ -40,22 +40,22 @@ def known_logs(bare: Snapshot) -> Logs:
 
 def _asked_for(snapshot: Snapshot) -> dict[TopicPartition, set[int]]:
     """The partitions that stores may be restored from, each with the offsets from which it may be read on."""
-    found: dict[TopicPartition, set[int]] = {}
+    first_offsets: dict[TopicPartition, set[int]] = {}
     for task in snapshot.app.tasks:
         read = read_offsets(snapshot, task)
         for offsets in (*(one.offsets for one in read.stores.values()), *read.absent.values()):
             for key, offset in offsets.items():
-                found.setdefault(key, set()).add(offset if task.is_global else offset + 1)
+                first_offsets.setdefault(key, set()).add(offset if task.is_global else offset + 1)
         for name in _names(snapshot, task) | read.absent.keys():
             for changelog in (snapshot.own_changelog(task, name), snapshot.changelog(task, name)):
                 if changelog is not None:
-                    found.setdefault(changelog, set())
+                    first_offsets.setdefault(changelog, set())
         if task.is_global:
             topics = {key.topic for one in read.stores.values() for key in one.offsets}
             for key in snapshot.logs.known:
                 if key.topic in topics:
-                    found.setdefault(key, set())
-    return found
+                    first_offsets.setdefault(key, set())
+    return first_offsets
 
 
 def _names(snapshot: Snapshot, task: Task) -> set[str]:
@@ -76,8 +76,8 @@ def _count(sources: Sequence[LogSource], key: TopicPartition, first: int, *, tra
     best: Records | None = None
     for source in known:
         if _same_log(source, known[0], key):
-            found = source.records(key, first, transactional=transactional)
-            best = found if best is None or (found is not None and found.exact) else best
+            count = source.records(key, first, transactional=transactional)
+            best = count if best is None or (count is not None and count.exact) else best
     return best
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from kstate_cli.check.ages import judge_age
 from kstate_cli.check.findings import Level
+from kstate_cli.check.initial_offsets import InitialOffsets, read_offsets
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.predictions import Told
 from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
-from kstate_cli.check.reading import Read, read_offsets
-from kstate_cli.check.rule import Draft, Obstacle, Rule, StoreDraft, judged
+from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft, TaskCheckDraft, judged
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import GLOBAL_STORE_RULES
 from kstate_cli.check.tasks import compare, read_checkpoint
@@ -28,15 +28,15 @@ _FAILED = ("global state failed",)
 """``Bootstrapping global state failed`` at the start, ``Updating global state failed`` a moment later."""
 
 
-def judge_global(snapshot: Snapshot, task: Task) -> Draft:
+def judge_global(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     """What is found of the global stores, with a prediction for each."""
-    return judged(GLOBAL_RULES, snapshot, Draft(task, read_offsets(snapshot, task)))
+    return judged(GLOBAL_RULES, snapshot, TaskCheckDraft(task, read_offsets(snapshot, task)))
 
 
-def _global_stores(snapshot: Snapshot, draft: Draft) -> Draft:
+def _global_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     for store in draft.task.stores:
         read = draft.read.stores[store.name]
-        one = judged(GLOBAL_STORE_RULES, snapshot, StoreDraft(draft.task, store, read))
+        one = judged(GLOBAL_STORE_RULES, snapshot, StoreCheckDraft(draft.task, store, read))
         draft = draft.told(*one.findings)
         obstacle = one.fatal or draft.unreadable
         if obstacle is not None:
@@ -52,12 +52,12 @@ def _fails(task: Task, store: Store, obstacle: Obstacle) -> Prediction:
     return Prediction(task.name, store.name, Outcome.FAILS, None, obstacle.code, obstacle.file, obstacle.messages)
 
 
-def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: Read) -> Told:
+def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets) -> Told:
     if OFFSET_UNKNOWN in read.offsets.values():
         text = "its offset is -4, and Streams seeks to it"
-        found = snapshot.finding("global-unknown-offset", text, task, store.name)
-        obstacle = Obstacle(found.code, text, f"{task.name}/{CHECKPOINT}", (_NOT_NEGATIVE,))
-        return _fails(task, store, obstacle), (found,)
+        finding = snapshot.finding("global-unknown-offset", text, task, store.name)
+        obstacle = Obstacle(finding.code, text, f"{task.name}/{CHECKPOINT}", (_NOT_NEGATIVE,))
+        return _fails(task, store, obstacle), (finding,)
     ranges = [locate(snapshot, key, offset) for key, offset in sorted(read.offsets.items())]
     gone = [missing(snapshot, one.key, task, store.name) for one in ranges if snapshot.lacks(one.key)]
     findings = list(gone)
@@ -77,15 +77,15 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: Read) -> Tol
     if not ranges:
         level = Level.EXPECTED if store.empty else None
         text = "it has no offset: read from the beginning"
-        found = snapshot.finding("offset-missing", text, task, store.name, level)
-        return Prediction(task.name, store.name, Outcome.RESTORES_ALL, None, found.code), (found,)
+        finding = snapshot.finding("offset-missing", text, task, store.name, level)
+        return Prediction(task.name, store.name, Outcome.RESTORES_ALL, None, finding.code), (finding,)
     if gone:
         return Prediction(task.name, store.name, Outcome.UNKNOWN, None, gone[0].code), tuple(findings)
     prediction, more_findings = _caught_up(snapshot, task, store, read, ranges)
     return prediction, (*findings, *more_findings)
 
 
-def _caught_up(snapshot: Snapshot, task: Task, store: Store, read: Read, ranges: list[Range]) -> Told:
+def _caught_up(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets, ranges: list[Range]) -> Told:
     """A store whose offsets are in their logs, as far as these are known."""
     counts = [one.records for one in ranges] + [whole(snapshot, key) for key in _other_partitions(snapshot, read)]
     if any(one is None for one in counts):
@@ -93,12 +93,12 @@ def _caught_up(snapshot: Snapshot, task: Task, store: Store, read: Read, ranges:
     records = _sum([one for one in counts if one is not None])
     if not records.count:
         return Prediction(task.name, store.name, Outcome.OPENS, records), ()
-    found = snapshot.finding("catches-up", "; ".join(one.text for one in ranges), task, store.name)
+    finding = snapshot.finding("catches-up", "; ".join(one.text for one in ranges), task, store.name)
     old = judge_age(snapshot, task, store, ranges[0].key)
-    return Prediction(task.name, store.name, Outcome.RESTORES, records, found.code), (found, *old)
+    return Prediction(task.name, store.name, Outcome.RESTORES, records, finding.code), (finding, *old)
 
 
-def _other_partitions(snapshot: Snapshot, read: Read) -> list[TopicPartition]:
+def _other_partitions(snapshot: Snapshot, read: InitialOffsets) -> list[TopicPartition]:
     """Partitions of the same topics without an offset: they are read from their beginnings."""
     topics = {key.topic for key in read.offsets}
     return sorted(key for key in snapshot.logs.known if key.topic in topics and key not in read.offsets)
@@ -108,7 +108,7 @@ def _sum(parts: list[Records]) -> Records:
     return Records(sum(one.count for one in parts), all(one.exact for one in parts))
 
 
-def _unknown_topic(snapshot: Snapshot, draft: Draft) -> Draft:
+def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """Up to 4.2 every topic of ``.checkpoint`` must be that of a global store, and each store has one topic."""
     task = draft.task
     if draft.unreadable is not None or snapshot.asked.into_family or task.checkpoint is None:
@@ -117,18 +117,18 @@ def _unknown_topic(snapshot: Snapshot, draft: Draft) -> Draft:
     if len(topics) <= len(task.stores):
         return draft
     text = f".checkpoint names {len(topics)} topics ({', '.join(topics)}), and {len(task.stores)} stores are here"
-    found = snapshot.finding("global-unknown-topic", text, task)
+    finding = snapshot.finding("global-unknown-topic", text, task)
     file = f"{task.name}/{CHECKPOINT}"
     failing = (
-        Prediction(one.task, one.store, Outcome.FAILS, None, found.code, file, (_UNKNOWN_TOPIC,), one.or_else)
+        Prediction(one.task, one.store, Outcome.FAILS, None, finding.code, file, (_UNKNOWN_TOPIC,), one.or_else)
         if one.outcome is not Outcome.FAILS
         else one
         for one in draft.predictions
     )
-    return replace(draft.told(found), predictions=tuple(failing))
+    return replace(draft.told(finding), predictions=tuple(failing))
 
 
-GLOBAL_RULES: tuple[Rule[Draft], ...] = (
+GLOBAL_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("OffsetCheckpoint.read", read_checkpoint),
     Rule("LegacyCheckpointingStateStore.migrateLegacyOffsets, StoreQueryUtils, AbstractSegments", compare),
     Rule("GlobalStateManagerImpl.registerStore, restoreState", _global_stores),

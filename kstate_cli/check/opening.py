@@ -42,8 +42,8 @@ def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
         finding = snapshot.finding(code, obstacle.text + more, task, store.name)
         location = f"Error opening store {database.path.name} at location {database.path}"
         messages = obstacle.messages if obstacle.by_streams else (location, *obstacle.messages)
-        found = Obstacle(code, obstacle.text, obstacle.file, messages)
-        return Opening((finding,), found, swallowed, recreated)
+        shown_obstacle = Obstacle(code, obstacle.text, obstacle.file, messages)
+        return Opening((finding,), shown_obstacle, swallowed, recreated)
     return Opening(recreated=recreated)
 
 

@@ -8,7 +8,7 @@ from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.judge_offsets import is_lost
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
-from kstate_cli.check.rule import Draft
+from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -19,7 +19,7 @@ Told = tuple[Prediction, tuple[Finding, ...]]
 """What becomes of a store, and what is found meanwhile."""
 
 
-def predicted(snapshot: Snapshot, draft: Draft) -> Draft:
+def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """A task with a prediction for each of its stores."""
     names = sorted({*draft.stores, *draft.gone})
     ranges: dict[str, Range | None] = {}
@@ -30,10 +30,10 @@ def predicted(snapshot: Snapshot, draft: Draft) -> Draft:
     outside = [one for one in ranges.values() if one is not None and one.outside]
     beyond = None
     for name, one in ranges.items():
-        found = None if one is None else _of_range(snapshot, draft, name, one)
-        if found is not None and one is not None:
-            draft = draft.told(found)
-            beyond = found.code if one.outside else beyond
+        finding = None if one is None else _of_range(snapshot, draft, name, one)
+        if finding is not None and one is not None:
+            draft = draft.told(finding)
+            beyond = finding.code if one.outside else beyond
     # Every changelog of the task is marked corrupted, the valid ones too (DefaultStateUpdater).
     outcome = Outcome.WIPED if snapshot.asked.exactly_once else Outcome.RESTORES_ALL
     race = Outcome.OPENS if all(one.where is Where.ABOVE for one in outside) else None
@@ -54,14 +54,14 @@ def predicted(snapshot: Snapshot, draft: Draft) -> Draft:
     return replace(draft, predictions=(*predictions, *ignored))
 
 
-def failed(draft: Draft, name: str) -> Prediction:
+def failed(draft: TaskCheckDraft, name: str) -> Prediction:
     """A store that the start fails at."""
     one = draft.fails[name]
     return Prediction(draft.task.name, name, Outcome.FAILS, None, one.code, one.file, one.messages)
 
 
 def because_of(
-    snapshot: Snapshot, draft: Draft, name: str, code: str, outcome: Outcome, or_else: Outcome | None = None
+    snapshot: Snapshot, draft: TaskCheckDraft, name: str, code: str, outcome: Outcome, or_else: Outcome | None = None
 ) -> Told:
     """A store of a task that something is wrong with: ``outcome``, unless it has no changelog."""
     task = draft.task
@@ -79,7 +79,7 @@ def because_of(
     return Prediction(task.name, name, outcome, whole(snapshot, key), code, or_else=or_else), ()
 
 
-def _range(snapshot: Snapshot, draft: Draft, name: str) -> tuple[Range | None, tuple[Finding, ...]]:
+def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range | None, tuple[Finding, ...]]:
     """The store's next offset in its log; None without a valid offset."""
     offsets = _offsets(draft, name)
     key = _changelog(snapshot, draft, name)
@@ -92,7 +92,7 @@ def _range(snapshot: Snapshot, draft: Draft, name: str) -> tuple[Range | None, t
     return locate(snapshot, key, offsets[key] + 1), findings
 
 
-def _of_range(snapshot: Snapshot, draft: Draft, name: str, one: Range) -> Finding | None:
+def _of_range(snapshot: Snapshot, draft: TaskCheckDraft, name: str, one: Range) -> Finding | None:
     """What is to be said of where the next offset lies."""
     code = None
     if one.outside:
@@ -104,12 +104,12 @@ def _of_range(snapshot: Snapshot, draft: Draft, name: str, one: Range) -> Findin
     return None if code is None else snapshot.finding(code, one.text, draft.task, name)
 
 
-def _offsets(draft: Draft, name: str) -> dict[TopicPartition, int]:
+def _offsets(draft: TaskCheckDraft, name: str) -> dict[TopicPartition, int]:
     read = draft.read
     return dict(read.stores[name].offsets if name in read.stores else read.absent.get(name, {}))
 
 
-def _changelog(snapshot: Snapshot, draft: Draft, name: str) -> TopicPartition | None:
+def _changelog(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> TopicPartition | None:
     """The partition that the store is restored from: its own changelog before any source topic."""
     offsets = _offsets(draft, name)
     if len(offsets) == 1:
@@ -117,7 +117,7 @@ def _changelog(snapshot: Snapshot, draft: Draft, name: str) -> TopicPartition | 
     return snapshot.changelog(draft.task, name)
 
 
-def _by_offset(snapshot: Snapshot, draft: Draft, name: str, where: Range | None) -> Told:
+def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Range | None) -> Told:
     """A store of a task that nothing is wrong with."""
     task, store = draft.task.name, draft.stores.get(name)
     if where is None:
@@ -128,37 +128,37 @@ def _by_offset(snapshot: Snapshot, draft: Draft, name: str, where: Range | None)
             return Prediction(task, name, Outcome.FAILS, None, draft.empty[name], f"{task}/{name}", message), ()
         return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, draft.empty[name]), ()
     if where.records is not None and where.records.count:
-        found = snapshot.finding("catches-up", where.text, draft.task, name)
-        return Prediction(task, name, Outcome.RESTORES, where.records, found.code), (found,)
+        finding = snapshot.finding("catches-up", where.text, draft.task, name)
+        return Prediction(task, name, Outcome.RESTORES, where.records, finding.code), (finding,)
     if where.where is Where.UNKNOWN and snapshot.lacks(where.key):
         return Prediction(task, name, Outcome.UNKNOWN, None, "log-missing"), ()
     return Prediction(task, name, Outcome.OPENS, where.records), ()
 
 
-def _without_offset(snapshot: Snapshot, draft: Draft, name: str, store: Store | None) -> Told:
+def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store: Store | None) -> Told:
     task = draft.task
     read = draft.read.stores.get(name)
     offsets = _offsets(draft, name)
     key = _changelog(snapshot, draft, name)
     if key is None and store is not None and store.databases:
         text = "no offset anywhere: it counts as a store without a changelog"
-        found = snapshot.finding("without-changelog", text, task, name)
-        return Prediction(task.name, name, Outcome.OPENS, Records(0, exact=True), found.code), (found,)
+        finding = snapshot.finding("without-changelog", text, task, name)
+        return Prediction(task.name, name, Outcome.OPENS, Records(0, exact=True), finding.code), (finding,)
     if store is not None and key is None:
         key = snapshot.own_changelog(task, name)
     records = whole(snapshot, key)
     empty = store is None or store.empty
     if empty and records is not None and not records.count and records.exact:
-        found = snapshot.finding("never-written", "it has no rows, and its changelog none", task, name)
-        return Prediction(task.name, name, Outcome.OPENS, records, found.code), (found,)
+        finding = snapshot.finding("never-written", "it has no rows, and its changelog none", task, name)
+        return Prediction(task.name, name, Outcome.OPENS, records, finding.code), (finding,)
     if store is None:
         text = "it is not here, and other tasks of the subtopology have it"
-        found = snapshot.finding("store-missing", text, task, name)
+        finding = snapshot.finding("store-missing", text, task, name)
     elif OFFSET_UNKNOWN in offsets.values() or (read is not None and read.dropped_unknown):
         level = Level.EXPECTED if empty and records is None else None
-        found = snapshot.finding("unknown-offset", "its offset is -4", task, name, level)
+        finding = snapshot.finding("unknown-offset", "its offset is -4", task, name, level)
     elif store.segmented and not store.databases:
-        found = snapshot.finding("no-segments-yet", "it has no segment", task, name)
+        finding = snapshot.finding("no-segments-yet", "it has no segment", task, name)
     else:
-        found = snapshot.finding("offset-missing", "it has no offset", task, name)
-    return Prediction(task.name, name, Outcome.RESTORES_ALL, records, found.code), (found,)
+        finding = snapshot.finding("offset-missing", "it has no offset", task, name)
+    return Prediction(task.name, name, Outcome.RESTORES_ALL, records, finding.code), (finding,)

@@ -123,8 +123,8 @@ class _Telling:
         if self._asked.options.explain:
             self._explain(told)
         try:
-            found = {partition: one.result for partition, one in told.items() if one.is_success}
-            for partition, rows in self._collated(found) if collated else found.items():
+            answered = {partition: one.result for partition, one in told.items() if one.is_success}
+            for partition, rows in self._collated(answered) if collated else answered.items():
                 self._print(partition, rows)
         except SerdeError:
             self._view.end()
@@ -164,9 +164,9 @@ class _Telling:
             say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=quiet)
         return 0
 
-    def _collated(self, found: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
+    def _collated(self, answered: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
         """One iterator over all partitions; its rows carry their partition."""
-        parts = [_tagged(partition, rows) for partition, rows in found.items()]
+        parts = [_tagged(partition, rows) for partition, rows in answered.items()]
         yield None, collate(parts)
 
     def _print(self, partition: int | None, result: Any) -> None:
@@ -286,4 +286,4 @@ def _spec(asked: Asked) -> Spec | None:
 
 
 def _offsets(position: dict[str, dict[int, int]]) -> str:
-    return " ".join(f"{topic}-{p}={o}" for topic, found in position.items() for p, o in found.items()) or "empty"
+    return " ".join(f"{topic}-{p}={o}" for topic, of_topic in position.items() for p, o in of_topic.items()) or "empty"

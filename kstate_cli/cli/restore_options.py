@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kstate_cli.formats.topic_partition import TopicPartition
-    from kstate_cli.restore.engines import Engine
+    from kstate_cli.restore.engines import RestoreEngine
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -26,17 +26,17 @@ def pair_of(text: str) -> tuple[str, str]:
     return key, value
 
 
-def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> Engine:
+def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> RestoreEngine:
     """``spark`` or ``local``, which leaves nothing to say about Spark. Raises UsageError."""
     from kstate_cli.errors import UsageError
-    from kstate_cli.restore.engines import Engine
+    from kstate_cli.restore.engines import RestoreEngine
 
-    if text not in {one.value for one in Engine}:
+    if text not in {one.value for one in RestoreEngine}:
         raise UsageError(f"--engine {text!r} is neither spark nor local")
     unused = [name for name, given in (("--master", master), ("--conf", conf)) if given]
-    if text == Engine.local and unused:
+    if text == RestoreEngine.local and unused:
         raise UsageError(f"{unused[0]} is about Spark, and --engine local uses none", hint="leave one of them out")
-    return Engine(text)
+    return RestoreEngine(text)
 
 
 def bytes_of(text: str) -> int:
@@ -60,7 +60,7 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
 
     if path is None:
         return {}
-    found = {}
+    committed = {}
     try:
         for topic, offsets in _object(parse_json(read_given(path)), "the file").items():
             if not legal_topic(topic):
@@ -69,10 +69,10 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
                 key = TopicPartition(topic, parse_partition(partition))
                 if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= MAX_I64:
                     raise ValueError(f"{key}: {str(offset)[:100]} is not an offset")
-                found[key] = offset
+                committed[key] = offset
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint='it holds JSON: {"topic": {"0": 42}}') from None
-    return found
+    return committed
 
 
 def _object(content: Any, what: str) -> dict[str, Any]:

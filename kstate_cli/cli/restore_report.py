@@ -9,10 +9,10 @@ from kstate_cli.cli.output import Format
 from kstate_cli.texts import command
 
 if TYPE_CHECKING:
-    from kstate_cli.restore.restoration import Outcome
+    from kstate_cli.restore.restoration import RestoreOutcome
 
 
-def finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
+def finish(outcome: RestoreOutcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
     """Shows what became of a restoration, as a table or JSON lines; returns the exit code."""
     from kstate_cli.cli.plan_view import exit_code, show_end
 
@@ -41,7 +41,7 @@ def finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) 
     return exit_code(change, warnings_ok=warnings_ok, warned=any(report.null_keys for report in outcome.reports))
 
 
-def _print_stores(outcome: Outcome, lines: JsonLines) -> None:
+def _print_stores(outcome: RestoreOutcome, lines: JsonLines) -> None:
     for report in outcome.reports:
         offsets: dict[str, dict[int, int]] = {}
         for tp, offset in sorted(report.offsets.items()):
@@ -63,7 +63,7 @@ def _print_stores(outcome: Outcome, lines: JsonLines) -> None:
         )
 
 
-def _show_stores(outcome: Outcome, *, quiet: bool) -> None:
+def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
     from kstate_cli.cli.output import say, table
 
     if outcome.reports:

@@ -30,9 +30,9 @@ def undo(
 ) -> int:
     """Put the directory back that the newest run found. Nothing to undo is fine: exit 0."""
     from kstate_cli.change.folder import read_runs
+    from kstate_cli.change.location_checks import check_location
     from kstate_cli.change.lockfile import application_lock
-    from kstate_cli.change.place import check_place
-    from kstate_cli.change.recover import Outcome, recover
+    from kstate_cli.change.recover import RecoveryOutcome, recover
     from kstate_cli.change.undo import UndoOptions
     from kstate_cli.change.undo import undo as undo_run
     from kstate_cli.cli.json_lines import lines_about
@@ -50,10 +50,10 @@ def undo(
     if not read_runs(path):
         say("nothing to undo", quiet=quiet)
         return end(None, "nothing to undo")
-    check_place(path, lock_is_shared=lock_is_shared)
+    check_location(path, lock_is_shared=lock_is_shared)
     with application_lock(path, wait):
         recovered = recover(path, lambda line: say(line, quiet=quiet))
-        back = [one for one in recovered if one.outcome in (Outcome.SWEPT, Outcome.UNDO_FINISHED)]
+        back = [one for one in recovered if one.outcome in (RecoveryOutcome.SWEPT, RecoveryOutcome.UNDO_FINISHED)]
         if back:
             # What was to be taken back never switched, or is back already: an earlier run is not what was meant.
             return end(back[-1].run, back[-1].text)

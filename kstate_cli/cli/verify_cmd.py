@@ -53,9 +53,9 @@ def verify(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.verify_progress import VerifyProgress
     from kstate_cli.statedir.find import find_application
-    from kstate_cli.verify.run import Request, verify_application
+    from kstate_cli.verify.application import VerifyRequest, verify_application
 
-    request = Request(
+    request = VerifyRequest(
         app=find_application(app),
         tasks=frozenset(task or ()),
         stores=frozenset(store or ()),
@@ -83,7 +83,7 @@ def verify(
 
 def _remarks(found: AppReport, subset: str, *, quiet: bool) -> None:
     from kstate_cli.cli.output import say
-    from kstate_cli.verify.run import NOT_COVERED
+    from kstate_cli.verify.application import NOT_COVERED
 
     for one in found.stores:
         for remark in one.remarks:
@@ -209,7 +209,7 @@ def _members(one: StoreReport, found: AppReport) -> dict[str, Any]:
 
 
 def _summary(found: AppReport, subset: str, seconds: float) -> dict[str, Any]:
-    from kstate_cli.verify.run import NOT_COVERED
+    from kstate_cli.verify.application import NOT_COVERED
 
     codes = Counter(finding.code for finding in found.findings)
     return {

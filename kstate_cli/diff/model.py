@@ -141,13 +141,13 @@ class Diff:
         return one.unreadable is None and (not one.equal or (self.positions and bool(one.offsets)))
 
 
-class Watcher:
+class DiffWatcher:
     """What a caller shows meanwhile."""
 
-    def difference(self, of: StoreDiff, found: Difference) -> None:
+    def difference(self, of: StoreDiff, difference: Difference) -> None:
         """A row that differs, as soon as it is known."""
 
-    def store(self, found: StoreDiff) -> None:
+    def store(self, compared: StoreDiff) -> None:
         """A store is done."""
 
     def at(self, of: StoreDiff, rows: int) -> None:

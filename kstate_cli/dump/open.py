@@ -12,13 +12,13 @@ from kstate_cli.signals import mapped
 from kstate_cli.texts import some
 
 from . import manifest as manifests
-from .agree import check_files, check_rows
 from .digests import check_digest
 from .errors import DumpError, printable
 from .footers import FileFacts, read_facts
+from .location import ListedFile, absolute, is_hidden, is_parquet, is_parquet_name, list_files, open_location, shown
 from .manifest import Manifest
+from .manifest_checks import check_files, check_rows
 from .model import Dump, PartitionDump, Piece
-from .place import Listed, absolute, is_hidden, is_parquet, is_parquet_name, list_files, open_place, shown
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -31,9 +31,9 @@ _NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _DumpFiles:
     manifest: Manifest | None
-    parquet: list[Listed]
+    parquet: list[ListedFile]
     warnings: list[str]
 
 
@@ -46,10 +46,10 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
 
     UsageError where there is nothing at ``uri``; DumpError (exit code 4), naming the file, for everything else.
     """
-    filesystem, root = open_place(uri)
+    filesystem, root = open_location(uri)
     where = shown(uri)
-    found = _survey(filesystem, root, where)
-    if found.manifest is None:
+    files = _survey(filesystem, root, where)
+    if files.manifest is None:
         if not complete:
             raise DumpError(
                 f"the dump has no {manifests.NAME}: a lost file would look like compaction",
@@ -57,31 +57,31 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
                 hint="if you know that no file is missing: --dump-is-complete"
                 " (and --dump-is-committed if it was read with isolation read_committed)",
             )
-        if not found.parquet:
+        if not files.parquet:
             raise DumpError("there is no Parquet file", where=where)
     else:
-        check_files(found.manifest, found.parquet, where)
+        check_files(files.manifest, files.parquet, where)
         if check_digests:
-            _check_digests(filesystem, found.manifest, found.parquet)
+            _check_digests(filesystem, files.manifest, files.parquet)
     with ThreadPoolExecutor(_THREADS) as pool:
-        facts = mapped(pool, lambda file: read_facts(filesystem, file), found.parquet)
+        facts = mapped(pool, lambda file: read_facts(filesystem, file), files.parquet)
     _check_schemas(facts)
-    if found.manifest is not None:
-        check_rows(found.manifest, facts, where)
-    warnings = [*found.warnings, *_judgements(facts, found.manifest, committed_only)]
+    if files.manifest is not None:
+        check_rows(files.manifest, facts, where)
+    warnings = [*files.warnings, *_judgements(facts, files.manifest, committed_only)]
     claimed = "read_committed" if committed_only else None
     return Dump(
         uri=absolute(uri),
-        partitions=_partitions(facts, found.manifest),
-        manifest=found.manifest,
-        committed=found.manifest.committed if found.manifest else {},
-        isolation=found.manifest.isolation if found.manifest else claimed,
+        partitions=_partitions(facts, files.manifest),
+        manifest=files.manifest,
+        committed=files.manifest.committed if files.manifest else {},
+        isolation=files.manifest.isolation if files.manifest else claimed,
         has_headers=any(one.columns.has_headers for one in facts),
         warnings=tuple(warnings),
     )
 
 
-def _survey(filesystem: FileSystem, root: str, where: str) -> _Found:
+def _survey(filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
     files = list_files(filesystem, root, where)
     manifest = None
     by_name = {file.relative: file for file in files}
@@ -112,10 +112,10 @@ def _survey(filesystem: FileSystem, root: str, where: str) -> _Found:
         warnings.append(f"left out, because Spark hides names that begin with _ or . as well: {_some(hidden)}")
     if foreign:
         warnings.append(f"left out, because they are not Parquet: {_some(foreign)}")
-    return _Found(manifest, parquet, warnings)
+    return _DumpFiles(manifest, parquet, warnings)
 
 
-def _content(filesystem: FileSystem, file: Listed) -> bytes:
+def _content(filesystem: FileSystem, file: ListedFile) -> bytes:
     if file.size > _MAX_MANIFEST:
         raise DumpError(f"the manifest has {file.size} bytes", where=printable(file.path))
     try:
@@ -125,10 +125,10 @@ def _content(filesystem: FileSystem, file: Listed) -> bytes:
         raise DumpError(f"the manifest cannot be read: {error}", where=printable(file.path)) from None
 
 
-def _check_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[Listed]) -> None:
+def _check_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[ListedFile]) -> None:
     expected = {file.path: file.sha256 for file in manifest.files}
 
-    def check(file: Listed) -> None:
+    def check(file: ListedFile) -> None:
         known = expected[file.relative]
         if known is None:
             raise DumpError("the manifest has no digest for the file", where=printable(file.path))
@@ -151,12 +151,12 @@ def _check_schemas(facts: list[FileFacts]) -> None:
 
 
 def _judgements(facts: list[FileFacts], manifest: Manifest | None, committed_only: bool) -> list[str]:
-    found = []
+    warnings = []
     if any(not one.columns.zoned for one in facts):
-        found.append("timestamps without a time zone are taken as UTC")
+        warnings.append("timestamps without a time zone are taken as UTC")
     if manifest and committed_only and manifest.isolation != "read_committed":
-        found.append(f"the manifest says isolation {manifest.isolation}, and counts")
-    return found
+        warnings.append(f"the manifest says isolation {manifest.isolation}, and counts")
+    return warnings
 
 
 def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[TopicPartition, PartitionDump]:
@@ -165,11 +165,11 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
         for key, piece in one.pieces:
             pieces.setdefault(key, []).append(piece)
     logs = {TopicPartition(one.topic, one.partition): one for one in manifest.partitions} if manifest else {}
-    found = {}
+    partitions = {}
     for key in sorted(pieces.keys() | logs.keys()):
         own = sorted(pieces.get(key, []), key=lambda piece: (piece.first, piece.last, piece.path, piece.row_groups))
         log = logs.get(key)
-        found[key] = PartitionDump(
+        partitions[key] = PartitionDump(
             key.topic,
             key.partition,
             tuple(own),
@@ -182,7 +182,7 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
             log.topic_id if log else None,
             log.reading if log else None,
         )
-    return found
+    return partitions
 
 
 def _some(names: list[str]) -> str:

@@ -14,9 +14,9 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import first_line
 
 from .errors import DumpError
+from .location import open_location
 from .model import Dump, PartitionDump
 from .open import read_dump
-from .place import open_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,10 +62,10 @@ def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicParti
             f"Spark could not put the dump in order: {first_line(error) or type(error).__name__}",
             hint="fix the cause and run the command again",
         ) from error
-    found = read_dump(target_uri, complete=True, committed_only=False)
-    done = {partition.key: _carried_over(partition, found) for partition in wanted}
+    ordered = read_dump(target_uri, complete=True, committed_only=False)
+    done = {partition.key: _carried_over(partition, ordered) for partition in wanted}
     return replace(
-        found, partitions=done, committed=dump.committed, isolation=dump.isolation, has_headers=dump.has_headers
+        ordered, partitions=done, committed=dump.committed, isolation=dump.isolation, has_headers=dump.has_headers
     )
 
 
@@ -111,7 +111,7 @@ class _Names:
     """Hadoop's names for the files of a dump."""
 
     def __init__(self, uri: str) -> None:
-        self._root = open_place(uri)[1].rstrip("/")
+        self._root = open_location(uri)[1].rstrip("/")
         self._uri = hadoop_uri(uri).rstrip("/")
 
     def pattern(self, path: str) -> str:
@@ -123,7 +123,7 @@ def hadoop_uri(uri: str) -> str:
     """What Hadoop calls a place: it does not decode local paths, wants ``s3a``, and no query."""
     from pyarrow import fs
 
-    filesystem, path = open_place(uri)
+    filesystem, path = open_location(uri)
     if isinstance(filesystem, fs.LocalFileSystem):
         return f"file://{path}"
     plain = uri.partition("?")[0]

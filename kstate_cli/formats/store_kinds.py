@@ -216,10 +216,10 @@ def kind_names() -> frozenset[str]:
 
 def store_kind(name: str) -> StoreKind:
     """The row of that name. ValueError for what is no kind of store."""
-    found = _TABLE.get(name)
-    if found is None:
+    kind = _TABLE.get(name)
+    if kind is None:
         raise ValueError(f"{name!r} is not a kind of store: {', '.join(sorted(_TABLE))}")
-    return found
+    return kind
 
 
 def kinds_of_family(family: str, *, segmented: bool) -> tuple[StoreKind, ...]:

@@ -18,13 +18,13 @@ def store_rows(app: Application) -> list[Row]:
     """A row for each store with a directory, and for each store that only has an offset."""
     rows: list[Row] = []
     for task in resolve(app):
-        rows += [_store_row(app, task, found) for found in task.stores]
+        rows += [_store_row(app, task, offsets) for offsets in task.stores]
         rows += [_absent_row(app, task, name, offsets) for name, offsets in sorted(task.absent.items())]
     return rows
 
 
-def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
-    store = found.store
+def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> Row:
+    store = offsets.store
     problems = [p for d in store.databases for p in d.problems]
     row: Row = {
         "task": task.task.name,
@@ -32,9 +32,9 @@ def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
         "kind": store.kind.name,
         "kind_certain": store.kind.certain,
         "kind_from": store.kind.inferred_from,
-        "offsets_in": found.offsets_in,
-        "changelog": task.offsets_shown(found),
-        "position": found.position_shown,
+        "offsets_in": offsets.offsets_in,
+        "changelog": task.offsets_shown(offsets),
+        "position": offsets.position_shown,
         "status": store.status,
         "running": app.running,
         "as_of": app.as_of,

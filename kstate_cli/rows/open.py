@@ -43,8 +43,8 @@ def open_store(
         raise StoreUnreadable(problem.text, hint=look_closer(task.app, by_host=by_host), by_host=by_host)
     layout = _layout(task, store, others, kind)
     # A store whose kind is not known has no rows, so that nothing of it need be read.
-    found = sorted(store.databases if layout.families else (), key=lambda one: one.segment_start or 0)
-    ends = [*(one.segment_start or 0 for one in found[1:]), FOREVER + 1]
+    databases_in_order = sorted(store.databases if layout.families else (), key=lambda one: one.segment_start or 0)
+    ends = [*(one.segment_start or 0 for one in databases_in_order[1:]), FOREVER + 1]
     segments = tuple(
         Segment(
             database.path,
@@ -54,7 +54,7 @@ def open_store(
             databases,
             end=end,
         )
-        for database, end in zip(found, ends, strict=False)
+        for database, end in zip(databases_in_order, ends, strict=False)
     )
     return StoreReader(
         store.name,
@@ -65,12 +65,14 @@ def open_store(
         store.position,
         serdes=serdes,
         retention_ms=retention_ms,
-        off_grid=_off_grid(layout.kind, segments, found),
+        misplaced_segments=_misplaced_segments(layout.kind, segments, databases_in_order),
         position_known=store.position_known,
     )
 
 
-def _off_grid(kind: str, segments: Sequence[Segment], databases: Sequence[Database]) -> StoreUnreadable | None:
+def _misplaced_segments(
+    kind: str, segments: Sequence[Segment], databases: Sequence[Database]
+) -> StoreUnreadable | None:
     """What is wrong where a sampled row does not lie in its segment: the one interval that there must be is none."""
     if not expires(kind):
         return None

@@ -28,7 +28,7 @@ class StoreReader:
         *,
         serdes: StoreSerdes,
         retention_ms: int | None = None,
-        off_grid: StoreUnreadable | None = None,
+        misplaced_segments: StoreUnreadable | None = None,
         position_known: bool = True,
     ) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class StoreReader:
         self.serdes = serdes
         self.retention_ms = retention_ms
         """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
-        self._off_grid = off_grid
+        self._misplaced_segments = misplaced_segments
         self._read = layout.read
         self._earliest: int | None = None
 
@@ -66,8 +66,8 @@ class StoreReader:
 
         Raises StoreUnreadable where the starts of segments do not tell which ones those are.
         """
-        if self._off_grid is not None:
-            raise self._off_grid
+        if self._misplaced_segments is not None:
+            raise self._misplaced_segments
         return tuple(one for one in self.segments if (one.start or 0) <= time_to and one.end > time_from)
 
     def earliest(self, stream_time: Callable[[StoreReader], int | None]) -> int:
@@ -112,14 +112,14 @@ class StoreReader:
     def stamped(self, data: bytes, key: bytes | None = None) -> ValueAndTimestamp[Any]:
         """The value of a row with its timestamp; -1 in a store without. Raises as :meth:`value`."""
         try:
-            found = self._read(data)
+            parts = self._read(data)
         except MalformedBytesError as error:
             if not self.serdes.tolerant:
                 raise
             what = "a value" if key is None else f"the value of key {key!r}"
             why = f"{self.task}/{self.name}: {what} is none of a {self.kind} store: {error}"
             return ValueAndTimestamp(Unreadable(data, why), -1)
-        return ValueAndTimestamp(self._deserialized(found.value, key), found.timestamp, found.headers)
+        return ValueAndTimestamp(self._deserialized(parts.value, key), parts.timestamp, parts.headers)
 
     def _deserialized(self, value: bytes, key: bytes | None) -> Any:
         serde = self.serdes.value

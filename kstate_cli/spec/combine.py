@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import expires
-from kstate_cli.spec.asking import complete, key_of, literal, table_of
+from kstate_cli.spec.completion import complete, key_of, literal, table_of
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft, draft_of
 from kstate_cli.spec.infer import Evidence, Inference, infer
 from kstate_cli.spec.intervals import default_segment_interval
@@ -53,12 +53,12 @@ def merge(
             hint="name the right file, or correct 'application' in it",
         )
     known = {s.name for s in stated.stores if s.retention_ms is not None or s.segment_interval_ms is not None}
-    found = infer(app, known_intervals=known) if app is not None else Inference(SpecDraft(None, ()), {}, ())
-    names = dict.fromkeys(s.name for draft in (stated, described, found.draft) for s in draft.stores)
+    inferred = infer(app, known_intervals=known) if app is not None else Inference(SpecDraft(None, ()), {}, ())
+    names = dict.fromkeys(s.name for draft in (stated, described, inferred.draft) for s in draft.stores)
     stores = tuple(
-        _merge(name, named, stated.store(name), described.store(name), found, app is not None) for name in names
+        _merge(name, named, stated.store(name), described.store(name), inferred, app is not None) for name in names
     )
-    return SpecDraft(stated.application or found.draft.application, stores)
+    return SpecDraft(stated.application or inferred.draft.application, stores)
 
 
 def refuse_other_kinds(app: Application, spec: SpecDraft, *, named: str) -> None:
@@ -69,15 +69,15 @@ def refuse_other_kinds(app: Application, spec: SpecDraft, *, named: str) -> None
     if not any(store.kind for store in spec.stores):
         return
     # No interval is asked for: no rows need be read.
-    found = infer(app, known_intervals={store.name for task in app.tasks for store in task.stores})
+    inferred = infer(app, known_intervals={store.name for task in app.tasks for store in task.stores})
     for stated in spec.stores:
-        there = found.draft.store(stated.name)
+        there = inferred.draft.store(stated.name)
         if stated.kind is None or there is None:
             continue
         only = StoreDraft(name=stated.name, kind=stated.kind)
         _refuse_any(stated.name, _contradictions(only, named, there, str(app.path)))
-        if stated.name in found.evidence:
-            _refuse_any(stated.name, _against_evidence(only, named, there, found.evidence[stated.name]))
+        if stated.name in inferred.evidence:
+            _refuse_any(stated.name, _against_evidence(only, named, there, inferred.evidence[stated.name]))
 
 
 def _merge(
@@ -85,11 +85,11 @@ def _merge(
     named: str,
     stated: StoreDraft | None,
     described: StoreDraft | None,
-    found: Inference,
+    inferred: Inference,
     read: bool,
 ) -> StoreDraft:
     nothing = StoreDraft(name=name)
-    stated, described, there = stated or nothing, described or nothing, found.draft.store(name)
+    stated, described, there = stated or nothing, described or nothing, inferred.draft.store(name)
     _refuse_any(name, _contradictions(stated, named, described, FROM))
     if there is None:
         if read and stated.kind is None:
@@ -99,8 +99,8 @@ def _merge(
     _refuse_any(name, _contradictions(stated, named, there, _DIRECTORY))
     _refuse_any(name, _contradictions(described, FROM, there, _DIRECTORY))
     merged = stated.over(described).over(there)
-    if name in found.evidence:
-        _refuse_any(name, _against_evidence(stated, named, merged, found.evidence[name]))
+    if name in inferred.evidence:
+        _refuse_any(name, _against_evidence(stated, named, merged, inferred.evidence[name]))
     return merged
 
 

@@ -17,7 +17,7 @@ from kstate_cli.formats.numbers import MAX_I32, MAX_I64
 from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
 from kstate_cli.regular import NotReadableError, read_given
-from kstate_cli.spec.asking import complete
+from kstate_cli.spec.completion import complete
 from kstate_cli.spec.draft import SpecDraft, StoreDraft
 from kstate_cli.spec.model import (
     GLOBAL_SOURCES,
@@ -188,8 +188,8 @@ def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
             yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
 
 
-def _known(where: str, table: str, found: Mapping[str, Any], known: Iterable[str]) -> None:
-    for key in found:
+def _known(where: str, table: str, members: Mapping[str, Any], known: Iterable[str]) -> None:
+    for key in members:
         if key not in known:
             hint = _similar(key, known) or f"the keys are {', '.join(known)}"
             raise UsageError(f"{where}: {table} has an unknown key {_short(key)}", hint=hint)

@@ -32,7 +32,7 @@ def special_entries(app: Path) -> Iterator[Problem]:
         folder, here = waiting.pop()
         try:
             with os.scandir(folder) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+                ordered = sorted(entries, key=lambda entry: entry.name)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -45,7 +45,7 @@ def special_entries(app: Path) -> Iterator[Problem]:
                 f"every directory is readable; {CHECK_THE_DISK}",
             )
             continue
-        for entry in found:
+        for entry in ordered:
             place = here / entry.name
             if entry.name in IGNORED:
                 continue
@@ -85,11 +85,11 @@ def refuse_special(app: Path) -> None:
         raise Refused(f"the path {app} is not UTF-8: RocksDB cannot be given it", hint="rename what is not")
     if not app.is_dir() or app.is_symlink():
         return
-    found = sorted(special_entries(app), key=lambda problem: problem.place.text)
-    if found:
+    special = sorted(special_entries(app), key=lambda problem: problem.place.text)
+    if special:
         raise Refused(
             "the directory cannot be changed as it is",
             where=str(app),
-            details=first_lines([one.reasoned for one in found]),
+            details=first_lines([one.reasoned for one in special]),
             hint="move what is named out of the application directory",
         )

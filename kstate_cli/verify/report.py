@@ -13,7 +13,7 @@ from kstate_cli.statedir.places import both_places
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.verify.database import DatabaseReport
 from kstate_cli.verify.digest import store_digest
-from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, Finding
+from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, VerifyFinding
 
 OUTSIDE_TASKS: Final = "-"
 """Stands for a task where what is found lies in none."""
@@ -26,7 +26,7 @@ class StoreReport:
     task: str
     store: str | None
     kind: str | None
-    findings: tuple[Finding, ...]
+    findings: tuple[VerifyFinding, ...]
     remarks: tuple[str, ...] = ()
     kind_certain: bool = False
     databases: int = 0
@@ -59,7 +59,7 @@ class AppReport:
         return tuple(f"{one.task}/{one.store}" for one in self.stores if one.doubt)
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[VerifyFinding, ...]:
         """All of them."""
         return tuple(finding for one in (*self.tasks, *self.stores) for finding in one.findings)
 
@@ -105,7 +105,7 @@ def task_reports(
 ) -> tuple[StoreReport, ...]:
     """Findings that belong to no store that is reported."""
     reported = {finding for one in stores for finding in one.findings}
-    found = []
+    reports = []
     for task in app.tasks:
         if not of_tasks or task.name in of_tasks:
             own = tuple(
@@ -114,18 +114,18 @@ def task_reports(
                 if finding not in reported and not any(_belongs(finding, task, store) for store in task.stores)
             )
             if own:
-                found.append(StoreReport(task.name, None, None, own))
+                reports.append(StoreReport(task.name, None, None, own))
     if app.problems and not of_tasks:
-        foreign = tuple(Finding(NOT_UNDERSTOOD, one.place, one.what) for one in app.problems)
-        found.append(StoreReport(OUTSIDE_TASKS, None, None, foreign))
-    return tuple(found)
+        foreign = tuple(VerifyFinding(NOT_UNDERSTOOD, one.place, one.what) for one in app.problems)
+        reports.append(StoreReport(OUTSIDE_TASKS, None, None, foreign))
+    return tuple(reports)
 
 
-def _of_task(task: Task) -> list[Finding]:
+def _of_task(task: Task) -> list[VerifyFinding]:
     """What is wrong in a task beside its databases: offset files above all."""
     offset_files = [task.checkpoint, *task.store_files.values(), *task.position_files.values()]
     malformed = {task.place / file.path.name for file in offset_files if file is not None and file.content is None}
-    found = []
+    findings = []
     for problem in task.problems:
         if not problem.fatal:
             continue
@@ -137,11 +137,11 @@ def _of_task(task: Task) -> list[Finding]:
             code = MISSING
         else:
             code = NOT_UNDERSTOOD
-        found.append(Finding(code, problem.place, problem.what))
-    return found
+        findings.append(VerifyFinding(code, problem.place, problem.what))
+    return findings
 
 
-def _belongs(finding: Finding, task: Task, store: Store) -> bool:
+def _belongs(finding: VerifyFinding, task: Task, store: Store) -> bool:
     """Whether something in a task is part of a store, or its own offset file."""
     own = {task.place / position_file(store.name), task.place / store_checkpoint(store.name)}
     return finding.place in own or any(map(finding.place.within, both_places(task.name, store.name)))

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 import kstate_cli
 from kstate_cli import errors
-from kstate_cli.change.committed import forget_commits, note_commit
+from kstate_cli.change.commits_made import forget_commits, note_commit
 from kstate_cli.cli import json_lines as emitter
 from kstate_cli.cli import subject
 from kstate_cli.cli.commands import COMMANDS

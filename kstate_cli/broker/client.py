@@ -26,7 +26,7 @@ def client_settings(path: Path | None) -> dict[str, str]:
     """The lines ``name=value`` of a properties file for librdkafka (``security.protocol`` and the like). UsageError."""
     if path is None:
         return {}
-    found = {}
+    settings = {}
     try:
         for number, line in enumerate(read_given(path).decode("utf-8").splitlines(), 1):
             text = line.strip()
@@ -37,10 +37,10 @@ def client_settings(path: Path | None) -> dict[str, str]:
                 raise UsageError(
                     f"{path}, line {number}: not name=value", hint="one setting a line, as in security.protocol=SSL"
                 )
-            found[name.strip()] = value.strip()
+            settings[name.strip()] = value.strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint="name a file of settings of librdkafka") from None
-    return found
+    return settings
 
 
 def ask_broker(
