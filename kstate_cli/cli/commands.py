@@ -11,6 +11,7 @@ import typer
 import typer.core
 import typer.main
 
+from kstate_cli.cli.completion import answer_shell
 from kstate_cli.cli.empty import refuse_empty
 from kstate_cli.cli.environment import give_variables
 from kstate_cli.cli.subject import note_subject
@@ -96,8 +97,8 @@ class LazyGroup(typer.core.TyperGroup):
         super().__init__(**attributes)
         self.commands = _Commands()
 
-    def _main_shell_completion(self, *_: Any, **__: Any) -> None:
-        """Nothing: an environment variable must not turn a command into the printing of a script, with exit code 0."""
+    def _main_shell_completion(self, ctx_args: Any, prog_name: str, complete_var: str | None = None) -> None:
+        answer_shell(self, prog_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list of commands, without importing them."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstate_cli.cli.completion import stores
 from kstate_cli.cli.options import App, LastFlush, Output, Quiet, SpecFile
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
@@ -20,7 +21,10 @@ _SCHEMA = 1
 
 def export(
     app: App,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="Name of the store, in all tasks that have it.")],
+    store: Annotated[
+        str,
+        typer.Argument(metavar="STORE", help="Name of the store, in all tasks that have it.", autocompletion=stores),
+    ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the export, new or empty.")],
     key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help="How keys are read.")] = "bytes",
     value_serde: Annotated[str, typer.Option("--value-serde", metavar="SERDE", help="How values are read.")] = "bytes",

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from kstate_cli.cli.completion import stores, tasks
 from kstate_cli.cli.output import Format
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -43,6 +44,14 @@ DslStoreFormat = Annotated[
 App = Annotated[
     Path,
     typer.Argument(metavar="APP", help="Application directory (state.dir/application.id), or a state.dir holding one."),
+]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option("--task", metavar="TASK", help="Stores of this task only; repeatable.", autocompletion=tasks),
+]
+Stores = Annotated[
+    list[str] | None,
+    typer.Option("--store", metavar="STORE", help="This store only, in all tasks; repeatable.", autocompletion=stores),
 ]
 Output = Annotated[Format, typer.Option("-o", "--output", help="table, or json: one JSON object per line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress, only results and errors.")]

@@ -2,50 +2,52 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
-from kstate_cli.cli.options import App
 from kstate_cli.cli.query_options import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, asking, time_of
+from kstate_cli.errors import UsageError
 from kstate_cli.formats.numbers import MAX_I64
-
-_HELP_FLAGS = ("-h", "--help")
+from kstate_cli.texts import command
 
 
 class _Group(typer.core.TyperGroup):
-    """Help of a subcommand also where APP and STORE are left out: ``kstate query key --help``."""
+    """The subcommand comes first. The order of before, ``APP STORE key …``, is refused, and told as it is now."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if any(flag in args for flag in _HELP_FLAGS):
-            # Where it belongs first: a store may be called like a subcommand.
-            named = [one for one in (*args[2:3], *args[:2]) if one in self.commands]
-            if named:
-                command = self.commands[named[0]]
-                with type(ctx)(command, info_name=named[0], parent=ctx) as inner:
-                    typer.echo(command.get_help(inner))
-                ctx.exit()
-        return super().parse_args(ctx, args)
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        app, *rest = args
+        if app not in self.commands and not ctx.resilient_parsing:
+            self._refuse_other_order(app, rest)
+        return super().resolve_command(ctx, args)
+
+    def _refuse_other_order(self, app: str, rest: list[str]) -> None:
+        first = "the subcommand comes first, then APP and STORE"
+        if rest[1:2] and rest[1] in self.commands:
+            store, subcommand, *more = rest
+            # A path that begins with a dash was behind "--", which the parser has taken away.
+            given = Path(app) if app.startswith("-") else app
+            raise UsageError(first, hint=f"write it so: {command('query', subcommand, given, store, *more)}")
+        for word in rest:
+            if word in self.commands:
+                raise UsageError(first, hint=f"see {command('query', word, '--help')}")
 
 
 query_app = typer.Typer(cls=_Group, rich_markup_mode=None, no_args_is_help=True, add_completion=False)
 
 
 @query_app.callback()
-def query(
-    ctx: typer.Context,
-    app: App,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="Name of the store; kstate ls APP shows them.")],
-) -> None:
+def query() -> None:
     """Ask a store what it holds, while the application is stopped: by key, by range, by time, row by row.
 
     Changes nothing and takes no lock. A subcommand has its own help: kstate query key --help.
 
     \b
-      kstate query APP STORE key alice --key-serde string --value-serde long
-      kstate query APP STORE range --from a --to b --key-serde string -o json
-      kstate query APP STORE window-key alice --from 2024-05-01T12:00:00Z
+      kstate query key APP STORE alice --key-serde string --value-serde long
+      kstate query range APP STORE --from a --to b --key-serde string -o json
+      kstate query window-key APP STORE alice --from 2024-05-01T12:00:00Z
 
     \b
     kind of store (kstate ls)            subcommands
@@ -78,7 +80,6 @@ def query(
     store cannot be read (STORE_EXCEPTION), also in the middle of the rows: what was
     printed until then is right, and not all.
     """
-    ctx.obj = (app, store)
 
 
 @query_app.command("key")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from kstate_cli.cli.options import Quiet
+from kstate_cli.cli.completion import stores
+from kstate_cli.cli.options import App, Quiet
 from kstate_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,8 +28,13 @@ class RowFormat(str, Enum):
     csv = "csv"
 
 
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _SERDE = "bytes, string, json, long, int, double, uuid, hex, time-windowed:SERDE, MODULE:NAME, … (kstate query --help)."
 
+Store = Annotated[
+    str,
+    typer.Argument(metavar="STORE", help="Name of the store; kstate ls APP shows them.", autocompletion=stores),
+]
 Key = Annotated[
     str, typer.Argument(metavar="KEY", help="The key, as its serde reads it; after -- if it begins with a dash.")
 ]
@@ -166,20 +172,19 @@ def time_of(option: str, text: str | None) -> int | None:
 
 
 def asking(command: Callable[..., int]) -> Callable[..., int]:
-    """The command with the options of :class:`Common`; it is called with an :class:`Asked` before its own ones."""
+    """The command with APP, STORE and the options of :class:`Common`: it is called with an :class:`Asked` for them."""
     shared = _parameters(Common)
+    whom = [inspect.Parameter(name, _KEYWORD, annotation=kind) for name, kind in (("app", App), ("store", Store))]
     own = [one for one in _parameters(command) if one.annotation is not Asked]
 
     @functools.wraps(command)
-    def run(ctx: typer.Context, **values: Any) -> int:
+    def run(app: Path, store: str, **values: Any) -> int:
         common = Common(**{one.name: values.pop(one.name) for one in shared})
-        app, store = ctx.obj
         return command(Asked(app, store, common), **values)
 
-    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *shared)]
-    run.__signature__ = inspect.Signature([context, *parameters], return_annotation=int)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in (context, *parameters)}
+    parameters = [*whom, *(one.replace(kind=_KEYWORD) for one in (*own, *shared))]
+    run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
     del run.__wrapped__  # typer would look there for annotations
     return run
 

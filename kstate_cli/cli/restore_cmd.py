@@ -20,6 +20,8 @@ from kstate_cli.cli.options import (
     Output,
     Quiet,
     Reason,
+    Stores,
+    Tasks,
     Verify,
     Wait,
     WarningsOk,
@@ -64,12 +66,8 @@ def restore(
         Path | None,
         typer.Option("--topology", metavar="FILE", help="Text of Topology#describe: stores to subtopologies."),
     ] = None,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="TASK", help="Only this task; repeatable.")
-    ] = None,
-    store: Annotated[
-        list[str] | None, typer.Option("--store", metavar="STORE", help="Only this store; repeatable.")
-    ] = None,
+    task: Tasks = None,
+    store: Stores = None,
     ignore: Annotated[
         list[str] | None,
         typer.Option("--ignore", metavar="TOPIC", help="A topic of the dump (or pattern) of no interest; repeatable."),
