@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.dump.location import is_hidden, is_parquet_name, list_files, open_location
 from kstate_cli.dump.manifest import NAME, Manifest, ManifestFile, ManifestPartition, Reading, render
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.place import is_hidden, is_parquet_name, list_files, open_place
 from kstate_cli.dump.records import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
 
@@ -208,21 +208,21 @@ def write_manifest(
             )
         )
     manifest = Manifest(ISOLATION, tuple(partitions), tuple(_files(out)), committed or {})
-    filesystem, root = open_place(out)
+    filesystem, root = open_location(out)
     with filesystem.open_output_stream(f"{root.rstrip('/')}/{NAME}") as stream:
         stream.write(render(manifest))
     return read_dump(out, complete=False, committed_only=False)
 
 
 def _reading(out: str, log: Log, rows: PartitionDump | None, times: Times) -> Reading:
-    last = None if rows is None or rows.last is None else digest_at(open_place(out)[0], rows, rows.last)
+    last = None if rows is None or rows.last is None else digest_at(open_location(out)[0], rows, rows.last)
     return Reading(
         times.started_ms, times.ended_ms, log.cleanup_policy, log.delete_retention_ms, log.leader_epoch, last
     )
 
 
 def _files(out: str) -> Iterable[ManifestFile]:
-    filesystem, root = open_place(out)
+    filesystem, root = open_location(out)
     for file in list_files(filesystem, root, out):
         if is_hidden(file.relative) or not is_parquet_name(file.relative):
             continue

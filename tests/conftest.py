@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-from kstate_cli.change.committed import forget_commits
+from kstate_cli.change.commits_made import forget_commits
 
 # How long an example takes says nothing here: first calls import pyarrow, and machines are busy.
 settings.register_profile("kstate", deadline=None)

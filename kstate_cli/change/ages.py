@@ -23,7 +23,7 @@ from typing import Any
 from kstate_cli.change.folder import make_runs_folder, runs_folder
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.reading import reading
-from kstate_cli.change.system import sync_directory
+from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -1,4 +1,4 @@
-"""Databases made of sorted runs: the steps of a restoration, how they are carried out, and how they are verified."""
+"""Databases made of sorted files: the steps of a restoration, how they are carried out, and how they are verified."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from kstate_cli.rocks.files import unflushed_logs
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 
-_FEW_RUNS = 3
-"""So many overlapping runs stay as they are: universal compaction begins with four sorted runs."""
+_FEW_FILES = 3
+"""So many overlapping files stay as they are: RocksDB's universal compaction begins with four."""
 _ENTRIES = re.compile(r"# entries=(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class BuildStore:
-    """A store that is restored. Which databases that makes is known once its runs are made (``BuildDatabase``)."""
+    """A store that is restored. Which databases that makes (``BuildDatabase``) is known once its files are sorted."""
 
     path: str
     what: str
     replaces: bool
     """The store is rebuilt: what is there is left out of the new directory."""
     size: int
-    """Bytes of the records that it is made from: about what its runs take."""
+    """Bytes of the records that it is made from: about what its sorted files take."""
     action: str = field(default="restore store", init=False)
 
     def describe(self) -> str:
@@ -41,16 +41,16 @@ class BuildStore:
 
 @dataclass(frozen=True, slots=True)
 class BuildDatabase:
-    """One RocksDB that takes runs in, oldest first; a new one unless it is in the staged directory already."""
+    """One RocksDB that takes sorted files in, oldest first; a new one unless it is in the staged directory already."""
 
     path: str
     kind: str
     release: Release
     family: str
-    runs: tuple[str, ...]
+    sorted_files: tuple[str, ...]
     """SSTs on this host, oldest first; on the same file system they are taken, not copied."""
     rows: int
-    """Rows and deletes in all runs together."""
+    """Rows and deletes in all of them together."""
     deletes: int
     offsets: OffsetsRecord | None
     """The whole content of the column family ``offsets``; None for releases that have none."""
@@ -59,7 +59,7 @@ class BuildDatabase:
 
     def describe(self) -> str:
         """One line for the journal."""
-        return f"{len(self.runs)} runs with {self.rows} rows into {self.family}"
+        return f"{len(self.sorted_files)} sorted files with {self.rows} rows into {self.family}"
 
 
 def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
@@ -72,8 +72,8 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
         with WritableStore(path) as store:
             if step.family not in store.column_families:
                 store.create(step.family)
-            store.ingest(step.family, [Path(run) for run in step.runs], move=True)
-            if len(step.runs) > _FEW_RUNS and not step.exists:
+            store.ingest(step.family, [Path(file) for file in step.sorted_files], move=True)
+            if len(step.sorted_files) > _FEW_FILES and not step.exists:
                 store.compact(step.family)
             if step.offsets is not None:
                 store.set_offsets(encode_rows(step.offsets))
@@ -110,9 +110,9 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
             match = _ENTRIES.search(shadow.table_properties(step.family))
             entries = int(match[1]) if match else 0
             # A compaction leaves out what is overwritten or deleted; nothing may be left of deletes alone.
-            wrong = entries != step.rows if len(step.runs) <= _FEW_RUNS else entries > step.rows
+            wrong = entries != step.rows if len(step.sorted_files) <= _FEW_FILES else entries > step.rows
             if wrong or (step.rows > step.deletes and not entries):
-                raise RocksError(f"{step.path}: {entries} entries, where the runs have {step.rows}")
+                raise RocksError(f"{step.path}: {entries} entries, where the sorted files have {step.rows}")
         if full:
             for _ in shadow.rows(step.family):
                 pass

@@ -24,7 +24,7 @@ PRECIOUS_EVENT: Final = "precious"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CleanRequest:
     """What is to be deleted."""
 
     app: Path
@@ -41,7 +41,7 @@ class Choice:
     left: list[str] = field(default_factory=list)
 
 
-def choose(request: Request, *, locked: bool = True) -> Choice:
+def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
     """What may be deleted. Without the lock a run that has not ended may be going on.
 
     Raises Refused for runs that are not understood whole and the only copy of a lost APP, UsageError for no run.
@@ -117,7 +117,7 @@ def _by_name(app: Path, run: Run) -> str:
     return command("clean", app, "--run", run.name)
 
 
-def _refuse_only_copy(request: Request, choice: Choice) -> None:
+def _refuse_only_copy(request: CleanRequest, choice: Choice) -> None:
     if os.path.lexists(request.app):
         return
     for state in (RunState.KEPT, RunState.UNDONE):
@@ -134,7 +134,7 @@ def _refuse_only_copy(request: Request, choice: Choice) -> None:
 
 
 def clean_runs(
-    request: Request, choice: Choice, elsewhere: Callable[[Run], bool] = lambda _: False
+    request: CleanRequest, choice: Choice, elsewhere: Callable[[Run], bool] = lambda _: False
 ) -> Iterator[tuple[str, int]]:
     """Deletes; yields each run's name and the bytes that it freed. The lock is held.
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.change.committed import note_commit
-from kstate_cli.change.engine import Progress, Result, RunOptions, execute
+from kstate_cli.change.commits_made import note_commit
+from kstate_cli.change.engine import Progress, RunOptions, RunResult, execute
 from kstate_cli.change.folder import read_runs, remove_empty_folders
+from kstate_cli.change.location_checks import check_change, check_location
 from kstate_cli.change.lockfile import application_lock, in_use
-from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import recover, tell_unfinished
 from kstate_cli.change.removal import remove_run
@@ -24,7 +24,7 @@ from kstate_cli.texts import command
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ChangeRequest:
     """What is to be done, and how."""
 
     app: Path
@@ -41,18 +41,18 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChangeOutcome:
     """The plan, and what became of it (None for a dry run, or when there was nothing to do)."""
 
     plan: Plan
-    result: Result | None
+    result: RunResult | None
 
 
 Tell = Callable[[str], None]
 """Says one line to the user, at once."""
 
 
-def change(request: Request, *, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell) -> Outcome:
+def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell) -> ChangeOutcome:
     """Carries the plan out, or only plans. ``on_plan`` sees the plan before anything is staged.
 
     ``tell`` hears what has become of runs that others had left unfinished: before what comes next can fail.
@@ -64,36 +64,36 @@ def change(request: Request, *, on_plan: Callable[[Plan], None], progress: Progr
 
 
 def _change(
-    request: Request, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell
-) -> Outcome:
+    request: ChangeRequest, workers: Workers, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell
+) -> ChangeOutcome:
     refuse_special(request.app)
     if request.dry_run:
         plan = _plan(request, workers, progress)
         on_plan(plan)
         tell_unfinished(request.app, tell)
-        return Outcome(plan, None)
-    check_place(request.app, lock_is_shared=request.lock_is_shared)
+        return ChangeOutcome(plan, None)
+    check_location(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK).exists():
         # Taking the lock would create the file: what is refused, or done already, must not leave even that.
         plan = _plan(request, workers, progress)
         if plan.empty:
             on_plan(plan)
-            return Outcome(plan, None)
+            return ChangeOutcome(plan, None)
     with application_lock(request.app, request.wait):
         recover(request.app, tell)
         plan = _plan(request, workers, progress)
         on_plan(plan)
         if plan.empty:
-            return Outcome(plan, None)
+            return ChangeOutcome(plan, None)
         if request.last_word is not None:
             request.last_word()
         result = execute(plan, request.run, progress, workers=workers)
         if request.purge:
             _purge(plan, result)
-        return Outcome(plan, result)
+        return ChangeOutcome(plan, result)
 
 
-def _purge(plan: Plan, result: Result) -> None:
+def _purge(plan: Plan, result: RunResult) -> None:
     """Deletes what the run has kept. Raises RunHalfway: the change itself is done."""
     note_commit(result.run, plan.app, kept=False)
     try:
@@ -108,7 +108,7 @@ def _purge(plan: Plan, result: Result) -> None:
     remove_empty_folders(plan.app)
 
 
-def _plan(request: Request, workers: Workers, progress: Progress) -> Plan:
+def _plan(request: ChangeRequest, workers: Workers, progress: Progress) -> Plan:
     app = read_application(request.app, workers=workers, on_store=lambda name: progress("read", name, 0))
     if app.running:
         raise in_use(app.path, app.pid)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kstate_cli.change.committed import note_commit
+from kstate_cli.change.commits_made import note_commit
+from kstate_cli.change.full_disk import written_on_full_disk
 from kstate_cli.change.journal import Run
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark
-from kstate_cli.change.spare import written
-from kstate_cli.change.system import exchange, sync_directory
+from kstate_cli.change.system_calls import exchange, sync_directory
 from kstate_cli.errors import Refused, RunHalfway
 from kstate_cli.texts import command
 
@@ -25,7 +25,7 @@ _CANNOT_EXCHANGE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EXDEV, er
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Direction:
     """One of the two directions: its events, the mark that tells whether it was gone, and what is said half way."""
 
     announced: str
@@ -37,14 +37,14 @@ class Way:
     """What to do where it cannot be recorded; the command that takes a run back follows."""
 
 
-THERE: Final = Way(
+THERE: Final = Direction(
     "switching",
     "switched",
     STAGED,
     "the new directory",
     "fix the disk, then run the command again: it finishes this run; or take the run back:",
 )
-BACK: Final = Way(
+BACK: Final = Direction(
     "undoing",
     "undone",
     UNDOING,
@@ -54,7 +54,7 @@ BACK: Final = Way(
 
 
 def commit(
-    app: Path, run: Run, way: Way, *, announced: dict[str, Any], recorded: dict[str, Any], lost: bool = False
+    app: Path, run: Run, way: Direction, *, announced: dict[str, Any], recorded: dict[str, Any], lost: bool = False
 ) -> None:
     """Announces, exchanges APP with the tree of the run, and records; signals are held back by the caller.
 
@@ -89,10 +89,10 @@ def commit(
         remove_mark(app, way.mark)
 
 
-def record(app: Path, run: Run, way: Way, **details: Any) -> None:
+def record(app: Path, run: Run, way: Direction, **details: Any) -> None:
     """Makes an exchange that has happened durable, then says so in the journal. Raises OSError."""
     settle(app, run)
-    written(run, way.recorded, **details)
+    written_on_full_disk(run, way.recorded, **details)
 
 
 def settle(app: Path, run: Run) -> None:

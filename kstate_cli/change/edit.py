@@ -28,7 +28,7 @@ _CARRIER = StoreLayout((DEFAULT_CF, OFFSETS_CF), RELEASES[-1])
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class EditJob:
     """One step, and where it is carried out."""
 
     step: DatabaseStep
@@ -38,7 +38,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditResult:
     """What a job has done, for the report: bytes of SSTs written anew, rows, headers."""
 
     path: str
@@ -47,13 +47,13 @@ class Edited:
     rows_converted: int = 0
 
 
-def edit(job: Job) -> Edited:
+def edit(job: EditJob) -> EditResult:
     """Carries out a step in the staged directory. Raises RocksError, naming the database, and OSError."""
     step, path = job.step, job.staged / job.step.path
     if isinstance(step, BuildDatabase):
         build_database(step, job.app, job.staged)
-        return Edited(step.path)
-    edited = Edited(step.path)
+        return EditResult(step.path)
+    edited = EditResult(step.path)
     try:
         if isinstance(step, CreateDatabase):
             make_parents(path.parent, job.staged)
@@ -68,7 +68,7 @@ def edit(job: Job) -> Edited:
     return edited
 
 
-def _edit_existing(step: EditDatabase, job: Job) -> Edited:
+def _edit_existing(step: EditDatabase, job: EditJob) -> EditResult:
     path = job.staged / step.path
     copy_tree(job.app / step.path, path, copy_ssts=job.copy_ssts)
     lost, converted = [0], 0
@@ -86,7 +86,7 @@ def _edit_existing(step: EditDatabase, job: Job) -> Edited:
             store.rewrite(sorted(store.column_families), step.sst_format)
     if step.sst_format is not None:
         _keep_times(step, path)
-    return Edited(step.path, step.rewritten_bytes, lost[0], converted)
+    return EditResult(step.path, step.rewritten_bytes, lost[0], converted)
 
 
 def _converted(store: WritableStore, conversion: Conversion, lost: list[int]) -> Iterator[tuple[bytes, bytes]]:

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kstate_cli.change.folder import create_run, forget
-from kstate_cli.change.journal import RUNS, Run
+from kstate_cli.change.journal import SORTED_FILES, Run
 from kstate_cli.change.marks import STAGED, put_mark
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.plan import Plan, Step
-from kstate_cli.change.removal import remove_sorted_runs, sweep
-from kstate_cli.change.stage import Counts, stage
+from kstate_cli.change.removal import remove_sorted_files, sweep
+from kstate_cli.change.stage import StagingCounts, stage
 from kstate_cli.change.switch import list_trees, switch
-from kstate_cli.change.system import sync_directory, sync_file_system
+from kstate_cli.change.system_calls import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed
 from kstate_cli.parallel.workers import Workers
@@ -39,7 +39,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RunResult:
     """What a run did."""
 
     run: str
@@ -60,7 +60,7 @@ def execute(
     *,
     prepare: Prepare | None = None,
     workers: Workers | None = None,
-) -> Result:
+) -> RunResult:
     """Carries out ``plan``, with ``workers`` of its own where none are given.
 
     Raises Refused, RunFailed and, after a signal, Interrupted or KeyboardInterrupt when APP is what it was, RunHalfway
@@ -95,10 +95,10 @@ def execute(
             switch(plan, run, lists)
         except (OSError, Refused) as error:
             raise _failed(plan, run, error) from error
-    return Result(run.name, counts.headers_dropped, counts.rows_converted)
+    return RunResult(run.name, counts.headers_dropped, counts.rows_converted)
 
 
-def _stage(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress: Progress) -> Counts:
+def _stage(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress: Progress) -> StagingCounts:
     progress("stage", str(plan.app), 0)
     os.mkdir(run.tree)
     own_like(run.tree, plan.app.stat())
@@ -108,7 +108,7 @@ def _stage(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress
     counts = stage(
         plan, run.tree, workers, lambda path, size: progress("store", path, size), copy_ssts=options.copy_ssts
     )
-    remove_sorted_runs(run)
+    remove_sorted_files(run)
     progress("verify", str(plan.app), 0)
     verify_staged(plan, run.tree, workers, full=options.verify_full, linked=not options.copy_ssts)
     sync_file_system(run.path)
@@ -121,7 +121,7 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
     if run is not None:
         try:
             # What a signal has cut short may be resumed.
-            sweep(plan.app, run, str(error), keep_runs=isinstance(error, (Interrupted, KeyboardInterrupt)))
+            sweep(plan.app, run, str(error), keep_sorted_files=isinstance(error, (Interrupted, KeyboardInterrupt)))
         except (OSError, Refused) as also:
             left = f"; what it had staged is still in {run.path} ({also}): the next command removes it"
         if isinstance(error, Refused) and not left:
@@ -145,7 +145,7 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
 def pinned_bytes(run: Run) -> int:
     """Bytes on disk that deleting what the run keeps would free: files without another hard link."""
     total = 0
-    for top in (run.tree, run.path / RUNS):
+    for top in (run.tree, run.path / SORTED_FILES):
         if top.is_symlink():
             continue
         for folder, _, files in os.walk(top):

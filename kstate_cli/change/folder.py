@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from kstate_cli.change.access import drop_acl
 from kstate_cli.change.fingerprint import LISTS
+from kstate_cli.change.invoker import invoker
 from kstate_cli.change.journal import FOUND_EMPTY, JOURNAL, JOURNALS, Run, read_run
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.reading import reading
-from kstate_cli.change.system import sync_directory
-from kstate_cli.change.who import who
+from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.names import OWN_FOLDER
@@ -151,7 +151,7 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     token = secrets.token_hex(16)
     if not holds_tasks(app):
         details[FOUND_EMPTY] = True
-    run.write("created", command=command, app=str(app), token=token, **who(), reason=reason, **details)
+    run.write("created", command=command, app=str(app), token=token, **invoker(), reason=reason, **details)
     own_like(path / JOURNAL, owner)
     os.chmod(path / JOURNAL, 0o644)  # whatever the umask: the owner must be able to go on
     return run

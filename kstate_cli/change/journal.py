@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli import clock
-from kstate_cli.change.lines import JournalError, decode_line, encode_line
-from kstate_cli.change.system import naming, sync_directory
+from kstate_cli.change.journal_lines import JournalError, decode_line, encode_line
+from kstate_cli.change.system_calls import naming, sync_directory
 from kstate_cli.signals import signals_held
 
 JOURNAL: Final = "journal.jsonl"
@@ -27,8 +27,8 @@ LEAVING: Final = "cleaning.jsonl"
 what a line of it could not."""
 JOURNALS: Final = frozenset({JOURNAL, LEAVING})
 TREE: Final = "tree"
-RUNS: Final = "runs"
-"""Sorted runs of a restoration, until they are ingested."""
+SORTED_FILES: Final = "runs"
+"""Sorted files of a restoration, until they are ingested."""
 FOUND_EMPTY: Final = "empty"
 """Member of ``created``, true where the application directory held no task when the run began; absent otherwise."""
 _MOST_BYTES = 64 * 1024 * 1024

@@ -24,7 +24,7 @@ from typing import Final
 
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.reading import reading
-from kstate_cli.change.system import naming, sync_directory
+from kstate_cli.change.system_calls import naming, sync_directory
 from kstate_cli.formats.json_text import parse_json
 
 STAGED: Final = ".kstate-staged"

@@ -12,10 +12,10 @@ from typing import Final
 from kstate_cli.change.commit import BACK, THERE, record, settle
 from kstate_cli.change.fingerprint import STAGED_LIST, digest, every_file, more_than_listed, started_files
 from kstate_cli.change.folder import forget, read_runs, understood
+from kstate_cli.change.full_disk import written_on_full_disk
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, token_of
 from kstate_cli.change.removal import refuse_unproved, sweep
-from kstate_cli.change.spare import written
 from kstate_cli.errors import Refused
 from kstate_cli.texts import shell, some
 
@@ -26,7 +26,7 @@ UNFINISHED: Final = (None, RunState.STAGING, RunState.SWITCHING, RunState.UNDOIN
 _NAMED = 3
 
 
-class Outcome(Enum):
+class RecoveryOutcome(Enum):
     """What became of a run that was taken over."""
 
     SWEPT = "swept"
@@ -40,10 +40,12 @@ class Outcome(Enum):
 
 
 _TEXTS: Final = {
-    Outcome.SWEPT: "run {} was interrupted before its switch: what it had staged is swept away, {} is as it was",
-    Outcome.FINISHED: "run {} was interrupted after its switch: finished",
-    Outcome.UNDO_CANCELLED: "the undo of run {} was interrupted before its switch: {} is as it was",
-    Outcome.UNDO_FINISHED: "the undo of run {} was interrupted after its switch: finished",
+    RecoveryOutcome.SWEPT: (
+        "run {} was interrupted before its switch: what it had staged is swept away, {} is as it was"
+    ),
+    RecoveryOutcome.FINISHED: "run {} was interrupted after its switch: finished",
+    RecoveryOutcome.UNDO_CANCELLED: "the undo of run {} was interrupted before its switch: {} is as it was",
+    RecoveryOutcome.UNDO_FINISHED: "the undo of run {} was interrupted after its switch: finished",
 }
 
 
@@ -52,7 +54,7 @@ class Recovered:
     """A run that was taken over."""
 
     run: str
-    outcome: Outcome
+    outcome: RecoveryOutcome
     app: Path
 
     @property
@@ -91,13 +93,13 @@ def recover(app: Path, tell: Callable[[str], None]) -> list[Recovered]:
     return settled
 
 
-def _recovered(app: Path, run: Run) -> Outcome | None:
+def _recovered(app: Path, run: Run) -> RecoveryOutcome | None:
     if run.state is None:
         forget(app, run)
         return None
     if run.state is RunState.STAGING:
-        sweep(app, run, "interrupted before the switch", keep_runs=True)
-        return Outcome.SWEPT
+        sweep(app, run, "interrupted before the switch", keep_sorted_files=True)
+        return RecoveryOutcome.SWEPT
     if run.state is RunState.SWITCHING:
         return _settle_switch(app, run)
     if run.state is RunState.UNDOING:
@@ -109,12 +111,12 @@ def _recovered(app: Path, run: Run) -> Outcome | None:
     return None
 
 
-def _settle_switch(app: Path, run: Run) -> Outcome:
+def _settle_switch(app: Path, run: Run) -> RecoveryOutcome:
     """An announced exchange: where the mark of staging is, the staged tree is."""
     here, there = _has(app, STAGED, run), _has(run.tree, STAGED, run)
     if not os.path.lexists(app) and _settles_lost(app, run, staged=there):
         record(app, run, THERE, recovered=True)
-        return Outcome.FINISHED
+        return RecoveryOutcome.FINISHED
     # An exchange leaves a whole directory in the run: where there is none, a sweep of it was cut off.
     swept = not here and os.path.isdir(app) and run.token is not None and _is_empty(run.tree)
     if here == there and not swept:
@@ -132,10 +134,10 @@ def _settle_switch(app: Path, run: Run) -> Outcome:
     if there or swept:
         settle(app, run)
         sweep(app, run, "interrupted before the switch")
-        return Outcome.SWEPT
+        return RecoveryOutcome.SWEPT
     record(app, run, THERE, recovered=True)
     remove_mark(app, STAGED)
-    return Outcome.FINISHED
+    return RecoveryOutcome.FINISHED
 
 
 def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
@@ -159,7 +161,7 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
     return not staged and found == told.get("kept")
 
 
-def _settle_undo(app: Path, run: Run) -> Outcome:
+def _settle_undo(app: Path, run: Run) -> RecoveryOutcome:
     """An announced exchange back: where the mark of undoing is, the kept directory is."""
     here, there = _has(app, UNDOING, run), _has(run.tree, UNDOING, run)
     # What could not announce an undo takes its mark away again; that its line is there may be known to the disk alone.
@@ -167,12 +169,12 @@ def _settle_undo(app: Path, run: Run) -> Outcome:
         raise _neither(app, run)
     if not here:
         settle(app, run)
-        written(run, "undo-cancelled")
+        written_on_full_disk(run, "undo-cancelled")
         remove_mark(run.tree, UNDOING)
-        return Outcome.UNDO_CANCELLED
+        return RecoveryOutcome.UNDO_CANCELLED
     record(app, run, BACK, recovered=True)
     remove_mark(app, UNDOING)
-    return Outcome.UNDO_FINISHED
+    return RecoveryOutcome.UNDO_FINISHED
 
 
 def _is_kept(run: Run) -> bool:
@@ -181,7 +183,7 @@ def _is_kept(run: Run) -> bool:
     return _is_folder(run.tree) and digest(every_file(run.tree)) == wanted
 
 
-def _settle_kept(app: Path, run: Run) -> Outcome | None:
+def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
     """Interrupted between what the journal says and the removal of a mark, or between a mark and what announces it."""
     back = _has(app, UNDOING, run)
     if back and not _is_back(app, run):
@@ -199,7 +201,7 @@ def _settle_kept(app: Path, run: Run) -> Outcome | None:
         # The journal has lost its last lines: the exchange back did happen.
         record(app, run, BACK, recovered=True)
         remove_mark(app, UNDOING)
-        return Outcome.UNDO_FINISHED
+        return RecoveryOutcome.UNDO_FINISHED
     return None
 
 

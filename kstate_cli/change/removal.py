@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.change.fingerprint import LISTS, digest, every_file
-from kstate_cli.change.journal import FOUND_EMPTY, JOURNALS, RUNS, TREE, Run, RunState
+from kstate_cli.change.full_disk import written_on_full_disk
+from kstate_cli.change.journal import FOUND_EMPTY, JOURNALS, SORTED_FILES, TREE, Run, RunState
 from kstate_cli.change.marks import STAGED, token_of
-from kstate_cli.change.spare import written
-from kstate_cli.change.system import free, sync_directory
+from kstate_cli.change.system_calls import free, sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.host import FULL
 from kstate_cli.statedir.find import holds_tasks
 
-_OWN: Final = frozenset({TREE, RUNS, *JOURNALS, *LISTS})
+_OWN: Final = frozenset({TREE, SORTED_FILES, *JOURNALS, *LISTS})
 """All that belongs in the folder of a run."""
 _BATCH: Final = 16
 """So many files go at first before another try; then twice as many."""
@@ -72,17 +72,17 @@ def _remove_all(top: Path) -> None:
         raise first
 
 
-def sweep(app: Path, run: Run, why: str, *, keep_runs: bool = False) -> None:
+def sweep(app: Path, run: Run, why: str, *, keep_sorted_files: bool = False) -> None:
     """Removes what a run has staged (never switched in) and says so in its journal.
 
-    With ``keep_runs`` the sorted runs stay for the one that resumes it. Raises OSError, and Refused for a tree that is
-    not proved to have been staged only, or where APP is lost: nothing has been removed then.
+    With ``keep_sorted_files`` those of a restoration stay for the one that resumes it. Raises OSError, and Refused for
+    a tree that is not proved to have been staged only, or where APP is lost: nothing has been removed then.
     """
     remove_staged(app, run)
-    if not keep_runs:
-        remove_sorted_runs(run)
+    if not keep_sorted_files:
+        remove_sorted_files(run)
     sync_directory(run.path)
-    written(run, "failed", why=why)
+    written_on_full_disk(run, "failed", why=why)
 
 
 def remove_staged(app: Path, run: Run) -> None:
@@ -92,9 +92,9 @@ def remove_staged(app: Path, run: Run) -> None:
         remove_tree(run.tree)
 
 
-def remove_sorted_runs(run: Run) -> None:
-    """Removes the sorted runs of a restoration: made from a dump, and never anybody's only copy. Raises OSError."""
-    folder = run.path / RUNS
+def remove_sorted_files(run: Run) -> None:
+    """Removes the sorted files of a restoration: made from a dump, and never anybody's only copy. Raises OSError."""
+    folder = run.path / SORTED_FILES
     if folder.is_symlink():
         raise Refused(
             f"{folder} is a symbolic link", hint="nothing of kstate's is one: look at it, and remove the link"
@@ -151,7 +151,7 @@ def remove_run(run: Run) -> None:
 
     Raises OSError with the full path of what could not be deleted; the rest is deleted, and another call goes on.
     """
-    if run.tree.is_symlink() or (run.path / RUNS).is_symlink():
+    if run.tree.is_symlink() or (run.path / SORTED_FILES).is_symlink():
         raise Refused(
             f"{run.path} holds a symbolic link where kstate keeps a directory",
             hint="see what it points to, remove the link, and run the command again",
@@ -165,7 +165,7 @@ def remove_run(run: Run) -> None:
         )
     if run.state is not RunState.CLEANING:
         _announce(run)
-    for kept in (run.tree, run.path / RUNS):
+    for kept in (run.tree, run.path / SORTED_FILES):
         if kept.is_dir():
             remove_tree(kept)
     # The journal goes last: without it nothing would say that the rest may go.
@@ -205,7 +205,7 @@ def _make_room(run: Run, needed: OSError | None) -> Iterator[None]:
     """
     for name in sorted(LISTS & set(os.listdir(run.path))):
         os.unlink(run.path / name)
-    remove_sorted_runs(run)
+    remove_sorted_files(run)
     free(run.path)
     yield
     if needed is not None:

@@ -10,10 +10,10 @@ from typing import Final
 
 from kstate_cli.change.access import ACL, attributes, keep_access
 from kstate_cli.change.build import BuildDatabase, BuildStore, make_parents
-from kstate_cli.change.edit import Job, edit
+from kstate_cli.change.edit import EditJob, edit
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, WriteFile
-from kstate_cli.change.system import naming
+from kstate_cli.change.system_calls import naming
 from kstate_cli.change.tree import copy_tree
 from kstate_cli.formats.task_id import is_topology
 from kstate_cli.parallel.workers import Workers
@@ -23,7 +23,7 @@ _UNFINISHED: Final = ".ks-new"
 
 
 @dataclass(slots=True)
-class Counts:
+class StagingCounts:
     """What staging did, for the report."""
 
     headers_dropped: int = 0
@@ -34,7 +34,7 @@ Progress = Callable[[str, int], None]
 """Called with a step's path and the bytes of SSTs that it wrote."""
 
 
-def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, copy_ssts: bool) -> Counts:
+def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, copy_ssts: bool) -> StagingCounts:
     """Clones the application directory and carries out the steps in the clone. Raises RocksError and OSError."""
     omit = frozenset(
         plan.app / step.path
@@ -44,13 +44,13 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, cop
     edited = frozenset(plan.app / step.path for step in plan.steps if isinstance(step, EditDatabase))
     copy_tree(plan.app, staged, omit, edited, copy_ssts=copy_ssts)
     jobs = [
-        Job(step, plan.app, staged, copy_ssts)
+        EditJob(step, plan.app, staged, copy_ssts)
         for step in plan.steps
         if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))
     ]
     # The largest first: the last one to finish is then a small one.
     jobs.sort(key=lambda job: -job.step.rewritten_bytes if isinstance(job.step, EditDatabase) else 0)
-    counts = Counts()
+    counts = StagingCounts()
     for done in workers.map(edit, jobs):
         counts.headers_dropped += done.headers_dropped
         counts.rows_converted += done.rows_converted

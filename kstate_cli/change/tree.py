@@ -11,7 +11,7 @@ from kstate_cli.change.marks import MARKS
 from kstate_cli.change.owner import own_like
 from kstate_cli.errors import Refused
 from kstate_cli.regular import open_regular
-from kstate_cli.rocks.private import LINKED_SUFFIXES
+from kstate_cli.rocks.private_copy import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.names import LOCK
 

@@ -21,12 +21,12 @@ from kstate_cli.change.fingerprint import (
     started_files,
 )
 from kstate_cli.change.folder import read_runs, understood
+from kstate_cli.change.full_disk import written_on_full_disk
+from kstate_cli.change.invoker import invoker
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remove_marks, token_of
-from kstate_cli.change.spare import written
-from kstate_cli.change.who import who
-from kstate_cli.change.whole import what_is_not_understood, what_is_unreadable
+from kstate_cli.change.readability import what_is_not_understood, what_is_unreadable
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.signals import signals_held
 from kstate_cli.texts import command, some
@@ -52,7 +52,7 @@ def undo(
     lost = not os.path.lexists(app)
     if not lost and not discard_newer:
         _refuse_newer(app, run, times_lost=times_lost)
-    details: dict[str, Any] = {**who(), "reason": reason}
+    details: dict[str, Any] = {**invoker(), "reason": reason}
     with signals_held():
         try:
             set_times(run.tree, times)
@@ -194,7 +194,7 @@ def _cancel(run: Run) -> None:
     """Takes the announcement back; where that fails too, the next command does it."""
     with contextlib.suppress(OSError):
         if run.state is RunState.UNDOING:
-            written(run, "undo-cancelled")
+            written_on_full_disk(run, "undo-cancelled")
         remove_mark(run.tree, UNDOING)
 
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kstate_cli.check.initial_offsets import read_offsets
 from kstate_cli.check.logs import LogSource
 from kstate_cli.check.outcome import Records
-from kstate_cli.check.reading import read_offsets
-from kstate_cli.check.snapshot import Logs, Snapshot
+from kstate_cli.check.snapshot import KnownLogs, Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log, Where
 from kstate_cli.statedir.model import Task
 
 
-def known_logs(bare: Snapshot) -> Logs:
+def known_logs(bare: Snapshot) -> KnownLogs:
     """The logs for a snapshot that has none yet. Raises DumpError where a dump cannot be read."""
     sources = bare.asked.logs
     if not sources:
-        return Logs()
+        return KnownLogs()
     known = frozenset(key for source in sources for key in source.partitions())
     # Which topic a store's changelog is depends on what is known.
-    firsts = _asked_for(Snapshot(bare.app, bare.asked, bare.resolved, bare.now_ms, logs=Logs(known=known)))
+    firsts = _asked_for(Snapshot(bare.app, bare.asked, bare.resolved, bare.now_ms, logs=KnownLogs(known=known)))
     keys = [*firsts, *(known - firsts.keys())]
     logs = {key: log for key in keys if (log := _first(sources, key)) is not None}
     counts: dict[tuple[TopicPartition, int], Records | None] = {}
@@ -29,7 +29,7 @@ def known_logs(bare: Snapshot) -> Logs:
             inside = {one for one in offsets if logs[key].where(one) is Where.INSIDE}
             for first in {logs[key].start or 0, *inside}:
                 counts[key, first] = _count(sources, key, first, transactional=bare.asked.exactly_once)
-    return Logs(
+    return KnownLogs(
         logs,
         known,
         frozenset(key for key in keys if any(source.lacks(key) for source in sources)),

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from kstate_cli.check.ages import judge_age
 from kstate_cli.check.findings import Level
+from kstate_cli.check.initial_offsets import InitialOffsets, read_offsets
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.predictions import Told
 from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
-from kstate_cli.check.reading import Read, read_offsets
-from kstate_cli.check.rule import Draft, Obstacle, Rule, StoreDraft, judged
+from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft, TaskCheckDraft, judged
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import GLOBAL_STORE_RULES
 from kstate_cli.check.tasks import compare, read_checkpoint
@@ -28,15 +28,15 @@ _FAILED = ("global state failed",)
 """``Bootstrapping global state failed`` at the start, ``Updating global state failed`` a moment later."""
 
 
-def judge_global(snapshot: Snapshot, task: Task) -> Draft:
+def judge_global(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     """What is found of the global stores, with a prediction for each."""
-    return judged(GLOBAL_RULES, snapshot, Draft(task, read_offsets(snapshot, task)))
+    return judged(GLOBAL_RULES, snapshot, TaskCheckDraft(task, read_offsets(snapshot, task)))
 
 
-def _global_stores(snapshot: Snapshot, draft: Draft) -> Draft:
+def _global_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     for store in draft.task.stores:
         read = draft.read.stores[store.name]
-        one = judged(GLOBAL_STORE_RULES, snapshot, StoreDraft(draft.task, store, read))
+        one = judged(GLOBAL_STORE_RULES, snapshot, StoreCheckDraft(draft.task, store, read))
         draft = draft.told(*one.findings)
         obstacle = one.fatal or draft.unreadable
         if obstacle is not None:
@@ -52,7 +52,7 @@ def _fails(task: Task, store: Store, obstacle: Obstacle) -> Prediction:
     return Prediction(task.name, store.name, Outcome.FAILS, None, obstacle.code, obstacle.file, obstacle.messages)
 
 
-def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: Read) -> Told:
+def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets) -> Told:
     if OFFSET_UNKNOWN in read.offsets.values():
         text = "its offset is -4, and Streams seeks to it"
         found = snapshot.finding("global-unknown-offset", text, task, store.name)
@@ -85,7 +85,7 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: Read) -> Tol
     return prediction, (*findings, *more_findings)
 
 
-def _caught_up(snapshot: Snapshot, task: Task, store: Store, read: Read, ranges: list[Range]) -> Told:
+def _caught_up(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets, ranges: list[Range]) -> Told:
     """A store whose offsets are in their logs, as far as these are known."""
     counts = [one.records for one in ranges] + [whole(snapshot, key) for key in _other_partitions(snapshot, read)]
     if any(one is None for one in counts):
@@ -98,7 +98,7 @@ def _caught_up(snapshot: Snapshot, task: Task, store: Store, read: Read, ranges:
     return Prediction(task.name, store.name, Outcome.RESTORES, records, found.code), (found, *old)
 
 
-def _other_partitions(snapshot: Snapshot, read: Read) -> list[TopicPartition]:
+def _other_partitions(snapshot: Snapshot, read: InitialOffsets) -> list[TopicPartition]:
     """Partitions of the same topics without an offset: they are read from their beginnings."""
     topics = {key.topic for key in read.offsets}
     return sorted(key for key in snapshot.logs.known if key.topic in topics and key not in read.offsets)
@@ -108,7 +108,7 @@ def _sum(parts: list[Records]) -> Records:
     return Records(sum(one.count for one in parts), all(one.exact for one in parts))
 
 
-def _unknown_topic(snapshot: Snapshot, draft: Draft) -> Draft:
+def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """Up to 4.2 every topic of ``.checkpoint`` must be that of a global store, and each store has one topic."""
     task = draft.task
     if draft.unreadable is not None or snapshot.asked.into_family or task.checkpoint is None:
@@ -128,7 +128,7 @@ def _unknown_topic(snapshot: Snapshot, draft: Draft) -> Draft:
     return replace(draft.told(found), predictions=tuple(failing))
 
 
-GLOBAL_RULES: tuple[Rule[Draft], ...] = (
+GLOBAL_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("OffsetCheckpoint.read", read_checkpoint),
     Rule("LegacyCheckpointingStateStore.migrateLegacyOffsets, StoreQueryUtils, AbstractSegments", compare),
     Rule("GlobalStateManagerImpl.registerStore, restoreState", _global_stores),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from kstate_cli.check.ages import judge_age
 from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.initial_offsets import TaskInitialOffsets
 from kstate_cli.check.outcome import Outcome
-from kstate_cli.check.reading import TaskRead
-from kstate_cli.check.rule import Draft
+from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import position_file
@@ -16,7 +16,7 @@ from kstate_cli.statedir.names import position_file
 _RESTORED = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
-def missing_offsets(snapshot: Snapshot, draft: Draft) -> tuple[str | None, tuple[Finding, ...]]:
+def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> tuple[str | None, tuple[Finding, ...]]:
     """The finding that wipes the task: exactly-once, a task that is not empty, a logged store without an offset.
 
     And all that is found of it. Of several the last one counts.
@@ -28,7 +28,7 @@ def missing_offsets(snapshot: Snapshot, draft: Draft) -> tuple[str | None, tuple
     for store in draft.stores.values():
         if read.stores[store.name].offsets or not is_logged(snapshot, task, store, read):
             continue
-        if snapshot.off_grid(task, store):
+        if snapshot.misplaced_segments(task, store):
             code = "segment-off-grid"  # that has been told
             continue
         findings.append(_why(snapshot, task, store, read))
@@ -41,7 +41,7 @@ def missing_offsets(snapshot: Snapshot, draft: Draft) -> tuple[str | None, tuple
     return code, tuple(findings)
 
 
-def is_logged(snapshot: Snapshot, task: Task, store: Store, read: TaskRead) -> bool:
+def is_logged(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> bool:
     """Whether a store without an offset is one that should have one; the bytes do not say it.
 
     docs/internals/offsets.md#which-stores
@@ -56,7 +56,7 @@ def is_logged(snapshot: Snapshot, task: Task, store: Store, read: TaskRead) -> b
     return not _offsets_around(snapshot, task)
 
 
-def is_lost(snapshot: Snapshot, task: Task, store: Store, read: TaskRead) -> bool:
+def is_lost(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> bool:
     """Whether nothing brings the rows of a store back once its task is wiped.
 
     Nothing names a changelog of it, although other stores of the subtopology have theirs, or it was closed cleanly.
@@ -71,7 +71,7 @@ def _offsets_around(snapshot: Snapshot, task: Task) -> bool:
     return any(one.offsets for resolved in around for one in resolved.stores)
 
 
-def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskRead) -> Finding:
+def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> Finding:
     found = read.stores[store.name]
     if found.dropped_unknown:
         text = "its offset is -4, which 4.3 does not take over"
@@ -87,7 +87,7 @@ def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskRead) -> Findin
     return snapshot.finding("offset-missing", text, task, store.name)
 
 
-def compared_places(snapshot: Snapshot, task: Task, read: TaskRead) -> Iterator[Finding]:
+def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) -> Iterator[Finding]:
     """``.checkpoint`` and ``.position`` beside the column family, and segments among themselves."""
     if not snapshot.asked.into_family:
         return
@@ -146,7 +146,7 @@ def maybe_unclean(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
             yield snapshot.finding("maybe-unclean", reason.what, task, reason.store)
 
 
-def after_start(snapshot: Snapshot, draft: Draft) -> Iterator[Finding]:
+def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
     """What restoring does to the rows that are there, or to those that are written."""
     task = draft.task
     stores = {store.name: store for store in task.stores}

@@ -142,8 +142,8 @@ def _count(uri: str, partition: PartitionDump, first: int, until: int | None) ->
 
 
 def _rows_of(uri: str, partition: PartitionDump, piece: Piece, first: int, last: int) -> int:
-    from kstate_cli.dump.place import open_place
+    from kstate_cli.dump.location import open_location
     from kstate_cli.dump.reader import read_slice
 
     part = Slice(partition.topic, partition.partition, 0, (piece,), first, last, piece.rows, piece.bytes, ordered=False)
-    return int(read_slice(part, ["offset"], open_place(uri)[0]).num_rows)
+    return int(read_slice(part, ["offset"], open_location(uri)[0]).num_rows)

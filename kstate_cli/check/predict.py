@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from kstate_cli.check.files import copied_tasks
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.global_stores import judge_global
-from kstate_cli.check.look import look
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.problems import not_understood
-from kstate_cli.check.rule import Draft
+from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.running import while_running
-from kstate_cli.check.snapshot import Asked, Snapshot
+from kstate_cli.check.snapshot import CheckRequest, Snapshot
+from kstate_cli.check.snapshot_reader import read_snapshot
 from kstate_cli.check.surroundings import AROUND_RULES
 from kstate_cli.check.tasks import judge_copy, judge_task
 from kstate_cli.errors import Refused
@@ -44,7 +44,7 @@ class Report:
         return all(one.level is Level.EXPECTED for one in self.findings)
 
 
-def check(app: Application, asked: Asked) -> Report:
+def check(app: Application, asked: CheckRequest) -> Report:
     """What the next start of ``asked.release`` does with each store of ``app``, and why. Changes nothing.
 
     Raises Refused where the directory holds what kstate does not open, or what kstate wrote down of its own runs cannot
@@ -64,7 +64,7 @@ def check(app: Application, asked: Asked) -> Report:
             details=first_lines([one.text for one in unreadable]),
             hint=STORES_STAY,
         )
-    return judge(look(app, asked))
+    return judge(read_snapshot(app, asked))
 
 
 def judge(snapshot: Snapshot) -> Report:
@@ -82,7 +82,7 @@ def judge(snapshot: Snapshot) -> Report:
     return Report(tuple(predictions), tuple(sorted(findings, key=lambda one: _ORDER[one.level])))
 
 
-def _judge_task(snapshot: Snapshot, task: Task, *, copied: bool) -> Draft:
+def _judge_task(snapshot: Snapshot, task: Task, *, copied: bool) -> TaskCheckDraft:
     if task.is_global:
         return judge_global(snapshot, task)
     return judge_copy(snapshot, task) if copied else judge_task(snapshot, task)

@@ -8,7 +8,7 @@ from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.judge_offsets import is_lost
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
-from kstate_cli.check.rule import Draft
+from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -19,7 +19,7 @@ Told = tuple[Prediction, tuple[Finding, ...]]
 """What becomes of a store, and what is found meanwhile."""
 
 
-def predicted(snapshot: Snapshot, draft: Draft) -> Draft:
+def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """A task with a prediction for each of its stores."""
     names = sorted({*draft.stores, *draft.gone})
     ranges: dict[str, Range | None] = {}
@@ -54,14 +54,14 @@ def predicted(snapshot: Snapshot, draft: Draft) -> Draft:
     return replace(draft, predictions=(*predictions, *ignored))
 
 
-def failed(draft: Draft, name: str) -> Prediction:
+def failed(draft: TaskCheckDraft, name: str) -> Prediction:
     """A store that the start fails at."""
     one = draft.fails[name]
     return Prediction(draft.task.name, name, Outcome.FAILS, None, one.code, one.file, one.messages)
 
 
 def because_of(
-    snapshot: Snapshot, draft: Draft, name: str, code: str, outcome: Outcome, or_else: Outcome | None = None
+    snapshot: Snapshot, draft: TaskCheckDraft, name: str, code: str, outcome: Outcome, or_else: Outcome | None = None
 ) -> Told:
     """A store of a task that something is wrong with: ``outcome``, unless it has no changelog."""
     task = draft.task
@@ -79,7 +79,7 @@ def because_of(
     return Prediction(task.name, name, outcome, whole(snapshot, key), code, or_else=or_else), ()
 
 
-def _range(snapshot: Snapshot, draft: Draft, name: str) -> tuple[Range | None, tuple[Finding, ...]]:
+def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range | None, tuple[Finding, ...]]:
     """The store's next offset in its log; None without a valid offset."""
     offsets = _offsets(draft, name)
     key = _changelog(snapshot, draft, name)
@@ -92,7 +92,7 @@ def _range(snapshot: Snapshot, draft: Draft, name: str) -> tuple[Range | None, t
     return locate(snapshot, key, offsets[key] + 1), findings
 
 
-def _of_range(snapshot: Snapshot, draft: Draft, name: str, one: Range) -> Finding | None:
+def _of_range(snapshot: Snapshot, draft: TaskCheckDraft, name: str, one: Range) -> Finding | None:
     """What is to be said of where the next offset lies."""
     code = None
     if one.outside:
@@ -104,12 +104,12 @@ def _of_range(snapshot: Snapshot, draft: Draft, name: str, one: Range) -> Findin
     return None if code is None else snapshot.finding(code, one.text, draft.task, name)
 
 
-def _offsets(draft: Draft, name: str) -> dict[TopicPartition, int]:
+def _offsets(draft: TaskCheckDraft, name: str) -> dict[TopicPartition, int]:
     read = draft.read
     return dict(read.stores[name].offsets if name in read.stores else read.absent.get(name, {}))
 
 
-def _changelog(snapshot: Snapshot, draft: Draft, name: str) -> TopicPartition | None:
+def _changelog(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> TopicPartition | None:
     """The partition that the store is restored from: its own changelog before any source topic."""
     offsets = _offsets(draft, name)
     if len(offsets) == 1:
@@ -117,7 +117,7 @@ def _changelog(snapshot: Snapshot, draft: Draft, name: str) -> TopicPartition | 
     return snapshot.changelog(draft.task, name)
 
 
-def _by_offset(snapshot: Snapshot, draft: Draft, name: str, where: Range | None) -> Told:
+def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Range | None) -> Told:
     """A store of a task that nothing is wrong with."""
     task, store = draft.task.name, draft.stores.get(name)
     if where is None:
@@ -135,7 +135,7 @@ def _by_offset(snapshot: Snapshot, draft: Draft, name: str, where: Range | None)
     return Prediction(task, name, Outcome.OPENS, where.records), ()
 
 
-def _without_offset(snapshot: Snapshot, draft: Draft, name: str, store: Store | None) -> Told:
+def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store: Store | None) -> Told:
     task = draft.task
     read = draft.read.stores.get(name)
     offsets = _offsets(draft, name)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from kstate_cli.check.findings import Finding
+from kstate_cli.check.initial_offsets import InitialOffsets, TaskInitialOffsets
 from kstate_cli.check.outcome import Prediction
-from kstate_cli.check.reading import Read, TaskRead
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.statedir.model import Store, Task
 
@@ -28,12 +28,12 @@ class Obstacle:
     """The first message is Streams' own: nothing of RocksDB's, which would say where, comes before it."""
 
 
-class _Draft(Protocol):
+class _CheckDraft(Protocol):
     @property
     def ended(self) -> bool: ...
 
 
-D = TypeVar("D", bound=_Draft)
+D = TypeVar("D", bound=_CheckDraft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ def judged(rules: Sequence[Rule[D]], snapshot: Snapshot, draft: D) -> D:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreDraft:
+class StoreCheckDraft:
     """What is known of one store before its offsets are looked at."""
 
     task: Task
     store: Store
-    read: Read
+    read: InitialOffsets
     findings: tuple[Finding, ...] = ()
     fatal: Obstacle | None = None
     """Why the start fails at it."""
@@ -73,25 +73,25 @@ class StoreDraft:
     ended: bool = False
     """The release has no such stores."""
 
-    def told(self, *findings: Finding) -> StoreDraft:
+    def told(self, *findings: Finding) -> StoreCheckDraft:
         """The same with more findings."""
         return replace(self, findings=(*self.findings, *findings))
 
-    def failing(self, obstacle: Obstacle | None) -> StoreDraft:
+    def failing(self, obstacle: Obstacle | None) -> StoreCheckDraft:
         """The same with an obstacle, unless there was one before."""
         return replace(self, fatal=self.fatal or obstacle)
 
-    def without_rows(self, code: str) -> StoreDraft:
+    def without_rows(self, code: str) -> StoreCheckDraft:
         """The same, opening empty, unless that was known before."""
         return replace(self, empty=self.empty or code)
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class TaskCheckDraft:
     """What is known of a task's stores so far."""
 
     task: Task
-    read: TaskRead
+    read: TaskInitialOffsets
     findings: tuple[Finding, ...] = ()
     stores: Mapping[str, Store] = field(default_factory=dict)
     """Those that the release opens."""
@@ -111,12 +111,12 @@ class Draft:
     ended: bool = False
     """Nothing after this is reached."""
 
-    def told(self, *findings: Finding) -> Draft:
+    def told(self, *findings: Finding) -> TaskCheckDraft:
         """The same with more findings."""
         return replace(self, findings=(*self.findings, *findings))
 
 
-def opened(draft: Draft, one: StoreDraft) -> Draft:
+def opened(draft: TaskCheckDraft, one: StoreCheckDraft) -> TaskCheckDraft:
     """A task with what is known of one more of its stores."""
     name, draft = one.store.name, draft.told(*one.findings)
     if one.ended:

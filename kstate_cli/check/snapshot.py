@@ -1,6 +1,7 @@
 """What a check knows: the application, the release, the guarantee, the logs, all as it was at one moment.
 
-Nothing here reads a disk or changes: rules are functions of a snapshot. :mod:`kstate_cli.check.look` makes one.
+Nothing here reads a disk or changes: rules are functions of a snapshot, which :mod:`kstate_cli.check.snapshot_reader`
+makes.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from pathlib import Path
 
 from kstate_cli.change.ages import Age
 from kstate_cli.check.findings import Finding, Level, finding
-from kstate_cli.check.grid import off_grid
 from kstate_cli.check.logs import LogSource
+from kstate_cli.check.misplaced_segments import misplaced_segments
 from kstate_cli.check.outcome import Records
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
@@ -28,7 +29,7 @@ from kstate_cli.texts import filled
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CheckRequest:
     """What the user asks about."""
 
     release: Release
@@ -49,8 +50,8 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
-    """What the sources of ``Asked.logs`` say of every partition that a rule may ask for."""
+class KnownLogs:
+    """What the sources of ``CheckRequest.logs`` say of every partition that a rule may ask for."""
 
     logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
     """By the first source that knows the partition."""
@@ -79,7 +80,7 @@ class RunSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Surroundings:
     """What is true of the directory as a whole."""
 
     owner: int = 0
@@ -96,7 +97,7 @@ class Snapshot:
     """Everything that a check looks at."""
 
     app: Application
-    asked: Asked
+    asked: CheckRequest
     resolved: Mapping[str, TaskOffsets]
     """By the name of the task; nobody changes them."""
     now_ms: int
@@ -106,10 +107,10 @@ class Snapshot:
     """The names in the folder of each segmented store, sorted."""
     write_ahead: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
     """The write-ahead logs of databases without CURRENT, sorted."""
-    logs: Logs = field(default_factory=Logs)
+    logs: KnownLogs = field(default_factory=KnownLogs)
     ages: Mapping[tuple[str, str], Age] = field(default_factory=dict)
     """What is known of the age of stores, by task and store, where a rule may ask for it."""
-    around: Around = field(default_factory=Around)
+    around: Surroundings = field(default_factory=Surroundings)
 
     @property
     def now_seconds(self) -> float:
@@ -136,14 +137,14 @@ class Snapshot:
     def records(self, key: TopicPartition, first: int) -> Records | None:
         """How many records lie from ``first`` to the end; None where nobody knows the log.
 
-        KeyError for what :mod:`kstate_cli.check.look` has not counted: a rule must not take that for none.
+        KeyError for what :mod:`kstate_cli.check.snapshot_reader` has not counted: a rule must not take that for none.
         """
         return self.logs.counts[key, first] if key in self.logs.logs else None
 
-    def off_grid(self, task: Task, store: Store) -> tuple[Database, ...]:
+    def misplaced_segments(self, task: Task, store: Store) -> tuple[Database, ...]:
         """Segments that Streams does not open, because it would give them other names."""
         others = [other for one in self.siblings(task) for other in one.stores if other.name == store.name]
-        return off_grid(store, others)
+        return misplaced_segments(store, others)
 
     def siblings(self, task: Task) -> list[Task]:
         """The tasks of the same subtopology, other than ``task``."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kstate_cli.check.files import Found, segment_obstacle, store_file_obstacle
 from kstate_cli.check.opening import doubts, judge_opening
-from kstate_cli.check.rule import Obstacle, Rule, StoreDraft
+from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft
 from kstate_cli.check.sessions import misread_sessions
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.releases import readable_by
@@ -19,7 +19,7 @@ _NOT_VALID = (
 )
 
 
-def _kind(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+def _kind(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     kind = draft.store.kind.name
     if readable_by(without_headers(kind), snapshot.asked.release):
         return draft
@@ -27,15 +27,15 @@ def _kind(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
     return replace(draft.told(snapshot.finding("unknown-kind", text, draft.task, draft.store.name)), ended=True)
 
 
-def _files(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+def _files(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     return _failing(draft, store_file_obstacle(snapshot, draft.task, draft.store))
 
 
-def _failing(draft: StoreDraft, found: Found) -> StoreDraft:
+def _failing(draft: StoreCheckDraft, found: Found) -> StoreCheckDraft:
     return draft.told(*found[1]).failing(found[0])
 
 
-def _segments(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+def _segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     foreign, findings = segment_obstacle(snapshot, draft.task, draft.store)
     draft = draft.told(*findings)
     if foreign is None or snapshot.asked.into_family:
@@ -43,7 +43,7 @@ def _segments(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
     return draft if draft.store.empty else draft.without_rows(foreign.code)
 
 
-def _databases(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+def _databases(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     opening = judge_opening(snapshot, draft.task, draft.store)
     draft = replace(draft.told(*opening.findings), recreated=opening.recreated)
     if opening.obstacle is None or not opening.swallowed:
@@ -51,21 +51,21 @@ def _databases(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
     return replace(draft.without_rows(opening.obstacle.code), closed=True)
 
 
-def _global_databases(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+def _global_databases(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     """Nobody passes over what does not open there."""
     opening = judge_opening(snapshot, draft.task, draft.store)
     return draft.told(*opening.findings).failing(opening.obstacle)
 
 
-def _sessions(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+def _sessions(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     return draft.told(*misread_sessions(snapshot, draft.task, draft.store))
 
 
-def _doubts(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+def _doubts(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     return draft.told(*doubts(snapshot, draft.task, draft.store))
 
 
-def _no_database(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     if draft.store.databases or not any(offset >= 0 for offset in draft.read.offsets.values()):
         return draft
     text = "it has an offset and no database: its rows are gone"
@@ -73,8 +73,8 @@ def _no_database(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
     return draft.told(found).without_rows(found.code)
 
 
-def _off_grid(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
-    skipped = snapshot.off_grid(draft.task, draft.store)
+def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
+    skipped = snapshot.misplaced_segments(draft.task, draft.store)
     if not skipped:
         return draft
     starts = ", ".join(str(d.segment_start) for d in skipped)
@@ -83,7 +83,7 @@ def _off_grid(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
     return draft.told(found).without_rows(found.code)
 
 
-def _recreated(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+def _recreated(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     if not draft.recreated:
         return draft
     text = "CURRENT is missing: RocksDB makes a new, empty database"
@@ -91,7 +91,7 @@ def _recreated(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
     return draft.told(found).without_rows(found.code)
 
 
-def _global_status(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
+def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     task, store = draft.task, draft.store
     asked = snapshot.asked
     if draft.fatal is not None or not (asked.into_family and asked.exactly_once and store.status == "open"):
@@ -103,7 +103,7 @@ def _global_status(snapshot: Snapshot, draft: StoreDraft) -> StoreDraft:
     return draft.told(found).failing(Obstacle(found.code, text, file, messages))
 
 
-STORE_RULES: tuple[Rule[StoreDraft], ...] = (
+STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
     Rule("releases.py: the kind of store came with a later release", _kind),
     Rule("StoreQueryUtils.readPositionFromCheckpoint, LegacyCheckpointingStateStore.init", _files),
     Rule("AbstractSegments.segmentIdFromSegmentName", _segments),
@@ -111,11 +111,11 @@ STORE_RULES: tuple[Rule[StoreDraft], ...] = (
     Rule("RocksDBTimeOrderedSessionStoreWithHeaders (KIP-1285)", _sessions),
     Rule("VersionSet::Recover (RocksDB)", _doubts),
     Rule("OffsetCheckpoint: an offset outlives the directory of its store", _no_database),
-    Rule("AbstractSegments.segmentName", _off_grid),
+    Rule("AbstractSegments.segmentName", _misplaced_segments),
     Rule("DBImpl::Recover (RocksDB): create_if_missing", _recreated),
 )
 """Of the stores of a task, in the order of Streams."""
-GLOBAL_STORE_RULES: tuple[Rule[StoreDraft], ...] = (
+GLOBAL_STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
     Rule("StoreQueryUtils.readPositionFromCheckpoint, LegacyCheckpointingStateStore.init", _files),
     Rule("RocksDBStore.openRocksDB", _global_databases),
     Rule("VersionSet::Recover (RocksDB)", _doubts),

@@ -18,7 +18,7 @@ _NAMED = 6
 
 
 @dataclass(frozen=True, slots=True)
-class AroundRule:
+class SurroundingsRule:
     """A rule about the directory as a whole."""
 
     source: str
@@ -79,13 +79,15 @@ def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
         yield snapshot.finding("changelog-without-store", text)
 
 
-AROUND_RULES: tuple[AroundRule, ...] = (
-    AroundRule("StateDirectory.cleanRemovedTasks", _ages),
-    AroundRule("RocksDBVersionedStore.writePosition", _versioned),
-    AroundRule("StateDirectory: the application reads and writes its files (docs/internals/layout.md#owners)", _owners),
-    AroundRule("StateDirectory.lockStateDirectory", _mount),
-    AroundRule("kstate: what its own runs keep", _runs),
-    AroundRule("InMemoryKeyValueStore: restored whole at every start", _in_memory),
+AROUND_RULES: tuple[SurroundingsRule, ...] = (
+    SurroundingsRule("StateDirectory.cleanRemovedTasks", _ages),
+    SurroundingsRule("RocksDBVersionedStore.writePosition", _versioned),
+    SurroundingsRule(
+        "StateDirectory: the application reads and writes its files (docs/internals/layout.md#owners)", _owners
+    ),
+    SurroundingsRule("StateDirectory.lockStateDirectory", _mount),
+    SurroundingsRule("kstate: what its own runs keep", _runs),
+    SurroundingsRule("InMemoryKeyValueStore: restored whole at every start", _in_memory),
 )
 """Of what belongs to no store."""
 

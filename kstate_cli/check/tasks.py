@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from kstate_cli.check.files import checkpoint_obstacle, foreign_entries
 from kstate_cli.check.findings import Level
+from kstate_cli.check.initial_offsets import read_offsets
 from kstate_cli.check.judge_offsets import after_start, compared_places, maybe_unclean, missing_offsets
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.predictions import because_of, failed, predicted
-from kstate_cli.check.reading import read_offsets
-from kstate_cli.check.rule import Draft, Obstacle, Rule, StoreDraft, judged, opened
+from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft, TaskCheckDraft, judged, opened
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import STORE_RULES
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
@@ -27,12 +27,12 @@ _SENTINEL = (
 )
 
 
-def judge_task(snapshot: Snapshot, task: Task) -> Draft:
+def judge_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     """What is found of a task, with a prediction for each store that it has, or should have."""
-    return judged(TASK_RULES, snapshot, Draft(task, read_offsets(snapshot, task)))
+    return judged(TASK_RULES, snapshot, TaskCheckDraft(task, read_offsets(snapshot, task)))
 
 
-def judge_copy(snapshot: Snapshot, task: Task) -> Draft:
+def judge_copy(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     """A directory named like a task of a subtopology that the application has not.
 
     Up to 4.2 it lies there until the cleaner comes. 4.3 builds the whole topology in it, global stores included, whose
@@ -46,14 +46,14 @@ def judge_copy(snapshot: Snapshot, task: Task) -> Draft:
         found = [
             Prediction(task.name, store.name, Outcome.FAILS, None, code, task.name, (message,)) for store in task.stores
         ]
-    return Draft(task, read_offsets(snapshot, task), predictions=tuple(found))
+    return TaskCheckDraft(task, read_offsets(snapshot, task), predictions=tuple(found))
 
 
-def _foreign(snapshot: Snapshot, draft: Draft) -> Draft:
+def _foreign(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     return draft.told(*foreign_entries(snapshot, draft.task))
 
 
-def _too_old(snapshot: Snapshot, draft: Draft) -> Draft:
+def _too_old(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     task, asked = draft.task, snapshot.asked
     age = snapshot.now_seconds - task.mtime_ns / 1e9
     if not asked.into_family or asked.max_age is None or age <= asked.max_age.total_seconds():
@@ -64,14 +64,14 @@ def _too_old(snapshot: Snapshot, draft: Draft) -> Draft:
     return replace(draft, predictions=tuple(one for one, _ in told), ended=True)
 
 
-def _stores(snapshot: Snapshot, draft: Draft) -> Draft:
+def _stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     for store in draft.task.stores:
-        begun = StoreDraft(draft.task, store, draft.read.stores[store.name])
+        begun = StoreCheckDraft(draft.task, store, draft.read.stores[store.name])
         draft = opened(draft, judged(STORE_RULES, snapshot, begun))
     return draft
 
 
-def _gone(snapshot: Snapshot, draft: Draft) -> Draft:
+def _gone(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """Stores that only offsets or other tasks know of."""
     task = draft.task
     elsewhere = {store.name for other in snapshot.siblings(task) for store in other.stores}
@@ -94,18 +94,18 @@ def _gone(snapshot: Snapshot, draft: Draft) -> Draft:
     return replace(draft.told(*findings), gone=tuple(gone), empty=empty)
 
 
-def read_checkpoint(snapshot: Snapshot, draft: Draft) -> Draft:
+def read_checkpoint(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """Whether ``.checkpoint`` can be read."""
     obstacle, findings = checkpoint_obstacle(snapshot, draft.task)
     return replace(draft.told(*findings), unreadable=obstacle)
 
 
-def compare(snapshot: Snapshot, draft: Draft) -> Draft:
+def compare(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """Whether the places of an offset agree."""
     return draft.told(*compared_places(snapshot, draft.task, draft.read))
 
 
-def _not_reached(_: Snapshot, draft: Draft) -> Draft:
+def _not_reached(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """All stores of a task are opened before anything else is looked at."""
     if not draft.fails:
         return draft
@@ -115,7 +115,7 @@ def _not_reached(_: Snapshot, draft: Draft) -> Draft:
     return replace(draft, predictions=(*failing, *left), ended=True)
 
 
-def _status(snapshot: Snapshot, draft: Draft) -> Draft:
+def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """4.3 under exactly-once: a store that was not closed cleanly."""
     if not snapshot.asked.into_family:
         return draft
@@ -129,13 +129,13 @@ def _status(snapshot: Snapshot, draft: Draft) -> Draft:
     return replace(draft.told(*found), code=code)
 
 
-def _unreadable(_: Snapshot, draft: Draft) -> Draft:
+def _unreadable(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if draft.code is not None or draft.unreadable is None:
         return draft
     return replace(draft, fails=dict.fromkeys((*draft.stores, *draft.gone), draft.unreadable))
 
 
-def _sentinels(snapshot: Snapshot, draft: Draft) -> Draft:
+def _sentinels(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if draft.code is not None or draft.unreadable is not None or not snapshot.asked.into_family:
         return draft
     fails = dict(draft.fails)
@@ -148,24 +148,24 @@ def _sentinels(snapshot: Snapshot, draft: Draft) -> Draft:
     return replace(draft, fails=fails)
 
 
-def _missing(snapshot: Snapshot, draft: Draft) -> Draft:
+def _missing(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if draft.code is not None or draft.unreadable is not None:
         return draft
     code, findings = missing_offsets(snapshot, draft)
     return replace(draft.told(*findings), code=code)
 
 
-def _after(snapshot: Snapshot, draft: Draft) -> Draft:
+def _after(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     return draft.told(*after_start(snapshot, draft))
 
 
-def _unclean(snapshot: Snapshot, draft: Draft) -> Draft:
+def _unclean(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if draft.code is not None or draft.fails:
         return draft
     return draft.told(*maybe_unclean(snapshot, draft.task))
 
 
-TASK_RULES: tuple[Rule[Draft], ...] = (
+TASK_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("StateDirectory.taskDirIsEmpty (docs/internals/layout.md#foreign-entries)", _foreign),
     Rule("StateDirectory.cleanOutdatedDirsOnStartup", _too_old),
     Rule("StateManagerUtil.registerStateStores", _stores),

@@ -77,8 +77,8 @@ def check(
     from collections import Counter
 
     from kstate_cli.check.predict import check as predict
-    from kstate_cli.check.snapshot import Asked
-    from kstate_cli.cli.asking import facts_source
+    from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.cli.facts_source import facts_source
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.releases import release as known_release
     from kstate_cli.statedir.find import find_application
@@ -91,7 +91,7 @@ def check(
     retained = None if delete_retention is None else age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
         found = read_application(path)
-        asked = Asked(
+        asked = CheckRequest(
             to,
             exactly_once=guarantee is Guarantee.exactly_once,
             logs=_sources(ask, found, dump, live=bootstrap_server is not None),

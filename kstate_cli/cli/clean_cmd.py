@@ -35,18 +35,18 @@ def clean(
     The application may be running: nothing of its directory is touched. A run that was interrupted is left to the
     command that needs the directory next, unless it is named with --run.
     """
-    from kstate_cli.change.clean import Request, choose, clean_runs
+    from kstate_cli.change.clean import CleanRequest, choose, clean_runs
     from kstate_cli.change.folder import read_runs, remove_empty_folders, runs_folder
+    from kstate_cli.change.location_checks import check_location
     from kstate_cli.change.lockfile import kstate_lock
-    from kstate_cli.change.place import check_place
     from kstate_cli.cli.output import say
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
-    from kstate_cli.restore.area import remove_from_area
+    from kstate_cli.restore.staging_area import remove_from_area
     from kstate_cli.statedir.find import find_runs_of
     from kstate_cli.statedir.names import LOCK
 
     path = find_runs_of(app)
-    request = Request(path, age("--older-than", older_than), frozenset(run or ()))
+    request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.
     locked = not os.path.lexists(path / LOCK)
     runs = read_runs(path)
@@ -72,7 +72,7 @@ def clean(
             )
             return False
 
-    check_place(path, lock_is_shared=lock_is_shared, exchanges=False)
+    check_location(path, lock_is_shared=lock_is_shared, exchanges=False)
     with kstate_lock(path, wait):
         # Only under the lock a run that has not ended is one that was interrupted.
         choice = choose(request)

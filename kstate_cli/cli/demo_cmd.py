@@ -11,7 +11,7 @@ def demo() -> int:
     from importlib.resources import files
 
     from kstate_cli import temporary
-    from kstate_cli.change.committed import forget_commits
+    from kstate_cli.change.commits_made import forget_commits
     from kstate_cli.cli.ls_cmd import ls
     from kstate_cli.cli.migrate_cmd import migrate
     from kstate_cli.cli.output import say

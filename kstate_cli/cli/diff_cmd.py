@@ -58,7 +58,7 @@ def diff(
     differs, but rows may be missing; 3 something differs; 6 something cannot be read, whatever else was found.
     """
     from kstate_cli.cli.diff_report import DiffReport
-    from kstate_cli.diff.run import Request, diff_applications
+    from kstate_cli.diff.applications import DiffRequest, diff_applications
     from kstate_cli.host import STORES_STAY
     from kstate_cli.rows.errors import StoreUnreadable
     from kstate_cli.spec.draft import SpecDraft
@@ -66,7 +66,7 @@ def diff(
     from kstate_cli.statedir.find import find_application
     from kstate_cli.texts import command
 
-    request = Request(
+    request = DiffRequest(
         a=find_application(a),
         b=find_application(b),
         tasks=frozenset(task or ()),

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from kstate_cli.cli.output import print_json, safe, say
-from kstate_cli.diff.model import Diff, Difference, RowIn, StoreDiff, Watcher
+from kstate_cli.diff.model import Diff, Difference, DiffWatcher, RowIn, StoreDiff
 from kstate_cli.diff.rows import as_json, as_text, key_fields, value_fields
 from kstate_cli.formats.malformed import MalformedBytesError
 
@@ -18,7 +18,7 @@ _SHOWN = 80
 _MARKS = {RowIn.ONLY_A: "only in A", RowIn.ONLY_B: "only in B", RowIn.BOTH: "different"}
 
 
-class DiffReport(Watcher):
+class DiffReport(DiffWatcher):
     """Differences on standard output, a line each, at most ``limit`` of a store; messages on standard error."""
 
     def __init__(self, limit: int, *, as_json: bool, quiet: bool) -> None:

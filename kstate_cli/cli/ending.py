@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from kstate_cli.change.committed import Commit, committed
+from kstate_cli.change.commits_made import Commit, committed
 from kstate_cli.cli.subject import about
 from kstate_cli.errors import (
     EXIT_OK,

@@ -14,7 +14,7 @@ from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
-    from kstate_cli.export.run import Exported
+    from kstate_cli.export.store_export import Exported
 
 _SCHEMA = 1
 
@@ -54,15 +54,15 @@ def export(
     from kstate_cli.cli.export_progress import ExportProgress
     from kstate_cli.cli.output import print_json, say
     from kstate_cli.errors import UsageError
-    from kstate_cli.export.engines import Engine
-    from kstate_cli.export.run import Request, export_store
+    from kstate_cli.export.engines import ExportEngine
+    from kstate_cli.export.store_export import ExportRequest, export_store
     from kstate_cli.spec.draft import SpecDraft
     from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
 
-    if engine not in {one.value for one in Engine}:
+    if engine not in {one.value for one in ExportEngine}:
         raise UsageError(f"--engine {engine!r} is none of auto, local, spark")
-    request = Request(
+    request = ExportRequest(
         app=find_application(app),
         store=store,
         out=out,
@@ -71,7 +71,7 @@ def export(
         spec_named=str(spec),
         key_serde=key_serde,
         value_serde=value_serde,
-        engine=Engine(engine),
+        engine=ExportEngine(engine),
         workers=workers,
         overwrite=overwrite,
         last_flush=last_flush,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kstate_cli.cli.output import say
 from kstate_cli.cli.terminal import progress_bar
-from kstate_cli.export.engines import Watcher
+from kstate_cli.export.engines import ExportWatcher
 from kstate_cli.signals import start
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SECONDS = 10.0
 
 
-class ExportProgress(Watcher):
+class ExportProgress(ExportWatcher):
     """Rows that were written, of about so many, on standard error. A context manager."""
 
     def __init__(self, *, quiet: bool) -> None:

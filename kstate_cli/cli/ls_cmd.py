@@ -95,7 +95,7 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
     """
     from kstate_cli.check.outcome import Outcome
     from kstate_cli.check.predict import check
-    from kstate_cli.check.snapshot import Asked
+    from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.releases import release
     from kstate_cli.rows.count import count_rows
 
@@ -103,7 +103,7 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
     fails: set[tuple[str, str, str]] = set()
     for name in sorted({name for row in rows for name in row["opens_in"]}):
         try:
-            found = check(app, Asked(release(name))).predictions
+            found = check(app, CheckRequest(release(name))).predictions
         except Refused:
             # What nobody can foretell is not claimed.
             fails |= {(row["task"], row["store"], name) for row in rows}
@@ -134,7 +134,7 @@ def _print_spec(app: Application, *, quiet: bool) -> int:
 
     from kstate_cli.cli.output import say
     from kstate_cli.cli.standard import as_data
-    from kstate_cli.spec.asking import question_text
+    from kstate_cli.spec.completion import question_text
     from kstate_cli.spec.infer import infer
     from kstate_cli.spec.toml_writer import to_toml
 

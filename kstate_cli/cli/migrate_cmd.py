@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kstate_cli.change.ages import Age
-    from kstate_cli.change.command import Outcome
-    from kstate_cli.change.engine import Result
+    from kstate_cli.change.command import ChangeOutcome
+    from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
     from kstate_cli.statedir.model import Application
 
@@ -75,7 +75,7 @@ def migrate(
     The application must be stopped. The old directory is kept until `kstate clean`.
     """
     from kstate_cli.change.ages import add_ages
-    from kstate_cli.change.command import Request, change
+    from kstate_cli.change.command import ChangeRequest, change
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress, say
@@ -100,7 +100,7 @@ def migrate(
         ages[:] = ages_of_converted(found, plan)
         return plan
 
-    request = Request(
+    request = ChangeRequest(
         app=path,
         planner=planner,
         run=RunOptions(
@@ -122,13 +122,13 @@ def migrate(
         return metrics.done(_finish(outcome, output, quiet=quiet, warnings_ok=warnings_ok))
 
 
-def _finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
+def _finish(outcome: ChangeOutcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
     from kstate_cli.cli.plan_view import exit_code, show_end
     from kstate_cli.texts import command
 
     plan, result = outcome.plan, outcome.result
 
-    def done(result: Result) -> Iterator[str]:
+    def done(result: RunResult) -> Iterator[str]:
         yield f"migrated to {plan.target} (run {result.run})"
         if result.rows_converted:
             yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"

@@ -9,7 +9,7 @@ from kstate_cli.cli import standard
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
-    from kstate_cli.change.engine import Result
+    from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
 
 
@@ -48,12 +48,12 @@ def _show_steps(plan: Plan, output: Format) -> None:
 
 def show_end(
     plan: Plan,
-    result: Result | None,
+    result: RunResult | None,
     output: Format,
     *,
     members: Mapping[str, Any],
     nothing: str,
-    done: Callable[[Result], Iterable[str]],
+    done: Callable[[RunResult], Iterable[str]],
     quiet: bool,
 ) -> None:
     """What became of a plan: the JSON line ``summary``, with ``members`` of the command's own, or messages for people.

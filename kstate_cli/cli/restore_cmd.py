@@ -31,7 +31,7 @@ from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
     from kstate_cli.cli.restore_progress import RestoreProgress
-    from kstate_cli.restore.work import RestorePlan
+    from kstate_cli.restore.plan import RestorePlan
 
 
 class OnInvalid(str, Enum):
@@ -174,7 +174,7 @@ def restore(
     offset; healthy stores that are not named, or are past the dump, stay as they are. Undoable with `kstate undo`.
     """
     from kstate_cli.change.engine import RunOptions
-    from kstate_cli.cli.asking import facts_source
+    from kstate_cli.cli.facts_source import facts_source
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.restore_options import bytes_of, committed_of, engine_of, pair_of
     from kstate_cli.cli.restore_progress import RestoreProgress
@@ -182,10 +182,10 @@ def restore(
     from kstate_cli.cli.state_command import StateCommand
     from kstate_cli.releases import release
     from kstate_cli.restore.judge import Allowed
-    from kstate_cli.restore.restoration import Request
-    from kstate_cli.restore.run import application_path
-    from kstate_cli.restore.run import restore as run_restore
-    from kstate_cli.restore.work import RestoreOptions
+    from kstate_cli.restore.pipeline import application_path
+    from kstate_cli.restore.pipeline import restore as run_restore
+    from kstate_cli.restore.plan import RestoreOptions
+    from kstate_cli.restore.restoration import RestoreRequest
     from kstate_cli.spark.session import SparkSettings
     from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.spec.topology import read_topology
@@ -210,7 +210,7 @@ def restore(
         ),
     )
     path = application_path(app)
-    request = Request(
+    request = RestoreRequest(
         app=path,
         dump=dump,
         options=options,

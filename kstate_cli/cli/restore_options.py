@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kstate_cli.formats.topic_partition import TopicPartition
-    from kstate_cli.restore.engines import Engine
+    from kstate_cli.restore.engines import RestoreEngine
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -26,17 +26,17 @@ def pair_of(text: str) -> tuple[str, str]:
     return key, value
 
 
-def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> Engine:
+def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> RestoreEngine:
     """``spark`` or ``local``, which leaves nothing to say about Spark. Raises UsageError."""
     from kstate_cli.errors import UsageError
-    from kstate_cli.restore.engines import Engine
+    from kstate_cli.restore.engines import RestoreEngine
 
-    if text not in {one.value for one in Engine}:
+    if text not in {one.value for one in RestoreEngine}:
         raise UsageError(f"--engine {text!r} is neither spark nor local")
     unused = [name for name, given in (("--master", master), ("--conf", conf)) if given]
-    if text == Engine.local and unused:
+    if text == RestoreEngine.local and unused:
         raise UsageError(f"{unused[0]} is about Spark, and --engine local uses none", hint="leave one of them out")
-    return Engine(text)
+    return RestoreEngine(text)
 
 
 def bytes_of(text: str) -> int:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.output import safe
 from kstate_cli.cli.terminal import progress_bar
-from kstate_cli.restore.restoration import Watcher
+from kstate_cli.restore.restoration import RestoreWatcher
 from kstate_cli.signals import start
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from kstate_cli.restore.plan import RestorePlan
     from kstate_cli.restore.states import RestoreState
-    from kstate_cli.restore.work import RestorePlan
 
 _SECONDS = 10.0
 _NAMES = {
@@ -31,7 +31,7 @@ _NAMES = {
 }
 
 
-class RestoreProgress(Watcher):
+class RestoreProgress(RestoreWatcher):
     """Slices, records, bytes, rate and time left, on standard error."""
 
     def __init__(self, *, quiet: bool, json: bool, on_state: Callable[[str, str], None] | None = None) -> None:

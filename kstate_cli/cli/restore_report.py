@@ -8,10 +8,10 @@ from kstate_cli.cli.output import Format
 from kstate_cli.texts import command
 
 if TYPE_CHECKING:
-    from kstate_cli.restore.restoration import Outcome
+    from kstate_cli.restore.restoration import RestoreOutcome
 
 
-def finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
+def finish(outcome: RestoreOutcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
     """Shows what became of a restoration, as a table or JSON lines; returns the exit code."""
     from kstate_cli.cli.plan_view import exit_code, show_end
 
@@ -40,7 +40,7 @@ def finish(outcome: Outcome, output: Format, *, quiet: bool, warnings_ok: bool) 
     return exit_code(change, warnings_ok=warnings_ok, warned=any(report.null_keys for report in outcome.reports))
 
 
-def _print_stores(outcome: Outcome) -> None:
+def _print_stores(outcome: RestoreOutcome) -> None:
     from kstate_cli.cli.output import print_json
 
     for report in outcome.reports:
@@ -64,7 +64,7 @@ def _print_stores(outcome: Outcome) -> None:
         )
 
 
-def _show_stores(outcome: Outcome, *, quiet: bool) -> None:
+def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
     from kstate_cli.cli.output import say, table
 
     if outcome.reports:

@@ -9,7 +9,7 @@ from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
     from kstate_cli.change.journal import Run
-    from kstate_cli.restore.area import Leftover
+    from kstate_cli.restore.staging_area import Leftover
 
 
 def status(app: App, output: Output = Format.table) -> int:
@@ -37,9 +37,9 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
     from kstate_cli.change.attempts import state_of
     from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.change.recover import UNFINISHED
-    from kstate_cli.restore.area import left_in_area
     from kstate_cli.restore.overview import store_progress
     from kstate_cli.restore.resume import RESUMES_EVENT
+    from kstate_cli.restore.staging_area import left_in_area
 
     state = "damaged" if run.damage else run.state.value if run.state else "created"
     if run.damage is None and run.state in UNFINISHED and held is False:

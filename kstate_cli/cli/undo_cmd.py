@@ -28,9 +28,9 @@ def undo(
 ) -> int:
     """Put the directory back that the newest run found. Nothing to undo is fine: exit 0."""
     from kstate_cli.change.folder import read_runs
+    from kstate_cli.change.location_checks import check_location
     from kstate_cli.change.lockfile import application_lock
-    from kstate_cli.change.place import check_place
-    from kstate_cli.change.recover import Outcome, recover
+    from kstate_cli.change.recover import RecoveryOutcome, recover
     from kstate_cli.change.undo import undo as undo_run
     from kstate_cli.cli.output import say
     from kstate_cli.statedir.find import find_runs_of
@@ -39,10 +39,10 @@ def undo(
     if not read_runs(path):
         say("nothing to undo", quiet=quiet)
         return 0
-    check_place(path, lock_is_shared=lock_is_shared)
+    check_location(path, lock_is_shared=lock_is_shared)
     with application_lock(path, wait):
         recovered = recover(path, lambda line: say(line, quiet=quiet))
-        if any(one.outcome in (Outcome.SWEPT, Outcome.UNDO_FINISHED) for one in recovered):
+        if any(one.outcome in (RecoveryOutcome.SWEPT, RecoveryOutcome.UNDO_FINISHED) for one in recovered):
             # What was to be taken back never switched, or is back already: an earlier run is not what was meant.
             return 0
         _, message = undo_run(path, discard_newer=discard_newer, times_lost=times_lost, reason=reason)

@@ -24,7 +24,7 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, InUse, Re
 from kstate_cli.texts import command, first_lines
 
 if TYPE_CHECKING:
-    from kstate_cli.verify.findings import Finding
+    from kstate_cli.verify.findings import VerifyFinding
     from kstate_cli.verify.report import AppReport, StoreReport
 
 _SCHEMA = 1
@@ -59,10 +59,10 @@ def verify(
     from kstate_cli.cli.output import print_json
     from kstate_cli.cli.verify_progress import VerifyProgress
     from kstate_cli.statedir.find import find_application
+    from kstate_cli.verify.application import VerifyRequest, verify_application
     from kstate_cli.verify.findings import DAMAGE
-    from kstate_cli.verify.run import Request, verify_application
 
-    request = Request(
+    request = VerifyRequest(
         app=find_application(app),
         tasks=frozenset(task or ()),
         stores=frozenset(store or ()),
@@ -90,7 +90,7 @@ def verify(
 
 def _remarks(found: AppReport, subset: str, *, quiet: bool) -> None:
     from kstate_cli.cli.output import say
-    from kstate_cli.verify.run import NOT_COVERED
+    from kstate_cli.verify.application import NOT_COVERED
 
     for one in found.stores:
         for remark in one.remarks:
@@ -192,12 +192,12 @@ def _row(one: StoreReport, found: AppReport) -> dict[str, Any]:
     return row | {"ok": not one.findings and not one.doubt, "findings": [_finding(finding) for finding in one.findings]}
 
 
-def _finding(finding: Finding) -> dict[str, str]:
+def _finding(finding: VerifyFinding) -> dict[str, str]:
     return {"code": finding.code, "file": finding.file, "what": finding.what}
 
 
 def _summary(found: AppReport, subset: str, seconds: float) -> dict[str, Any]:
-    from kstate_cli.verify.run import NOT_COVERED
+    from kstate_cli.verify.application import NOT_COVERED
 
     codes = Counter(finding.code for finding in found.findings)
     return {

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from kstate_cli.cli.output import say
 from kstate_cli.cli.terminal import progress_bar
 from kstate_cli.signals import start
-from kstate_cli.verify.run import Watcher
+from kstate_cli.verify.application import VerifyWatcher
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from kstate_cli.verify.findings import Finding
+    from kstate_cli.verify.findings import VerifyFinding
 
 _SECONDS = 10.0
 
 
-class VerifyProgress(Watcher):
+class VerifyProgress(VerifyWatcher):
     """Bytes of SSTs that were read, on standard error. A context manager."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -55,7 +55,7 @@ class VerifyProgress(Watcher):
             self._said = time.monotonic()
             say(f"kstate: {done:,} of {self._total:,} bytes")
 
-    def found(self, finding: Finding) -> None:
+    def found(self, finding: VerifyFinding) -> None:
         """Said at once: the rest may take hours."""
         text = f"{finding.code}: {finding.file}: {finding.what}"
         if self._bar is not None:

@@ -25,8 +25,8 @@ from kstate_cli.cli.output import Format
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kstate_cli.change.command import Outcome
-    from kstate_cli.change.engine import Result
+    from kstate_cli.change.command import ChangeOutcome
+    from kstate_cli.change.engine import RunResult
 
 
 def wipe(
@@ -67,7 +67,7 @@ def wipe(
     restored. Undoable with `kstate undo` until `kstate clean`.
     """
     from kstate_cli.change.attempts import refuse_after_error
-    from kstate_cli.change.command import Request, change
+    from kstate_cli.change.command import ChangeRequest, change
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress, say
@@ -82,7 +82,7 @@ def wipe(
         raise UsageError("--purge deletes the stores: nothing can be undone", hint="if that is wanted, say --yes too")
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
-    request = Request(
+    request = ChangeRequest(
         app=path,
         planner=lambda found: plan_wipe(found, options),
         run=RunOptions(workers=workers or os.cpu_count() or 1, reason=reason),
@@ -104,14 +104,16 @@ def wipe(
         return metrics.done(code)
 
 
-def _finish(outcome: Outcome, output: Format, *, purge: bool, for_reset: bool, quiet: bool, warnings_ok: bool) -> int:
+def _finish(
+    outcome: ChangeOutcome, output: Format, *, purge: bool, for_reset: bool, quiet: bool, warnings_ok: bool
+) -> int:
     from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import exit_code, show_end
     from kstate_cli.texts import command, quoted
 
     plan, result = outcome.plan, outcome.result
 
-    def done(result: Result) -> Iterator[str]:
+    def done(result: RunResult) -> Iterator[str]:
         way_back = "nothing is kept" if purge else f"what left is kept: {command('undo', plan.app)}"
         yield f"wiped (run {result.run}); {way_back}"
         restore = command("restore", plan.app, "--from-changelog", "DUMP", "--for", "RELEASE")

@@ -141,7 +141,7 @@ class Diff:
         return one.unreadable is None and (not one.equal or (self.positions and bool(one.offsets)))
 
 
-class Watcher:
+class DiffWatcher:
     """What a caller shows meanwhile."""
 
     def difference(self, of: StoreDiff, found: Difference) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from kstate_cli.signals import submitted
 
 from .errors import DumpError, printable
+from .location import open_location
 from .model import Dump
-from .place import open_place
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -52,7 +52,7 @@ class Digests:
     """Compares files in the background, those that the manifest has a digest of. Leaving the block ends the reading."""
 
     def __init__(self, dump: Dump, paths: Iterable[str]) -> None:
-        filesystem, root = open_place(dump.uri)
+        filesystem, root = open_location(dump.uri)
         files = dump.manifest.files if dump.manifest is not None else ()
         known = {f"{root.rstrip('/')}/{file.path}": file.sha256 for file in files}
         self._pool = ThreadPoolExecutor(max(1, os.cpu_count() or 1), thread_name_prefix="digest")

@@ -10,8 +10,8 @@ from kstate_cli.formats.numbers import MAX_I32
 from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 
 from .errors import DumpError, printable
+from .location import ListedFile
 from .model import Piece
-from .place import Listed
 from .schema import Columns, check_columns
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ _ROWS_AT_ONCE: Final = 1 << 20
 class FileFacts:
     """What the footer of one file says."""
 
-    file: Listed
+    file: ListedFile
     columns: Columns
     rows: int
     pieces: tuple[tuple[TopicPartition, Piece], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
+class _OffsetRange:
     topic: Any
     partition: Any
     first: Any
@@ -56,7 +56,7 @@ def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
     )
 
 
-def read_facts(filesystem: FileSystem, file: Listed) -> FileFacts:
+def read_facts(filesystem: FileSystem, file: ListedFile) -> FileFacts:
     """Open a file and look at its footer; DumpError, naming the file, for whatever is wrong with it."""
     import pyarrow as pa
 
@@ -68,7 +68,7 @@ def read_facts(filesystem: FileSystem, file: Listed) -> FileFacts:
         raise DumpError(f"the file cannot be read as Parquet: {error}", where=printable(file.path)) from None
 
 
-def _facts(parquet: pq.ParquetFile, file: Listed) -> FileFacts:
+def _facts(parquet: pq.ParquetFile, file: ListedFile) -> FileFacts:
     hive = _hive(file)
     columns = check_columns(parquet, file.path, tuple(hive.items()))
     in_file = columns.in_file
@@ -90,7 +90,7 @@ def _facts(parquet: pq.ParquetFile, file: Listed) -> FileFacts:
     return FileFacts(file, columns, metadata.num_rows, tuple(pieces))
 
 
-def _hive(file: Listed) -> dict[str, str]:
+def _hive(file: ListedFile) -> dict[str, str]:
     found = dict(file.hive)
     if len(found) != len(file.hive):
         raise DumpError("the path names a topic or a partition twice", where=printable(file.path))
@@ -100,7 +100,7 @@ def _hive(file: Listed) -> dict[str, str]:
     return found
 
 
-def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) -> _Range | None:
+def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) -> _OffsetRange | None:
     """The one topic-partition and the offsets of a row group, if its statistics prove them.
 
     Equal bounds prove a single value even where they are truncated (a bound only ever moves outwards), integers are
@@ -133,18 +133,18 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) 
     first, last = bounds.get("offset", (None, None))
     if not isinstance(first, int) or not isinstance(last, int):
         return None
-    return _Range(values["topic"], values["partition"], first, last, group.num_rows)
+    return _OffsetRange(values["topic"], values["partition"], first, last, group.num_rows)
 
 
 def _from_rows(
     parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: frozenset[str], where: str
-) -> list[_Range]:
-    found: dict[tuple[Any, Any], _Range] = {}
+) -> list[_OffsetRange]:
+    found: dict[tuple[Any, Any], _OffsetRange] = {}
     for topic, partition, first, last, rows in _grouped(parquet, index, hive, in_file, where):
         before = found.get((topic, partition))
         if before:
             first, last, rows = min(first, before.first), max(last, before.last), rows + before.rows
-        found[topic, partition] = _Range(topic, partition, first, last, rows)
+        found[topic, partition] = _OffsetRange(topic, partition, first, last, rows)
     return list(found.values())
 
 
@@ -173,7 +173,7 @@ def _grouped(
         yield from zip(*(result[name] for name in order), strict=True)
 
 
-def _checked(found: _Range, hive: dict[str, str], file: Listed) -> TopicPartition:
+def _checked(found: _OffsetRange, hive: dict[str, str], file: ListedFile) -> TopicPartition:
     where = printable(file.path)
     if not legal_topic(found.topic):
         raise DumpError(f"{found.topic[:300]!r} is not the name of a topic", where=where)

@@ -99,7 +99,7 @@ class Dump:
     """A dump that was found to be readable."""
 
     uri: str
-    """What :func:`kstate_cli.dump.place.open_place` takes; local paths are absolute. May hold credentials."""
+    """What :func:`kstate_cli.dump.location.open_location` takes; local paths are absolute. May hold credentials."""
     partitions: Mapping[TopicPartition, PartitionDump]
     """Every topic-partition with rows, and those without rows that the manifest names."""
     manifest: Manifest | None

@@ -12,13 +12,13 @@ from kstate_cli.signals import mapped
 from kstate_cli.texts import some
 
 from . import manifest as manifests
-from .agree import check_files, check_rows
 from .digests import check_digest
 from .errors import DumpError, printable
 from .footers import FileFacts, read_facts
+from .location import ListedFile, absolute, is_hidden, is_parquet, is_parquet_name, list_files, open_location, shown
 from .manifest import Manifest
+from .manifest_checks import check_files, check_rows
 from .model import Dump, PartitionDump, Piece
-from .place import Listed, absolute, is_hidden, is_parquet, is_parquet_name, list_files, open_place, shown
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -31,9 +31,9 @@ _NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _DumpFiles:
     manifest: Manifest | None
-    parquet: list[Listed]
+    parquet: list[ListedFile]
     warnings: list[str]
 
 
@@ -46,7 +46,7 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
 
     UsageError where there is nothing at ``uri``; DumpError (exit code 4), naming the file, for everything else.
     """
-    filesystem, root = open_place(uri)
+    filesystem, root = open_location(uri)
     where = shown(uri)
     found = _survey(filesystem, root, where)
     if found.manifest is None:
@@ -81,7 +81,7 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
     )
 
 
-def _survey(filesystem: FileSystem, root: str, where: str) -> _Found:
+def _survey(filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
     files = list_files(filesystem, root, where)
     manifest = None
     by_name = {file.relative: file for file in files}
@@ -112,10 +112,10 @@ def _survey(filesystem: FileSystem, root: str, where: str) -> _Found:
         warnings.append(f"left out, because Spark hides names that begin with _ or . as well: {_some(hidden)}")
     if foreign:
         warnings.append(f"left out, because they are not Parquet: {_some(foreign)}")
-    return _Found(manifest, parquet, warnings)
+    return _DumpFiles(manifest, parquet, warnings)
 
 
-def _content(filesystem: FileSystem, file: Listed) -> bytes:
+def _content(filesystem: FileSystem, file: ListedFile) -> bytes:
     if file.size > _MAX_MANIFEST:
         raise DumpError(f"the manifest has {file.size} bytes", where=printable(file.path))
     try:
@@ -125,10 +125,10 @@ def _content(filesystem: FileSystem, file: Listed) -> bytes:
         raise DumpError(f"the manifest cannot be read: {error}", where=printable(file.path)) from None
 
 
-def _check_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[Listed]) -> None:
+def _check_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[ListedFile]) -> None:
     expected = {file.path: file.sha256 for file in manifest.files}
 
-    def check(file: Listed) -> None:
+    def check(file: ListedFile) -> None:
         known = expected[file.relative]
         if known is None:
             raise DumpError("the manifest has no digest for the file", where=printable(file.path))

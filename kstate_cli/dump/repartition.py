@@ -14,9 +14,9 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import first_line
 
 from .errors import DumpError
+from .location import open_location
 from .model import Dump, PartitionDump
 from .open import read_dump
-from .place import open_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,7 +111,7 @@ class _Names:
     """Hadoop's names for the files of a dump."""
 
     def __init__(self, uri: str) -> None:
-        self._root = open_place(uri)[1].rstrip("/")
+        self._root = open_location(uri)[1].rstrip("/")
         self._uri = hadoop_uri(uri).rstrip("/")
 
     def pattern(self, path: str) -> str:
@@ -123,7 +123,7 @@ def hadoop_uri(uri: str) -> str:
     """What Hadoop calls a place: it does not decode local paths, wants ``s3a``, and no query."""
     from pyarrow import fs
 
-    filesystem, path = open_place(uri)
+    filesystem, path = open_location(uri)
     if isinstance(filesystem, fs.LocalFileSystem):
         return f"file://{path}"
     plain = uri.partition("?")[0]

@@ -14,7 +14,7 @@ _MOST_READS: Final = 2
 
 
 @dataclass(slots=True)
-class _Part:
+class _SlicePart:
     """An offset range and the pieces that have rows in it."""
 
     pieces: list[Piece]
@@ -39,7 +39,7 @@ def slices(
     if until is not None and until < low:
         return [], False
     wanted = [piece for piece in partition.pieces if piece.last >= low and (until is None or piece.first <= until)]
-    parts: list[_Part] = []
+    parts: list[_SlicePart] = []
     for group in _overlapping(wanted):
         cut = _cut(group, low, until, max_bytes)
         if cut is None:
@@ -62,7 +62,7 @@ def _overlapping(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
         yield group
 
 
-def _cut(group: list[Piece], low: int, until: int | None, max_bytes: int) -> list[_Part] | None:
+def _cut(group: list[Piece], low: int, until: int | None, max_bytes: int) -> list[_SlicePart] | None:
     first = max(low, group[0].first)
     last = max(piece.last for piece in group)
     last = last if until is None else min(last, until)
@@ -75,12 +75,12 @@ def _cut(group: list[Piece], low: int, until: int | None, max_bytes: int) -> lis
     return parts
 
 
-def _ranges(group: list[Piece], first: int, last: int, max_bytes: int) -> list[_Part] | None:
+def _ranges(group: list[Piece], first: int, last: int, max_bytes: int) -> list[_SlicePart] | None:
     """Cut a group where its pieces begin and end, each range as long as ``max_bytes`` allows."""
     bounds = {first, *(piece.first for piece in group), *(piece.last + 1 for piece in group)}
     starts = sorted(bound for bound in bounds if first <= bound <= last)
     ends = [*(start - 1 for start in starts[1:]), last]
-    parts: list[_Part] = []
+    parts: list[_SlicePart] = []
     waiting = iter(group)
     upcoming = next(waiting, None)
     active: list[tuple[int, int, Piece]] = []
@@ -108,18 +108,18 @@ def _ranges(group: list[Piece], first: int, last: int, max_bytes: int) -> list[_
             size = sum(piece.share for piece in current)
             if len(current) > 1 and size > max_bytes:
                 return None
-            parts.append(_Part(current, start, end, 0, False))
+            parts.append(_SlicePart(current, start, end, 0, False))
     return [_part(part.pieces, part.first, part.last) for part in parts]
 
 
-def _part(pieces: list[Piece], first: int, last: int) -> _Part:
+def _part(pieces: list[Piece], first: int, last: int) -> _SlicePart:
     # More rows than offsets: some repeat, even within one row group.
     ordered = len(pieces) == 1 and pieces[0].own <= pieces[0].last - pieces[0].first + 1
-    return _Part(list(pieces), first, last, sum(piece.share for piece in pieces), ordered)
+    return _SlicePart(list(pieces), first, last, sum(piece.share for piece in pieces), ordered)
 
 
-def _pack(parts: Iterable[_Part], max_bytes: int) -> list[_Part]:
-    packed: list[_Part] = []
+def _pack(parts: Iterable[_SlicePart], max_bytes: int) -> list[_SlicePart]:
+    packed: list[_SlicePart] = []
     for part in parts:
         before = packed[-1] if packed else None
         if before is None or before.bytes + part.bytes > max_bytes:
@@ -133,7 +133,7 @@ def _pack(parts: Iterable[_Part], max_bytes: int) -> list[_Part]:
     return packed
 
 
-def _slice(partition: PartitionDump, index: int, part: _Part) -> Slice:
+def _slice(partition: PartitionDump, index: int, part: _SlicePart) -> Slice:
     pieces = tuple(_joined(sorted(part.pieces, key=lambda one: (one.first, one.last, one.path, one.row_groups))))
     rows = sum(piece.own for piece in pieces)
     return Slice(

@@ -20,7 +20,7 @@ SPARK_BYTES: Final = 8 << 30
 """From so many on, ``auto`` starts Spark, where there is a Java."""
 
 
-class Engine(str, Enum):
+class ExportEngine(str, Enum):
     """``--engine``."""
 
     auto = "auto"
@@ -28,7 +28,7 @@ class Engine(str, Enum):
     spark = "spark"
 
 
-class Watcher:
+class ExportWatcher:
     """What a caller may show meanwhile."""
 
     def begin(self, rows: int, parts: int, engine: str) -> None:
@@ -38,15 +38,15 @@ class Watcher:
         """So many are written. Called now and then, from another thread."""
 
 
-def chosen(engine: Engine, size: int, parts: int, workers: int) -> str:
+def chosen(engine: ExportEngine, size: int, parts: int, workers: int) -> str:
     """``spark``, ``processes`` or ``one process`` for so many bytes of SSTs in so many parts."""
-    if engine is Engine.spark or (engine is Engine.auto and size >= SPARK_BYTES and _java()):
+    if engine is ExportEngine.spark or (engine is ExportEngine.auto and size >= SPARK_BYTES and _java()):
         return "spark"
     return "processes" if min(parts, workers) > 1 and size >= PROCESSES_BYTES else "one process"
 
 
 def write_parts(
-    jobs: Sequence[PartJob], rows: int, engine: str, workers: int, watcher: Watcher
+    jobs: Sequence[PartJob], rows: int, engine: str, workers: int, watcher: ExportWatcher
 ) -> tuple[PartResult, ...]:
     """Writes all parts; ``engine`` is what :func:`chosen` gave. Raises what ``write_part`` raises, and RunFailed."""
     with temporary.private_folder("export") as scratch:

@@ -18,7 +18,7 @@ from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.records import Shape, shape_of
 from kstate_cli.rows.segment import UNREADABLE, Segment
 from kstate_cli.rows.store import StoreReader
-from kstate_cli.rows.whole import filled, open_whole
+from kstate_cli.rows.whole_stores import filled, open_whole
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.texts import command
 

@@ -67,7 +67,7 @@ class MigrateOptions:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _MigrationDraft:
     app: Application
     target: Release
     options: MigrateOptions
@@ -98,7 +98,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             hint=f"what to do about each: {command('check', app.path, '--for', target.name)}",
         )
     sources = _sources(app)
-    draft = _Draft(app, target, options)
+    draft = _MigrationDraft(app, target, options)
     draft.warnings += [p.reasoned for p in app.all_problems()]
     _refuse_unreadable(draft)
     _refuse_sessions_of_before(draft)
@@ -162,7 +162,7 @@ def _sources(app: Application) -> tuple[str, ...]:
     return tuple(sorted(found or (), key=lambda name: release(name).number))
 
 
-def _moves_offsets(draft: _Draft, task: Task) -> bool:
+def _moves_offsets(draft: _MigrationDraft, task: Task) -> bool:
     """True when the offsets of a task are not, or not only, where the target keeps them."""
     if draft.into_family:
         databases = [d for store in task.stores for d in store.databases]
@@ -172,7 +172,7 @@ def _moves_offsets(draft: _Draft, task: Task) -> bool:
     return task.has_offsets_family or bool(task.store_files)
 
 
-def _refuse_unreadable(draft: _Draft) -> None:
+def _refuse_unreadable(draft: _MigrationDraft) -> None:
     """Stores that the target cannot read at all."""
     target, lines, headers = draft.target, [], []
     for task in draft.app.tasks:
@@ -205,7 +205,7 @@ def _refuse_unreadable(draft: _Draft) -> None:
         )
 
 
-def _refuse_sessions_of_before(draft: _Draft) -> None:
+def _refuse_sessions_of_before(draft: _MigrationDraft) -> None:
     """On-window-close sessions that 4.3.1 reads wrong as soon as their store is one with headers."""
     lines: list[str] = []
     names: dict[str, None] = {}
@@ -271,17 +271,17 @@ def _not_all_read(where: Path, lines: list[str]) -> Refused:
     )
 
 
-def _leave_out(draft: _Draft, resolved: TaskOffsets) -> None:
+def _leave_out(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
     why = f"left out, so that Streams restores it: {resolved.unclean[0]}"
     draft.steps.append(OmitTree(_relative(draft, resolved.task.path), why))
     draft.warnings.append(f"{resolved.task.name}: {why}")
 
 
-def _relative(draft: _Draft, path: Path) -> str:
+def _relative(draft: _MigrationDraft, path: Path) -> str:
     return str(path.relative_to(draft.app.path))
 
 
-def _rewrite_only(draft: _Draft, task: Task) -> None:
+def _rewrite_only(draft: _MigrationDraft, task: Task) -> None:
     """Offsets stay where they are; SSTs may still be too new."""
     before = len(draft.steps)
     for store in task.stores:
@@ -292,7 +292,7 @@ def _rewrite_only(draft: _Draft, task: Task) -> None:
         draft.notes.append(f"{task.name}: it has no .checkpoint: Streams restores it, migrated or not")
 
 
-def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
+def _into_family(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
     """Into 4.3: offsets, ``-4`` and Positions go into each database, and the files leave."""
     task, keeping = resolved.task, _keeping(draft, resolved.task)
     for found in resolved.stores:
@@ -320,7 +320,7 @@ def _into_family(draft: _Draft, resolved: TaskOffsets) -> None:
     draft.notes += [f"{task.name}/{position_file(name)}: no store of that name here; it stays" for name in kept]
 
 
-def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: Offsets) -> None:
+def _of_absent(draft: _MigrationDraft, resolved: TaskOffsets, name: str, offsets: Offsets) -> None:
     """A line of ``.checkpoint`` whose store is not here: wiped (``-4``), or a custom one that keeps its rows elsewhere.
 
     4.3 reads ``.checkpoint_<store>`` of custom stores only. Its own keep ``-4`` inside: where, the same store of other
@@ -350,7 +350,7 @@ def _of_absent(draft: _Draft, resolved: TaskOffsets, name: str, offsets: Offsets
         draft.warnings.append(f"{wiped} and restores it. Restore {name} first, or start the older release")
 
 
-def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
+def _out_of_family(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
     """Out of 4.3: the column family goes, and the files that the older releases read are written."""
     task, keeping = resolved.task, _keeping(draft, resolved.task)
     lines: dict[TopicPartition, int] = {}
@@ -391,7 +391,7 @@ def _out_of_family(draft: _Draft, resolved: TaskOffsets) -> None:
     _remove_leftovers(draft, task)
 
 
-def _edit_out(draft: _Draft, store: Store) -> None:
+def _edit_out(draft: _MigrationDraft, store: Store) -> None:
     for database in store.databases:
         if _is_carrier(store, database.segment_start, empty=database.empty, families=database.column_families):
             draft.steps.append(OmitTree(_relative(draft, database.path), "a segment that only carried an offset"))
@@ -417,7 +417,9 @@ def _is_carrier(store: Store, start: int | None, *, empty: bool, families: tuple
     return start == 0 and empty and not store.is_grace_buffer and set(families) == {DEFAULT_CF, OFFSETS_CF}
 
 
-def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+def _without_unreadable(
+    draft: _MigrationDraft, task: Task, lines: dict[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """Offsets below 0 other than -4 cannot be written: Streams refuses them everywhere."""
     bad = {tp: offset for tp, offset in lines.items() if offset < 0 and offset != OFFSET_UNKNOWN}
     if bad:
@@ -429,7 +431,7 @@ def _without_unreadable(draft: _Draft, task: Task, lines: dict[TopicPartition, i
     return lines
 
 
-def _position_file(draft: _Draft, task: Task, found: StoreOffsets) -> None:
+def _position_file(draft: _MigrationDraft, task: Task, found: StoreOffsets) -> None:
     if task.is_global or found.position.is_empty:
         return
     name = found.store.name
@@ -439,7 +441,7 @@ def _position_file(draft: _Draft, task: Task, found: StoreOffsets) -> None:
         raise _unwritable(draft, f"the Position of {task.name}/{name}", error) from None
 
 
-def _unwritable(draft: _Draft, what: str, error: ValueError) -> Refused:
+def _unwritable(draft: _MigrationDraft, what: str, error: ValueError) -> Refused:
     return Refused(
         f"{what} cannot be written to a file: {error}",
         where=str(draft.app.path),
@@ -452,11 +454,11 @@ def _position_text(position: Position) -> str:
     return f"position: {', '.join(parts)}"
 
 
-def _keeping(draft: _Draft, task: Task) -> Keeping:
+def _keeping(draft: _MigrationDraft, task: Task) -> Keeping:
     return Keeping(_relative(draft, task.path))
 
 
-def _write_offsets(draft: _Draft, task: Task, offsets: Offsets, store: str | None = None) -> None:
+def _write_offsets(draft: _MigrationDraft, task: Task, offsets: Offsets, store: str | None = None) -> None:
     """The lines of the task, or of one store alone."""
     keeping = _keeping(draft, task)
     try:
@@ -466,7 +468,7 @@ def _write_offsets(draft: _Draft, task: Task, offsets: Offsets, store: str | Non
         raise _unwritable(draft, f"{task.name}/{name}", error) from None
 
 
-def _name_unlogged(draft: _Draft, found: StoreOffsets) -> None:
+def _name_unlogged(draft: _MigrationDraft, found: StoreOffsets) -> None:
     """A clean store without an offset anywhere has no changelog, or Streams restores it from the beginning."""
     if not found.offsets and found.store.databases and not found.store.empty:
         draft.warnings.append(
@@ -474,7 +476,7 @@ def _name_unlogged(draft: _Draft, found: StoreOffsets) -> None:
         )
 
 
-def _remove_leftovers(draft: _Draft, task: Task) -> None:
+def _remove_leftovers(draft: _MigrationDraft, task: Task) -> None:
     for name in task.leftovers:
         if name.endswith(".tmp"):
             draft.steps.append(RemoveFile(_relative(draft, task.path / name), "a temporary file that a crash has left"))

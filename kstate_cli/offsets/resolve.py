@@ -12,9 +12,9 @@ from itertools import pairwise
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.offsets.clean import database_shown, unclean_files, unclean_store
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
 from kstate_cli.offsets.owners import give_lines
+from kstate_cli.offsets.unclean import database_shown, unclean_files, unclean_store
 from kstate_cli.statedir.model import Application, Store, Task
 
 _GLOBAL_GAP_NS = 60 * 1_000_000_000
@@ -32,7 +32,7 @@ def resolve_with(app: Application, entries: Mapping[str, Collection[str]]) -> li
 
 
 @dataclass(slots=True)
-class _Said:
+class _Remarks:
     """What is found on the way, in its order."""
 
     unclean: list[Unclean] = field(default_factory=list)
@@ -41,7 +41,7 @@ class _Said:
 
 
 def _resolve_task(app: Application, task: Task, entries: Collection[str]) -> TaskOffsets:
-    said = _Said()
+    said = _Remarks()
     owners = give_lines(app.app_id, task, task.checkpoint.entries if task.checkpoint else {})
     said.notes += owners.notes
     absent = {name: dict(lines) for name, lines in owners.absent.items()}
@@ -72,7 +72,7 @@ def _resolve_task(app: Application, task: Task, entries: Collection[str]) -> Tas
     )
 
 
-def _resolve_store(said: _Said, task: Task, store: Store, lines: dict[TopicPartition, int]) -> StoreOffsets:
+def _resolve_store(said: _Remarks, task: Task, store: Store, lines: dict[TopicPartition, int]) -> StoreOffsets:
     shown = f"{task.name}/{store.name}"
     places: dict[str, list[dict[TopicPartition, int]]] = {
         "checkpoint": [lines] if lines else [],

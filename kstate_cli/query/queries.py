@@ -57,7 +57,7 @@ class TimestampedKeyQuery(Query[ValueAndTimestamp[V] | None], Generic[K, V]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Range(Generic[K]):
+class _KeyRange(Generic[K]):
     """Keys from ``lower`` to ``upper``, both inclusive; None leaves an end open. Keys are compared as bytes."""
 
     lower: K | None = None
@@ -73,11 +73,11 @@ class _Range(Generic[K]):
         return replace(self, order=ResultOrder.ASCENDING)
 
 
-_SelfRange = TypeVar("_SelfRange", bound="_Range[Any]")
+_SelfRange = TypeVar("_SelfRange", bound="_KeyRange[Any]")
 
 
 @dataclass(frozen=True, slots=True)
-class RangeQuery(_Range[K], Query[RowIterator[tuple[K, V]]], Generic[K, V]):
+class RangeQuery(_KeyRange[K], Query[RowIterator[tuple[K, V]]], Generic[K, V]):
     """Keys and values of a range."""
 
     @classmethod
@@ -102,7 +102,7 @@ class RangeQuery(_Range[K], Query[RowIterator[tuple[K, V]]], Generic[K, V]):
 
 
 @dataclass(frozen=True, slots=True)
-class TimestampedRangeQuery(_Range[K], Query[RowIterator[tuple[K, ValueAndTimestamp[V]]]], Generic[K, V]):
+class TimestampedRangeQuery(_KeyRange[K], Query[RowIterator[tuple[K, ValueAndTimestamp[V]]]], Generic[K, V]):
     """Keys of a range, and values with their timestamps."""
 
     @classmethod

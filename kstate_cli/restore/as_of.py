@@ -13,21 +13,21 @@ from pathlib import Path
 
 from kstate_cli.broker.facts import Facts, LogFacts
 from kstate_cli.change.ages import Age, LogMark
+from kstate_cli.dump.location import open_location
 from kstate_cli.dump.model import Dump, PartitionDump
-from kstate_cli.dump.place import open_place
 from kstate_cli.dump.records import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.restore.judge import Action
-from kstate_cli.restore.work import Part, StoreWork
+from kstate_cli.restore.plan import RestoredPartition, StoreWork
 from kstate_cli.statedir.age import written
 from kstate_cli.statedir.scan import read_application
 
 _NS = 1_000_000
 
 
-def as_of_after(parts: Sequence[Part], *, rebuild: bool, before: Age | None) -> int | None:
+def as_of_after(parts: Sequence[RestoredPartition], *, rebuild: bool, before: Age | None) -> int | None:
     """As of when a store is once its parts are restored; None where one of them does not say it.
 
     A dump has every record that was in the log when its reading began. Partitions of a global store that are left as
@@ -63,7 +63,7 @@ def another_log(dump: Dump, one: PartitionDump, facts: LogFacts | None, before: 
             return f"{who} has leader epoch {epoch}, below the {mark.leader_epoch} of the log that the store is from"
     if mark.last is None or mark.digest is None:
         return None
-    found = digest_at(open_place(dump.uri)[0], one, mark.last)
+    found = digest_at(open_location(dump.uri)[0], one, mark.last)
     if found is not None and found != mark.digest:
         return f"its record at offset {mark.last} is not the one that the store was made from"
     return None
@@ -71,7 +71,7 @@ def another_log(dump: Dump, one: PartitionDump, facts: LogFacts | None, before: 
 
 def marks(work: StoreWork, dump: Dump, facts: Facts) -> dict[TopicPartition, LogMark]:
     """What tells the logs that a store is made from. Raises DumpError where the dump cannot be read."""
-    filesystem = open_place(dump.uri)[0]
+    filesystem = open_location(dump.uri)[0]
     found = {}
     for part in work.parts:
         one, told = part.dump, facts.get(part.dump.key)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from kstate_cli.change.committed import unchanged
+from kstate_cli.change.commits_made import unchanged
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.restore.jobs import SliceJob, SliceResult
-from kstate_cli.restore.runs import build_runs
+from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.spark.session import SparkSettings, ask, run_tasks, slots_of, spark_session
 from kstate_cli.texts import first_line
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Engine(str, Enum):
+class RestoreEngine(str, Enum):
     """``--engine``."""
 
     spark = "spark"
@@ -54,7 +54,7 @@ class OnSpark:
 
     def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
         """As ``run_tasks``: what a slice refuses is raised at once, anything else Spark tries again."""
-        return run_tasks(self.session, build_runs, jobs, on_poll, refusals=Refused)
+        return run_tasks(self.session, build_sorted_files, jobs, on_poll, refusals=Refused)
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
         """One shuffle."""
@@ -77,7 +77,7 @@ class InThisProcess:
         results = []
         for job in jobs:
             try:
-                results.append(build_runs(job))
+                results.append(build_sorted_files(job))
             except (KstateError, OSError, RocksError):
                 raise
             except Exception as error:
@@ -97,9 +97,9 @@ class InThisProcess:
 
 
 @contextlib.contextmanager
-def started(engine: Engine, spark: SparkSettings) -> Iterator[Runner]:
+def started(engine: RestoreEngine, spark: SparkSettings) -> Iterator[Runner]:
     """A runner that has ended, with everything that it started, when this is left. Raises RunFailed."""
-    if engine is Engine.local:
+    if engine is RestoreEngine.local:
         yield InThisProcess()
         return
     with spark_session(spark) as session:

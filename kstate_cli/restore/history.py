@@ -1,4 +1,4 @@
-"""Runs of a versioned store: each key's history is replayed, since a row depends on all records of its key."""
+"""Sorted files of a versioned store: each key's history is replayed, since a row depends on all records of its key."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kstate_cli.restore.versioned import VersionedReplay
-    from kstate_cli.rocks.run_file import RunWriter
+    from kstate_cli.rocks.sorted_file import SortedFileWriter
 
 _WRITE_ROWS = 16_384
 _PREFIX = 8
 
 
-class Counted(Protocol):
+class CountSink(Protocol):
     """Where counts go."""
 
     records: int
@@ -36,20 +36,20 @@ class Counted(Protocol):
     data_bytes: int
 
 
-class Writers(Protocol):
+class RowSink(Protocol):
     """Where rows go."""
 
-    def open(self, segment: int | None) -> RunWriter:
-        """A new run."""
+    def open(self, segment: int | None) -> SortedFileWriter:
+        """A new sorted file."""
 
-    def close(self, writer: RunWriter, segment: int | None) -> None:
+    def close(self, writer: SortedFileWriter, segment: int | None) -> None:
         """Completes it."""
 
 
 Batches = Callable[[tuple[str, ...]], "Iterator[pa.Table]"]
 
 
-def build_history(job: SliceJob, batches: Batches, writers: Writers, counts: Counted) -> int | None:
+def build_history(job: SliceJob, batches: Batches, writers: RowSink, counts: CountSink) -> int | None:
     """Replays the slice, which is the whole of what is restored of a partition; returns its stream time (ms).
 
     Of the slice only keys of the job's bucket are kept in memory; which records the grace period drops depends on all
@@ -133,7 +133,7 @@ def _load(job: SliceJob, replay: VersionedReplay, wanted: set[bytes]) -> None:
         replay.load(key, rows)
 
 
-def _write(replay: VersionedReplay, writers: Writers) -> None:
+def _write(replay: VersionedReplay, writers: RowSink) -> None:
     rows: list[tuple[bytes, bytes | None]] = list(replay.rows())
     gone = list(replay.deleted())
     rows += [(key, None) for key in gone]

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from kstate_cli.dump.model import Slice
 from kstate_cli.formats.position import Position
-from kstate_cli.restore.names import fitting
+from kstate_cli.restore.file_names import fitting
 
 
 @dataclass(frozen=True, slots=True)
 class SliceJob:
-    """One slice of one changelog partition, to be made into runs of one store."""
+    """One slice of one changelog partition, to be made into sorted files of one store."""
 
     number: int
-    """Orders the jobs of a store: a run with a higher number wins over one with a lower."""
+    """Orders the jobs of a store: a file with a higher number wins over one with a lower."""
     task: str
     store: str
     kind: str
@@ -30,7 +30,7 @@ class SliceJob:
     retention_ms: int = 0
     indexed: bool = False
     tombstones: bool = False
-    """Something may lie beneath these runs: deletes must be written."""
+    """Something may lie beneath these files: deletes must be written."""
     positions: bool = False
     """Merge the Positions in the records' ``c`` headers."""
     bucket: tuple[int, int] = (0, 1)
@@ -52,7 +52,7 @@ class SliceJob:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFile:
+class SortedFile:
     """One SST: the sorted rows of one slice in one database."""
 
     segment: int | None
@@ -73,7 +73,7 @@ class SliceResult:
     task: str
     store: str
     attempt: str
-    files: tuple[RunFile, ...]
+    files: tuple[SortedFile, ...]
     records: int
     data_bytes: int
     null_keys: int

@@ -13,7 +13,7 @@ from kstate_cli.formats.store_kinds import is_segmented, kind_names, store_kind
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
 from kstate_cli.releases import opens_in
-from kstate_cli.restore.work import Draft
+from kstate_cli.restore.plan import RestoreDraft
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.names import position_file
@@ -26,7 +26,7 @@ _LATEST_START: Final = 9_999_999_999_999
 """The longest start of a segment, in ms."""
 
 
-def refuse_problems(draft: Draft) -> None:
+def refuse_problems(draft: RestoreDraft) -> None:
     """What Streams or kstate cannot take stays in the way, unless it lies in a store that is replaced.
 
     What cannot be read stays in the way unless the store is replaced because somebody has asked for that.
@@ -38,7 +38,7 @@ def refuse_problems(draft: Draft) -> None:
             (draft.refused if problem.fatal else draft.warnings).append(problem.reasoned)
 
 
-def warn_of_the_rest(draft: Draft, spec: Spec) -> None:
+def warn_of_the_rest(draft: RestoreDraft, spec: Spec) -> None:
     """Under exactly-once a task with rows and a logged store without an offset is wiped whole at the next start."""
     restored = {(one.task, one.spec.name) for one in draft.work} | {(one.task, one.store) for one in draft.left}
     for task in sorted({one.task for one in draft.work}):
@@ -63,7 +63,7 @@ def warn_of_the_rest(draft: Draft, spec: Spec) -> None:
             )
 
 
-def refuse_uncommitted(draft: Draft) -> None:
+def refuse_uncommitted(draft: RestoreDraft) -> None:
     """A record of an aborted transaction looks like any other; only who made the dump knows."""
     if draft.dump.isolation == "read_committed" or draft.options.at_least_once:
         return
@@ -75,7 +75,7 @@ def refuse_uncommitted(draft: Draft) -> None:
     )
 
 
-def refuse_unknown(draft: Draft, spec: Spec, app_id: str) -> None:
+def refuse_unknown(draft: RestoreDraft, spec: Spec, app_id: str) -> None:
     """Changelogs in the dump that no store of the spec is restored from: leaving them out would lose a store."""
     known = {store.changelog for store in spec.stores}
     missing = sorted(
@@ -100,7 +100,7 @@ def refuse_unknown(draft: Draft, spec: Spec, app_id: str) -> None:
     ]
 
 
-def judge_topics(draft: Draft, spec: Spec) -> None:
+def judge_topics(draft: RestoreDraft, spec: Spec) -> None:
     """What the broker says of topics: whether they are those of the dump, and whether a global one may forget keys."""
     manifest = draft.dump.manifest
     for one in manifest.partitions if manifest is not None else ():
@@ -123,7 +123,7 @@ def judge_topics(draft: Draft, spec: Spec) -> None:
             )
 
 
-def _compare_ends(draft: Draft, one: ManifestPartition, facts: LogFacts) -> None:
+def _compare_ends(draft: RestoreDraft, one: ManifestPartition, facts: LogFacts) -> None:
     """A log only ever grows, and so does its leader epoch (KIP-320): else it was cut, or is another one.
 
     An application that was restored from the dump would look for its offset beyond the end of that log.
@@ -149,7 +149,7 @@ def _compare_ends(draft: Draft, one: ManifestPartition, facts: LogFacts) -> None
             draft.only_copies.update({found.store.name: None for found in task.stores if key in found.offsets})
 
 
-def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:
+def broken(draft: RestoreDraft, task: str, store: StoreSpec) -> str | None:
     """Why what is there of a store cannot be used; None where it can, and where it cannot be read, which says nothing.
 
     What cannot be read stays in the way (:func:`refuse_problems`): no store is replaced because a disk does not answer.
@@ -162,7 +162,7 @@ def broken(draft: Draft, task: str, store: StoreSpec) -> str | None:
     return None
 
 
-def foreign(draft: Draft, store: Store) -> str | None:
+def foreign(draft: RestoreDraft, store: Store) -> str | None:
     """Why the release that is restored for cannot open what is there of a store; None where it can."""
     release = draft.options.release.name
     kinds = frozenset({store.kind.name} & kind_names())
@@ -187,7 +187,7 @@ def forgetful(store: Store) -> str | None:
     return None
 
 
-def unfit_name(draft: Draft, store: StoreSpec) -> str | None:
+def unfit_name(draft: RestoreDraft, store: StoreSpec) -> str | None:
     """Why a store cannot be kept under its name here; None where it can. A segment's name has a time of 13 digits."""
     longest = f"{store.name}.{_LATEST_START}" if is_segmented(store.kind) else store.name
     if not draft.into_family and not store.is_global:

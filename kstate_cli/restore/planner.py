@@ -32,8 +32,8 @@ from kstate_cli.restore.obstacles import (
     unfit_name,
     warn_of_the_rest,
 )
-from kstate_cli.restore.taskfiles import task_steps
-from kstate_cli.restore.work import Draft, Left, Part, RestoreOptions, RestorePlan, StoreWork
+from kstate_cli.restore.plan import LeftStore, RestoredPartition, RestoreDraft, RestoreOptions, RestorePlan, StoreWork
+from kstate_cli.restore.task_steps import task_steps
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command, first_lines, quoted, some
@@ -44,7 +44,7 @@ _NAMED = 5
 def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, options: RestoreOptions) -> RestorePlan:
     """Judges every store that is asked for. Raises Refused, naming everything that stands in the way."""
     tasks = {resolved.task.name: resolved for resolved in (resolve(found) if found else [])}
-    draft = Draft(app, options, dump, tasks, found.all_problems() if found else (), read_ages(app))
+    draft = RestoreDraft(app, options, dump, tasks, found.all_problems() if found else (), read_ages(app))
     refuse_uncommitted(draft)
     draft.warnings += dump.warnings
     refuse_unknown(draft, spec, app.name)
@@ -81,7 +81,7 @@ def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, o
     return RestorePlan(change, tuple(draft.work), tuple(draft.left))
 
 
-def _refused(draft: Draft) -> Refused:
+def _refused(draft: RestoreDraft) -> Refused:
     names = list(draft.only_copies)
     exports = [command("export", draft.app, name, "--out", "DIR") for name in names]
     first = "export first what may be the only copy; --rebuild then replaces it by what the dump has:"
@@ -94,13 +94,13 @@ def _refused(draft: Draft) -> Refused:
     )
 
 
-def _unknown(draft: Draft) -> str:
+def _unknown(draft: RestoreDraft) -> str:
     if any(one.reading is None for one in draft.dump.partitions.values()):
         return "the dump was read (its manifest does not say it)"
     return "their data was written (their SSTs do not say it)"
 
 
-def _wanted(draft: Draft, spec: Spec) -> dict[str, list[StoreSpec]]:
+def _wanted(draft: RestoreDraft, spec: Spec) -> dict[str, list[StoreSpec]]:
     """Task -> its stores that are asked for, in the order of tasks."""
     options = draft.options
     unknown = sorted(options.stores - {store.name for store in spec.stores})
@@ -130,7 +130,7 @@ def _wanted(draft: Draft, spec: Spec) -> dict[str, list[StoreSpec]]:
     return {name: found[name] for name in names if not options.tasks or name in options.tasks}
 
 
-def _tasks_of(draft: Draft, store: StoreSpec) -> list[str]:
+def _tasks_of(draft: RestoreDraft, store: StoreSpec) -> list[str]:
     if store.is_global:
         return [GLOBAL] if _is_table(draft, store) else []
     partitions = sorted(key.partition for key in draft.dump.partitions if key.topic == store.changelog)
@@ -152,7 +152,7 @@ def _tasks_of(draft: Draft, store: StoreSpec) -> list[str]:
     return [f"{folder}{store.subtopology}_{partition}" for partition in partitions]
 
 
-def _is_table(draft: Draft, store: StoreSpec) -> bool:
+def _is_table(draft: RestoreDraft, store: StoreSpec) -> bool:
     """Only a table's records are its rows: a processor may transform them, which only the application can."""
     if store.source == "table":
         return True
@@ -160,7 +160,7 @@ def _is_table(draft: Draft, store: StoreSpec) -> bool:
         return False
     if store.source == "processor" and store.name not in draft.options.stores:
         why = "its processor may transform records: Streams reads its topic at the start"
-        draft.left.append(Left(GLOBAL, store.name, why))
+        draft.left.append(LeftStore(GLOBAL, store.name, why))
     elif store.source == "processor":
         draft.refused.append(f"{GLOBAL}/{store.name}: its processor may transform records: start Streams instead")
     else:
@@ -171,7 +171,7 @@ def _is_table(draft: Draft, store: StoreSpec) -> bool:
     return False
 
 
-def _plan_task(draft: Draft, task: str, stores: list[StoreSpec]) -> None:
+def _plan_task(draft: RestoreDraft, task: str, stores: list[StoreSpec]) -> None:
     resolved = draft.tasks.get(task)
     unclean = bool(resolved and resolved.unclean) and not draft.options.at_least_once
     if unclean:
@@ -195,7 +195,7 @@ def _plan_task(draft: Draft, task: str, stores: list[StoreSpec]) -> None:
         task_steps(draft, task, new, resolved)
 
 
-def _leave_out_unlogged(draft: Draft, resolved: TaskOffsets, rebuilt: set[str]) -> None:
+def _leave_out_unlogged(draft: RestoreDraft, resolved: TaskOffsets, rebuilt: set[str]) -> None:
     """What cannot be rebuilt may hold uncommitted rows, for which Streams would wipe the whole task once more."""
     for one in resolved.stores:
         if one.store.name not in rebuilt and not one.offsets:
@@ -205,7 +205,7 @@ def _leave_out_unlogged(draft: Draft, resolved: TaskOffsets, rebuilt: set[str]) 
 
 
 def _judge_store(
-    draft: Draft, task: str, store: StoreSpec, resolved: TaskOffsets | None, *, unclean: bool
+    draft: RestoreDraft, task: str, store: StoreSpec, resolved: TaskOffsets | None, *, unclean: bool
 ) -> StoreWork | None:
     shown = f"{task}/{store.name}"
     release = draft.options.release
@@ -231,7 +231,7 @@ def _judge_store(
         )
         asked = store.name in draft.options.stores or draft.options.allowed.rebuild
         if existing is not None and existing.offsets and not unclean and not asked:
-            draft.left.append(Left(task, store.name, what))
+            draft.left.append(LeftStore(task, store.name, what))
         else:
             draft.refused.append(f"{shown}: {what}")
         return None
@@ -289,7 +289,7 @@ def _judge_store(
                 draft.only_copies[store.name] = None
                 return None
             verdict = replace(verdict, only_copy=verdict.only_copy or other is not None)
-        parts.append(Part(dump, log, verdict))
+        parts.append(RestoredPartition(dump, log, verdict))
     found = tuple(parts)
     if len({part.verdict.action for part in found}) > 1 and any(p.verdict.action is Action.REBUILD for p in found):
         # A global store is one database: where one partition must be rebuilt, all are, and each needs a base for it. A
@@ -317,11 +317,11 @@ def _absent_partitions(
 
 
 def _decide(
-    draft: Draft,
+    draft: RestoreDraft,
     task: str,
     store: StoreSpec,
     existing: StoreOffsets | None,
-    parts: tuple[Part, ...],
+    parts: tuple[RestoredPartition, ...],
     before: Age | None,
 ) -> StoreWork | None:
     shown = f"{task}/{store.name}"
@@ -340,7 +340,7 @@ def _decide(
         if why is not None:
             draft.refused.append(f"{shown}: {why}")
             return None
-        draft.left.append(Left(task, store.name, parts[0].verdict.why))
+        draft.left.append(LeftStore(task, store.name, parts[0].verdict.why))
         return None
     rebuild = Action.REBUILD in actions
     if not rebuild and existing is not None:
@@ -369,7 +369,7 @@ def _decide(
     return work
 
 
-def _not_to_be_caught_up(draft: Draft, store: StoreSpec, existing: StoreOffsets) -> str | None:
+def _not_to_be_caught_up(draft: RestoreDraft, store: StoreSpec, existing: StoreOffsets) -> str | None:
     """Why records cannot be added to what is there; None where they can."""
     if draft.into_family != existing.store.has_offsets_family:
         to = draft.options.release
@@ -380,12 +380,12 @@ def _not_to_be_caught_up(draft: Draft, store: StoreSpec, existing: StoreOffsets)
         )
     older = older_layout(existing.store, store.kind)
     if older is not None:
-        # Streams deletes a record's row in the older column family too; runs go to one.
+        # Streams deletes a record's row in the older column family too; sorted files go to one.
         return f"it still has rows of an older layout in {older}: --rebuild --store {quoted(store.name)}"
     return forgetful(existing.store) or foreign(draft, existing.store)
 
 
-def _partitions(draft: Draft, task: str, store: StoreSpec) -> list[PartitionDump]:
+def _partitions(draft: RestoreDraft, task: str, store: StoreSpec) -> list[PartitionDump]:
     if store.is_global:
         return [d for key, d in sorted(draft.dump.partitions.items()) if key.topic == store.changelog]
     key = TopicPartition(store.changelog or "", TaskId.parse(task).partition or 0)
@@ -393,7 +393,7 @@ def _partitions(draft: Draft, task: str, store: StoreSpec) -> list[PartitionDump
     return [found] if found else []
 
 
-def _committed(draft: Draft, store: StoreSpec, key: TopicPartition) -> int | None:
+def _committed(draft: RestoreDraft, store: StoreSpec, key: TopicPartition) -> int | None:
     if not store.source_topic:
         return None
     facts = draft.options.facts.get(key)

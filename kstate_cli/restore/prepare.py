@@ -1,4 +1,4 @@
-"""From the plan to the databases: slices, runs made by Spark, and the steps that take the runs in."""
+"""From the plan to the databases: slices, the sorted files that are made of them, and the steps that take those in."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.keeping import FIRST_SEGMENT, Keeping, closed, in_a_file
 from kstate_cli.parallel.capacity import cores_here, memory_here
 from kstate_cli.releases import OffsetsHome, Release
-from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
+from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.judge import Action
+from kstate_cli.restore.plan import RestoredPartition, StoreWork
 from kstate_cli.restore.staging import Staging
-from kstate_cli.restore.work import Part, StoreWork
 from kstate_cli.signals import mapped
 from kstate_cli.spark.session import SparkSettings
 from kstate_cli.spec.model import StoreSpec
@@ -54,7 +54,7 @@ _WHOLE = 1 << 62
 
 
 @dataclass(slots=True)
-class StoreReport:
+class RestoredStore:
     """One line of the table at the end."""
 
     store: str
@@ -151,7 +151,7 @@ def make_jobs(
 
 def _slices(
     work: StoreWork,
-    part: Part,
+    part: RestoredPartition,
     dump: Dump,
     slots: Slots,
     pieces: int,
@@ -243,7 +243,7 @@ def to_steps(
     staging: Staging,
     folder: Path,
     app: Path,
-) -> tuple[tuple[Step, ...], list[StoreReport]]:
+) -> tuple[tuple[Step, ...], list[RestoredStore]]:
     """The announced steps, and the databases that make them true."""
     done = list(steps)
     reports = []
@@ -255,7 +255,7 @@ def to_steps(
     live = [file for mine, limit in zip(found, oldest, strict=True) for file in _live(mine, limit)]
     paths = _fetched(live, staging, folder)
     for one, mine, limit in zip(work, found, oldest, strict=True):
-        report = StoreReport(one.shown, offsets=one.offsets)
+        report = RestoredStore(one.shown, offsets=one.offsets)
         done += _databases(one, mine, limit, release, paths, app, report)
         reports.append(report)
     return tuple(done), reports
@@ -268,10 +268,10 @@ def _databases(
     release: Release,
     paths: Mapping[str, Path],
     app: Path,
-    report: StoreReport,
+    report: RestoredStore,
 ) -> list[Step]:
     spec, kind = work.spec, store_kind(work.spec.kind)
-    runs: dict[int | None, list[RunFile]] = {}
+    by_segment: dict[int | None, list[SortedFile]] = {}
     for result in results:
         report.records += result.records
         report.null_keys += result.null_keys
@@ -283,7 +283,7 @@ def _databases(
                 continue
             report.rows += file.rows
             report.deleted += file.deletes
-            runs.setdefault(file.segment, []).append(file)
+            by_segment.setdefault(file.segment, []).append(file)
     position = _position(work, results, oldest)
     report.has_position = not position.is_empty
     record = None
@@ -296,11 +296,11 @@ def _databases(
     for start, database in before.items():
         if start is not None and oldest is not None and start < oldest:
             steps.append(_expired(app, database.path))
-    targets: set[int | None] = set(runs) | {s for s in before if s is None or oldest is None or s >= oldest}
+    targets: set[int | None] = set(by_segment) | {s for s in before if s is None or oldest is None or s >= oldest}
     if not targets and (not kind.key.segmented or (record is not None and not in_a_file(spec.kind))):
         targets = {FIRST_SEGMENT if kind.key.segmented else None}
     for segment in sorted(targets, key=lambda s: -1 if s is None else s):
-        files = runs.get(segment, [])
+        files = by_segment.get(segment, [])
         if not files and record is None and segment in before:
             continue
         steps.append(
@@ -309,7 +309,7 @@ def _databases(
                 kind=spec.kind,
                 release=release,
                 family=kind.family.name,
-                runs=tuple(str(paths[file.path]) for file in files),
+                sorted_files=tuple(str(paths[file.path]) for file in files),
                 rows=sum(file.rows + file.deletes for file in files),
                 deletes=sum(file.deletes for file in files),
                 offsets=record,
@@ -328,17 +328,17 @@ def _databases(
     return steps
 
 
-def _is_expired(file: RunFile, oldest: int | None) -> bool:
+def _is_expired(file: SortedFile, oldest: int | None) -> bool:
     return file.segment is not None and oldest is not None and file.segment < oldest
 
 
-def _live(results: Sequence[SliceResult], oldest: int | None) -> list[RunFile]:
-    """The runs that become part of a database."""
+def _live(results: Sequence[SliceResult], oldest: int | None) -> list[SortedFile]:
+    """The files that become part of a database."""
     return [file for result in results for file in result.files if not _is_expired(file, oldest)]
 
 
-def _fetched(files: Sequence[RunFile], staging: Staging, folder: Path) -> dict[str, Path]:
-    """The runs as local files, every byte of them compared; by the paths that their tasks gave."""
+def _fetched(files: Sequence[SortedFile], staging: Staging, folder: Path) -> dict[str, Path]:
+    """The sorted files as local ones, every byte of them compared; by the paths that their tasks gave."""
     ended = threading.Event()
     # Digests are taken, and files copied, without holding the interpreter's lock.
     with ThreadPoolExecutor(cores_here()) as pool:

@@ -14,32 +14,32 @@ from kstate_cli.broker.facts import Facts
 from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.attempts import STATE_EVENT
 from kstate_cli.change.clean import PRECIOUS_EVENT
-from kstate_cli.change.committed import unchanged
-from kstate_cli.change.engine import Result, RunOptions, execute
+from kstate_cli.change.commits_made import unchanged
+from kstate_cli.change.engine import RunOptions, RunResult, execute
 from kstate_cli.change.folder import read_runs
-from kstate_cli.change.journal import RUNS, Run, RunState
+from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import Step
 from kstate_cli.dump.digests import Digests
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.area import below, end_area, make_area, remove_from_area, settled
 from kstate_cli.restore.as_of import bounds, made
-from kstate_cli.restore.engines import Engine, Runner, started
+from kstate_cli.restore.engines import RestoreEngine, Runner, started
+from kstate_cli.restore.file_names import fitting
 from kstate_cli.restore.jobs import SliceJob, SliceResult
-from kstate_cli.restore.names import fitting
 from kstate_cli.restore.overview import SLICES_EVENT, slices_of_stores
+from kstate_cli.restore.plan import RestoreOptions, RestorePlan
 from kstate_cli.restore.prepare import (
+    RestoredStore,
     Slots,
-    StoreReport,
     make_jobs,
     slot_memory,
     to_steps,
 )
 from kstate_cli.restore.resume import TakenOver, identified, kept_slices, take_over
 from kstate_cli.restore.staging import DONE, Staging, is_local
+from kstate_cli.restore.staging_area import below, end_area, make_area, remove_from_area, settled
 from kstate_cli.restore.states import TRANSITIONS, RestoreState, StateMachine
-from kstate_cli.restore.work import RestoreOptions, RestorePlan
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.spark.session import SparkSettings
 from kstate_cli.spec.draft import SpecDraft
@@ -51,7 +51,7 @@ LOGS_EVENT = "logs"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RestoreRequest:
     """What the user asked for."""
 
     app: Path
@@ -59,7 +59,7 @@ class Request:
     options: RestoreOptions
     run: RunOptions
     spark: SparkSettings
-    engine: Engine = Engine.spark
+    engine: RestoreEngine = RestoreEngine.spark
     spec: SpecDraft | None = None
     spec_name: str = "kstate.toml"
     topology: TopologyText | None = None
@@ -82,15 +82,15 @@ class Request:
 
 
 @dataclass(slots=True)
-class Outcome:
+class RestoreOutcome:
     """The plan, and what became of it."""
 
     plan: RestorePlan
-    result: Result | None = None
-    reports: list[StoreReport] = field(default_factory=list)
+    result: RunResult | None = None
+    reports: list[RestoredStore] = field(default_factory=list)
 
 
-class Watcher:
+class RestoreWatcher:
     """What a run tells while it goes on; does nothing by itself."""
 
     def phase(self, name: str, path: str, size: int) -> None:
@@ -115,7 +115,9 @@ class Watcher:
 class Restoration:
     """One run, from CREATED to a terminal state."""
 
-    def __init__(self, request: Request, dump: Dump, plan: RestorePlan, outcome: Outcome, watcher: Watcher) -> None:
+    def __init__(
+        self, request: RestoreRequest, dump: Dump, plan: RestorePlan, outcome: RestoreOutcome, watcher: RestoreWatcher
+    ) -> None:
         self._request, self._dump, self._plan, self._outcome, self._watcher = request, dump, plan, outcome, watcher
         self._machine = StateMachine()
         self._journal: Run | None = None
@@ -193,14 +195,14 @@ class Restoration:
         self._machine.to(RestoreState.REBALANCING)
         request, plan = self._request, self._plan
         self._write_down(run)
-        folder = run.path / RUNS
+        folder = run.path / SORTED_FILES
         folder.mkdir()
         self._end_earlier_areas(run)
         staging = Staging(str(folder))
         if request.staging:
             staging = self._staging = Staging(make_area(settled(request.staging), request.app.name, run))
         try:
-            if request.engine is Engine.spark:
+            if request.engine is RestoreEngine.spark:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             with self._digests() as digests:
                 # Files are compared while Spark starts; what was made of them counts only once they are.
@@ -241,7 +243,7 @@ class Restoration:
         self, runner: Runner, run: Run, folder: Path, staging: Staging
     ) -> tuple[list[SliceJob], list[SliceResult]]:
         request, plan = self._request, self._plan
-        slots, jvm = runner.slots, request.engine is Engine.spark
+        slots, jvm = runner.slots, request.engine is RestoreEngine.spark
         jobs = make_jobs(
             plan.work,
             self._dump,

@@ -19,10 +19,10 @@ from typing import Any
 from kstate_cli import __version__
 from kstate_cli.change.attempts import state_of
 from kstate_cli.change.folder import read_runs
-from kstate_cli.change.journal import RUNS, Run, RunState
-from kstate_cli.dump.place import open_place
+from kstate_cli.change.journal import SORTED_FILES, Run, RunState
+from kstate_cli.dump.location import open_location
 from kstate_cli.formats.position import Position
-from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
+from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.overview import SLICES_EVENT
 from kstate_cli.restore.staging import DONE, Staging, digest_of, seal
 
@@ -57,7 +57,7 @@ def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
 
 
 def _stamp(uri: str, path: str) -> str:
-    info = open_place(uri)[0].get_file_info(path)
+    info = open_location(uri)[0].get_file_info(path)
     return f"{path} {info.size} {info.mtime_ns};"
 
 
@@ -71,7 +71,7 @@ def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> Ta
     wanted = {job.identity: job for job in jobs if job.identity}
     results: dict[str, SliceResult] = {}
     for one in reversed(earlier):
-        left = one.path / RUNS
+        left = one.path / SORTED_FILES
         if left.is_symlink() or not left.is_dir():
             continue
         for note in Staging(str(left)).notes(DONE):
@@ -93,7 +93,9 @@ def kept_slices(app: Path) -> tuple[int, int]:
     (n, 0) where it did not get so far as to know its slices; n counts those of all runs then too.
     """
     runs = [run for run in read_runs(app) if state_of(run) is not None]
-    kept = sum(Staging(str(run.path / RUNS)).finished() for run in runs if not (run.path / RUNS).is_symlink())
+    kept = sum(
+        Staging(str(run.path / SORTED_FILES)).finished() for run in runs if not (run.path / SORTED_FILES).is_symlink()
+    )
     stores = runs[-1].last(SLICES_EVENT).get("stores", {}) if runs else {}
     return kept, sum(stores.values())
 
@@ -105,7 +107,7 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
     """
     try:
         files = [
-            RunFile(
+            SortedFile(
                 None if one[0] is None else int(one[0]), str(one[1]), int(one[2]), int(one[3]), int(one[4]), str(one[5])
             )
             for one in note["files"]

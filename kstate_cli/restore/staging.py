@@ -1,6 +1,6 @@
-"""Where runs are kept until they are ingested: a folder that driver and executors share, or a URI that both reach.
+"""Where sorted files are until they are ingested: a folder that driver and executors share, or a URI that both reach.
 
-RocksDB writes local files only: under a URI a run is made in a temporary folder of the executor and copied out.
+RocksDB writes local files only: under a URI one is made in a temporary folder of the executor and copied out.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlparse
 
 from kstate_cli import temporary
-from kstate_cli.change.committed import unchanged
-from kstate_cli.dump.place import open_place
+from kstate_cli.change.commits_made import unchanged
+from kstate_cli.dump.location import open_location
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.restore.area import below
+from kstate_cli.restore.staging_area import below
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
+    from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 
 STARTED, DONE = ".started", ".done"
 _NOTED: Final[dict[str, dict[str, type]]] = {
@@ -76,7 +76,7 @@ class Staging:
     """Notes by name. One never changes: it is renamed into place whole, and its name has the attempt's own id."""
 
     def new_file(self, name: str) -> str:
-        """A local path for a new run."""
+        """A local path for a new sorted file."""
         if is_local(self.target):
             path = os.path.join(local(self.target), name)
         else:
@@ -86,7 +86,7 @@ class Staging:
         return path
 
     def publish(self, path: str) -> tuple[str, str]:
-        """Makes a finished run visible to the driver; returns where, and its digest."""
+        """Makes a finished file visible to the driver; returns where, and its digest."""
         if is_local(self.target):
             return path, digest_of(path)
         filesystem, folder = self._remote()
@@ -101,8 +101,8 @@ class Staging:
         os.unlink(path)
         return below(self.target, os.path.basename(path)), digest.hexdigest()
 
-    def fetch(self, file: RunFile, folder: Path, ended: Callable[[], bool] = lambda: False) -> Path:
-        """Driver: a run as a local file in ``folder``, the very file where it is local already.
+    def fetch(self, file: SortedFile, folder: Path, ended: Callable[[], bool] = lambda: False) -> Path:
+        """Driver: a sorted file as a local one in ``folder``, the very file where it is local already.
 
         Every byte is read and compared with the digest that the task took of it: RocksDB takes a file in by its name,
         its first and its last row. Raises RunFailed for another file than the task wrote, and once it is ``ended``;
@@ -203,7 +203,7 @@ class Staging:
             return False
 
     def keep_finished(self) -> None:
-        """Driver: removes all but the runs of finished slices and their notes; the folder too, where there are none."""
+        """Driver: removes all but files of finished slices and their notes; the folder too, where there are none."""
         folder = local(self.target)
         if not is_local(self.target) or not os.path.isdir(folder):
             return
@@ -229,7 +229,7 @@ class Staging:
                 filesystem.delete_dir(folder)
 
     def _remote(self) -> tuple[FileSystem, str]:
-        filesystem, folder = open_place(self.target)
+        filesystem, folder = open_location(self.target)
         return filesystem, folder.rstrip("/")
 
 

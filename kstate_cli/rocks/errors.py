@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kstate_cli import host
 from kstate_cli.errors import KstateError
 from kstate_cli.host import HostError
-from kstate_cli.rocks.messages import RocksCode, Said, plain, read_message
+from kstate_cli.rocks.messages import RocksCode, RocksMessage, plain, read_message
 
 
 class RocksError(Exception):
@@ -18,7 +18,7 @@ class RocksError(Exception):
     ``names_database`` whether the message has the path of the database in it.
     """
 
-    def __init__(self, message: str, said: Said | None = None, *, names_database: bool = False) -> None:
+    def __init__(self, message: str, said: RocksMessage | None = None, *, names_database: bool = False) -> None:
         super().__init__(message)
         self.said = said
         self.names_database = names_database

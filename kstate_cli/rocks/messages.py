@@ -43,7 +43,7 @@ class RocksCode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class RocksMessage:
     """A message of RocksDB, read."""
 
     code: RocksCode
@@ -53,12 +53,12 @@ class Said:
     """With ``HOST`` the errno, with ``FORMAT`` the ``format_version``."""
 
 
-def read_message(message: str) -> Said:
+def read_message(message: str) -> RocksMessage:
     """What a message means. It is read as RocksDB wrote it: names of directories may hold any words at all."""
     # Where an SST cannot be opened, RocksDB blames the MANIFEST too, at the end.
     names = _FILE.findall(message)
     code, number = _meaning(message)
-    return Said(code, names[0] if names else None, number)
+    return RocksMessage(code, names[0] if names else None, number)
 
 
 def _meaning(message: str) -> tuple[RocksCode, int | None]:

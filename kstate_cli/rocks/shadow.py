@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kstate_cli.host import HostError
 from kstate_cli.rocks.errors import RocksError, real
 from kstate_cli.rocks.messages import RocksCode
-from kstate_cli.rocks.private import private_copy, remove_copy
+from kstate_cli.rocks.private_copy import private_copy, remove_copy
 from kstate_cli.rocks.scanning import Row, pieces
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kstate_cli.formats.families import DEFAULT_CF
 from kstate_cli.formats.keys import BASE_PREFIX, VersionedKey
-from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.layouts import Inner, KeySchema, ValueLayout
 from kstate_cli.formats.store_kinds import StoreKind, store_kind, store_kinds
 from kstate_cli.formats.values import (
@@ -24,7 +24,7 @@ from kstate_cli.formats.values import (
 )
 from kstate_cli.formats.versioned import read_versions
 from kstate_cli.rows.layout import ValueReader, value_reader
-from kstate_cli.rows.quick import headers_end, list_fits, segment_fits, subscription_fits
+from kstate_cli.rows.quick_checks import headers_end, list_fits, segment_fits, subscription_fits
 
 Rows = list[bytes]
 _TIMESTAMP = 8
@@ -32,14 +32,14 @@ _COMBINED = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RowCheck:
     """``decode`` raises MalformedBytesError for a bad row; ``fits`` is true only where it would raise for none."""
 
     decode: Callable[[bytes, bytes], object]
     fits: Callable[[Rows, Rows], bool]
 
 
-def rule_for(kind: Kind, family: str, *, segmented: bool) -> Rule | None:
+def row_check_for(kind: Kind, family: str, *, segmented: bool) -> RowCheck | None:
     """How the rows of a column family are checked; None where any bytes are good.
 
     Where the kind is not certain, only what the column family itself promises is checked.
@@ -51,7 +51,7 @@ def rule_for(kind: Kind, family: str, *, segmented: bool) -> Rule | None:
     return _promised(family, segmented=segmented)
 
 
-def _promised(family: str, *, segmented: bool) -> Rule | None:
+def _promised(family: str, *, segmented: bool) -> RowCheck | None:
     """What all kinds with that column family have in common: a key schema, and what comes before a value."""
     having = [
         (kind, layout)
@@ -61,8 +61,8 @@ def _promised(family: str, *, segmented: bool) -> Rule | None:
     layouts, keys = {layout for _, layout in having}, {kind.key for kind, _ in having}
     layout = layouts.pop() if len(layouts) == 1 else ValueLayout.PLAIN
     if len(keys) == 1 and (segmented or layout is not ValueLayout.PLAIN):
-        return _rule_of(keys.pop(), layout, _index_values(family))
-    return None if layout is ValueLayout.PLAIN else _rule_of(KeySchema.KEY, layout, _EMPTY)
+        return _row_check_of(keys.pop(), layout, _index_values(family))
+    return None if layout is ValueLayout.PLAIN else _row_check_of(KeySchema.KEY, layout, _EMPTY)
 
 
 # --- quick tests ------------------------------------------------------------------------------------------------------
@@ -155,9 +155,9 @@ def _anything(data: bytes) -> object:
     return data
 
 
-def _time_first(key: KeySchema, value: Decoder, fits: Callable[[bytes], bool], index: frozenset[bytes]) -> Rule:
+def _time_first(key: KeySchema, value: Decoder, fits: Callable[[bytes], bool], index: frozenset[bytes]) -> RowCheck:
     decode = _prefixed((key.read, value), (key.read_index, strip_index_headers))
-    return Rule(decode, _time_ordered(key.tail, fits, index))
+    return RowCheck(decode, _time_ordered(key.tail, fits, index))
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -177,19 +177,19 @@ def _index_values(family: str) -> frozenset[bytes]:
     return _EMPTY if family == DEFAULT_CF else _EMPTY_OR_MIGRATED
 
 
-def _rule(kind: StoreKind, family: str, layout: ValueLayout) -> Rule | None:
+def _rule(kind: StoreKind, family: str, layout: ValueLayout) -> RowCheck | None:
     if kind.inner is Inner.VERSIONS:
-        return Rule(_decode_versioned, _versioned)
+        return RowCheck(_decode_versioned, _versioned)
     if kind.inner is Inner.LIST:
-        return Rule(_row(kind.key.read, decode_list), _list)
+        return RowCheck(_row(kind.key.read, decode_list), _list)
     if kind.inner is Inner.BUFFERED:
-        return Rule(_row(kind.key.read, BufferValue.from_bytes), _never)
+        return RowCheck(_row(kind.key.read, BufferValue.from_bytes), _never)
     if kind.inner is Inner.SUBSCRIPTION:
         return _subscriptions(kind.key, layout)
-    return _rule_of(kind.key, layout, _index_values(family))
+    return _row_check_of(kind.key, layout, _index_values(family))
 
 
-def _rule_of(key: KeySchema, layout: ValueLayout, index: frozenset[bytes]) -> Rule | None:
+def _row_check_of(key: KeySchema, layout: ValueLayout, index: frozenset[bytes]) -> RowCheck | None:
     if key.time_ordered:
         return _time_first(key, value_reader(layout), _FITS[layout], index)
     if not key.expires and layout is ValueLayout.PLAIN:
@@ -197,15 +197,15 @@ def _rule_of(key: KeySchema, layout: ValueLayout, index: frozenset[bytes]) -> Ru
     of_key = key.read if key.expires else _anything
     least = _TIMESTAMP if layout.has_timestamps else 0
     fits = _headers(key.tail, least) if layout.has_headers else _lengths(key.tail, least)
-    return Rule(_row(of_key, value_reader(layout)), fits)
+    return RowCheck(_row(of_key, value_reader(layout)), fits)
 
 
-def _subscriptions(key: KeySchema, layout: ValueLayout) -> Rule:
+def _subscriptions(key: KeySchema, layout: ValueLayout) -> RowCheck:
     """Rows of an older family are those of the older layout, until Streams moves them."""
     if layout is ValueLayout.PLAIN:
-        return Rule(_row(key.read, SubscriptionWrapper.from_bytes), _subscription(0))
+        return RowCheck(_row(key.read, SubscriptionWrapper.from_bytes), _subscription(0))
     fits = _subscription(_TIMESTAMP) if layout is ValueLayout.TIMESTAMPED else _subscription_with_headers
-    return Rule(_row(key.read, _within(value_reader(layout))), fits)
+    return RowCheck(_row(key.read, _within(value_reader(layout))), fits)
 
 
 def _within(read: ValueReader) -> Decoder:

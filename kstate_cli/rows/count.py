@@ -11,7 +11,7 @@ from kstate_cli.errors import InUse
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import StoreUnreadable
-from kstate_cli.rows.whole import filled, open_whole, others_of
+from kstate_cli.rows.whole_stores import filled, open_whole, others_of
 from kstate_cli.statedir.model import Application, Store, Task
 
 _BYTES: Final = 64 << 20

@@ -65,12 +65,14 @@ def open_store(
         store.position,
         serdes=serdes,
         retention_ms=retention_ms,
-        off_grid=_off_grid(layout.kind, segments, found),
+        misplaced_segments=_misplaced_segments(layout.kind, segments, found),
         position_known=store.position_known,
     )
 
 
-def _off_grid(kind: str, segments: Sequence[Segment], databases: Sequence[Database]) -> StoreUnreadable | None:
+def _misplaced_segments(
+    kind: str, segments: Sequence[Segment], databases: Sequence[Database]
+) -> StoreUnreadable | None:
     """What is wrong where a sampled row does not lie in its segment: the one interval that there must be is none."""
     if not expires(kind):
         return None

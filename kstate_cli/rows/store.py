@@ -28,7 +28,7 @@ class StoreReader:
         *,
         serdes: StoreSerdes,
         retention_ms: int | None = None,
-        off_grid: StoreUnreadable | None = None,
+        misplaced_segments: StoreUnreadable | None = None,
         position_known: bool = True,
     ) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class StoreReader:
         self.serdes = serdes
         self.retention_ms = retention_ms
         """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
-        self._off_grid = off_grid
+        self._misplaced_segments = misplaced_segments
         self._read = layout.read
         self._earliest: int | None = None
 
@@ -66,8 +66,8 @@ class StoreReader:
 
         Raises StoreUnreadable where the starts of segments do not tell which ones those are.
         """
-        if self._off_grid is not None:
-            raise self._off_grid
+        if self._misplaced_segments is not None:
+            raise self._misplaced_segments
         return tuple(one for one in self.segments if (one.start or 0) <= time_to and one.end > time_from)
 
     def earliest(self, stream_time: Callable[[StoreReader], int | None]) -> int:

@@ -20,12 +20,12 @@ from functools import partial
 from importlib import resources
 from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
-from kstate_cli.change.committed import unchanged
+from kstate_cli.change.commits_made import unchanged
 from kstate_cli.errors import KstateError, Refused, RunFailed, note
 from kstate_cli.parallel.capacity import cores_here
 from kstate_cli.signals import signals_held, start
-from kstate_cli.spark.aside import aside
 from kstate_cli.spark.jvm import JAVA, Jvm, let_signals_come, under_spark_submit
+from kstate_cli.spark.side_thread import in_side_thread
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -114,7 +114,7 @@ def spark_session(settings: SparkSettings, *, name: str = "kstate restore") -> I
         try:
             try:
                 try:
-                    session = aside(spark.start)
+                    session = in_side_thread(spark.start)
                 except Exception as error:
                     let_signals_come()
                     raise _does_not_start(error, said) from error
@@ -265,7 +265,7 @@ def run_tasks(
 def ask(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
     """What Spark answers. Raises RunFailed where it gives up, Interrupted where that is a signal's doing."""
     try:
-        return aside(work, on_poll)
+        return in_side_thread(work, on_poll)
     except RunFailed:
         let_signals_come()
         raise

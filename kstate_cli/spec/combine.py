@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import expires
-from kstate_cli.spec.asking import complete, key_of, literal, table_of
+from kstate_cli.spec.completion import complete, key_of, literal, table_of
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft, draft_of
 from kstate_cli.spec.infer import Evidence, Inference, infer
 from kstate_cli.spec.intervals import default_segment_interval

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstate_cli.formats.numbers import MAX_I32
 from kstate_cli.formats.store_kinds import is_time_ordered
-from kstate_cli.spec.asking import key_of, line_of, literal
+from kstate_cli.spec.completion import key_of, line_of, literal
 from kstate_cli.spec.draft import Missing, SpecDraft, StoreDraft, draft_of
 from kstate_cli.spec.model import Spec
 from kstate_cli.spec.toml_file import FORMAT, KEYS

@@ -105,7 +105,7 @@ _HINT: Final = (
 
 
 @dataclass(slots=True)
-class _Part:
+class _SubtopologyDraft:
     number: int
     topology: str | None
     is_global: bool
@@ -117,7 +117,7 @@ class _Part:
 
 def parse_topology(text: str, where: str = "the topology") -> TopologyText:
     """Reads the text of ``Topology#describe``; ``where`` names it in errors. Raises UsageError, naming the line."""
-    parts: list[_Part] = []
+    parts: list[_SubtopologyDraft] = []
     topology: str | None = None
     started = False
     # Not splitlines(): names of processors may hold characters that end a line for Python only.
@@ -139,12 +139,12 @@ def parse_topology(text: str, where: str = "the topology") -> TopologyText:
     )
 
 
-def _read_line(where: str, number: int, line: str, topology: str | None, parts: list[_Part]) -> None:
+def _read_line(where: str, number: int, line: str, topology: str | None, parts: list[_SubtopologyDraft]) -> None:
     head = _SUBTOPOLOGY.fullmatch(line)
     if head is not None:
         if int(head["id"]) > MAX_I32:
             raise _wrong(where, number, f"{head['id']} is no number of a subtopology")
-        parts.append(_Part(int(head["id"]), topology, head["global"] is not None, number))
+        parts.append(_SubtopologyDraft(int(head["id"]), topology, head["global"] is not None, number))
         return
     source, processor = _SOURCE.fullmatch(line), _PROCESSOR.fullmatch(line)
     if source is None and processor is None:
@@ -162,7 +162,7 @@ def _read_line(where: str, number: int, line: str, topology: str | None, parts: 
             parts[-1].stores[name] = None
 
 
-def _read_source(topics: str, part: _Part) -> None:
+def _read_source(topics: str, part: _SubtopologyDraft) -> None:
     listed = _LIST.fullmatch(topics)
     names = listed[1].split(", ") if listed else []
     if names and all(map(legal_topic, names)):
@@ -171,10 +171,10 @@ def _read_source(topics: str, part: _Part) -> None:
         part.pattern = True
 
 
-def _check(where: str, parts: Iterable[_Part]) -> None:
+def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
     """A number is given once in a topology, a store is in one subtopology, and a global store has one topic."""
-    seen: dict[tuple[str | None, int], _Part] = {}
-    owners: dict[str, _Part] = {}
+    seen: dict[tuple[str | None, int], _SubtopologyDraft] = {}
+    owners: dict[str, _SubtopologyDraft] = {}
     for part in parts:
         other = seen.setdefault((part.topology, part.number), part)
         if other is not part:

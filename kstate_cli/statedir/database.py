@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -82,9 +81,8 @@ def read_database(path: Path, segment: int | None, place: Place) -> Database:
             problems.append(Problem(code, place, what, rule))
         _check_manifest(path, place, problems)
     alive = {file.name for files in live.values() for file in files}
-    for name, problem in footless.items():
-        unnamed = bool(families) and name not in alive
-        problems.append(replace(problem, code=ProblemCode.UNNAMED_SST) if unnamed else problem)
+    # One that was being written when somebody died has no footer yet, and no MANIFEST names it: RocksDB deletes it.
+    problems += [problem for name, problem in footless.items() if not families or name in alive]
     for files in live.values():
         _check_live(path, files, place, problems)
     options = _stored_options(path, place, problems)
@@ -97,7 +95,7 @@ def read_database(path: Path, segment: int | None, place: Place) -> Database:
                 "they agree unless one of them is cut off",
             )
         )
-    orphans = sorted(set(formats) - alive) if families else []
+    orphans = sorted((formats.keys() | footless.keys()) - alive) if families else []
     if orphans:
         rule = "a crash leaves such files; if there was none, the MANIFEST is damaged"
         what = f"the MANIFEST does not name {', '.join(orphans)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kstate_cli.formats.checkpoint import Checkpoint
 from kstate_cli.formats.families import OFFSETS_CF
-from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord

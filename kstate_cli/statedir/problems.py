@@ -67,10 +67,8 @@ class ProblemCode(Enum):
     """A running application is making it, or dropping it: what it is will be known once that is done."""
     SST = auto()
     """An SST that is missing, cut off, damaged or too new."""
-    UNNAMED_SST = auto()
-    """An SST without a footer that the MANIFEST does not name: one that is being written, or was when somebody died."""
     SST_NOT_NAMED = auto()
-    """A whole SST that no MANIFEST names: rows may be missing without a word."""
+    """An SST that no MANIFEST names, whole or begun: rows may be missing without a word."""
 
 
 _HARMLESS: Final = frozenset(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kstate_cli.errors import InUse
 from kstate_cli.formats import checkpoint
-from kstate_cli.formats.kinds import Kind, infer_kind
+from kstate_cli.formats.kind_inference import Kind, infer_kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.task_id import is_task, is_task_or_global, is_topology
 from kstate_cli.formats.topic_partition import legal_store_name
@@ -38,7 +38,7 @@ from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 _ATTEMPTS = 8
 _NOT_THERE = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, ProblemCode.NO_MANIFEST})
 """Between the first file of a database and CURRENT, and between the first that is deleted and the last."""
-_NOT_WHOLE = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.UNNAMED_SST})
+_NOT_WHOLE = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.SST_NOT_NAMED})
 """Between CURRENT and the OPTIONS that name the last column family; and while an SST is written, before it is named."""
 _LATER = "the running application is making it, or dropping it: once that is closed, a check tells what it is"
 
@@ -56,7 +56,7 @@ class _TaskEntries:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _DatabaseToRead:
     """One database that is to be read, and the start of its segment."""
 
     path: Path
@@ -174,13 +174,13 @@ def _no_task(place: Place) -> Problem:
     return Problem(ProblemCode.NOT_A_DIRECTORY, place, "is not a directory", "what is named like a task is a directory")
 
 
-def _databases(task: str, entries: _TaskEntries) -> dict[str, list[_Found]]:
+def _databases(task: str, entries: _TaskEntries) -> dict[str, list[_DatabaseToRead]]:
     """The databases of each store of a task, segments in the order of their starts."""
-    found: dict[str, list[_Found]] = {}
+    found: dict[str, list[_DatabaseToRead]] = {}
     for name, path, segmented in sorted(entries.stores):
         folder = store_place(task, name, segmented=segmented)
         starts = _segments(name, path) if segmented else [(path, None)]
-        every = [_Found(one, start, folder / one.name if segmented else folder) for one, start in starts]
+        every = [_DatabaseToRead(one, start, folder / one.name if segmented else folder) for one, start in starts]
         found[name] = [one for one in every if _has_database(one.path, one.place, entries)]
     return found
 
@@ -202,7 +202,7 @@ def _read_task(
     name: str,
     path: Path,
     entries: _TaskEntries,
-    jobs: dict[str, list[_Found]],
+    jobs: dict[str, list[_DatabaseToRead]],
     databases: Iterator[Database | None],
     on_store: Callable[[str], None] | None,
 ) -> Task | None:
@@ -401,7 +401,7 @@ def _has_database(path: Path, place: Place, entries: _TaskEntries) -> bool:
     return False
 
 
-def _settled(job: _Found) -> Database | None:
+def _settled(job: _DatabaseToRead) -> Database | None:
     """One database as it is, None when it is gone.
 
     A running application flushes, compacts, makes and drops segments meanwhile: what looks wrong while files come and

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.formats.families import OFFSETS_CF
-from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import decode_rows
 from kstate_cli.formats.store_kinds import known_families
@@ -20,8 +20,8 @@ from kstate_cli.host import cannot_be_read, host_error
 from kstate_cli.parallel.progress import Counter, Progress
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.tables import Table
-from kstate_cli.rocks.whole import Counts, WholeDatabase
-from kstate_cli.rows.checks import Rule, rule_for
+from kstate_cli.rocks.whole_database import EntryCounts, WholeDatabase
+from kstate_cli.rows.checks import RowCheck, row_check_for
 from kstate_cli.statedir.places import Place
 from kstate_cli.verify import files
 from kstate_cli.verify.digest import FamilyDigest, database_digest
@@ -32,7 +32,7 @@ from kstate_cli.verify.findings import (
     NOT_UNDERSTOOD,
     UNDECODABLE,
     UNREADABLE,
-    Finding,
+    VerifyFinding,
     code_of,
 )
 
@@ -65,7 +65,7 @@ class DatabaseJob:
 class DatabaseReport:
     """What was found in one database."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[VerifyFinding, ...] = ()
     remarks: tuple[str, ...] = ()
     rows: int = 0
     content_bytes: int = 0
@@ -81,7 +81,7 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
     What looks wrong while a running application writes, compacts and drops segments is looked at again; a checksum that
     does not hold in an SST is a fact at once, since nobody ever changes an SST.
     """
-    firm: tuple[Finding, ...] = ()
+    firm: tuple[VerifyFinding, ...] = ()
     for attempt in range(_ATTEMPTS):
         try:
             before = files.fingerprint(job.path)
@@ -96,13 +96,13 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
             if not cannot_be_read(error):
                 raise host_error(error) or error from None
             what = f"cannot be read: {error.strerror}"
-            return DatabaseReport(findings=(Finding(UNREADABLE, _place_in(job, error.filename), what),))
+            return DatabaseReport(findings=(VerifyFinding(UNREADABLE, _place_in(job, error.filename), what),))
         time.sleep(_PAUSE * attempt)
-    busy = Finding(IN_USE, job.place, f"its files were others after each of {_ATTEMPTS} readings")
+    busy = VerifyFinding(IN_USE, job.place, f"its files were others after each of {_ATTEMPTS} readings")
     return DatabaseReport(findings=(*firm, busy))
 
 
-def _is_firm(finding: Finding, job: DatabaseJob) -> bool:
+def _is_firm(finding: VerifyFinding, job: DatabaseJob) -> bool:
     return finding.code in (CORRUPT, UNDECODABLE) and finding.in_ssts_of(job.place)
 
 
@@ -118,7 +118,7 @@ class _Verification:
 
     def __init__(self, job: DatabaseJob) -> None:
         self._job = job
-        self._findings: list[Finding] = []
+        self._findings: list[VerifyFinding] = []
         self._remarks: list[str] = []
         self._families: dict[str, FamilyDigest] = {}
         self._progress = Progress(job.counter, job.size)
@@ -162,9 +162,9 @@ class _Verification:
             if self._job.running:
                 self._remarks.append(f"{place.text}/{manifest} {what}: {place.text} {_UNDER_WAY}")
             else:
-                self._findings.append(Finding(CORRUPT, place / manifest, f"{what}: one of them is cut off"))
+                self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{what}: one of them is cut off"))
         for family in sorted(there - known_families()):
-            self._findings.append(Finding(NOT_UNDERSTOOD, place, f"column family {family} is none of Streams"))
+            self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, f"column family {family} is none of Streams"))
 
     def _read(self, database: WholeDatabase, manifest: str) -> None:
         path, place = self._job.path, self._job.place
@@ -207,7 +207,7 @@ class _Verification:
 
     def _rows(self, database: WholeDatabase, family: str, tables: list[Table]) -> FamilyDigest:
         digest = FamilyDigest()
-        rule = rule_for(self._job.kind, family, segmented=self._job.segment is not None)
+        rule = row_check_for(self._job.kind, family, segmented=self._job.segment is not None)
         last: bytes | None = None
         for flat, lengths in database.pieces(family):
             keys = flat[::2]
@@ -224,8 +224,8 @@ class _Verification:
         return digest
 
     def _decode(
-        self, family: str, rule: Rule, keys: list[bytes], values: list[bytes], tables: list[Table]
-    ) -> Rule | None:
+        self, family: str, rule: RowCheck, keys: list[bytes], values: list[bytes], tables: list[Table]
+    ) -> RowCheck | None:
         """Asks the codec; after the first row that it refuses no more rows of the family are asked for."""
         for key, value in zip(keys, values, strict=True):
             try:
@@ -244,7 +244,7 @@ class _Verification:
                 return
             last = key
 
-    def _compare(self, family: str, rows: int, counts: Counts, tables: list[Table]) -> None:
+    def _compare(self, family: str, rows: int, counts: EntryCounts, tables: list[Table]) -> None:
         """What table properties can be held to, knowing only the rows that are visible.
 
         An SST has an entry for each version of a key that it holds, deletions among them, and each visible row is at
@@ -283,7 +283,7 @@ class _Verification:
         newer = files.newer_manifest(path, manifest)
         if newer is not None:
             what = f"names {manifest}, but {newer} is newer, and {', '.join(orphans)} are in none that is named"
-            self._findings.append(Finding(CORRUPT, place / "CURRENT", what))
+            self._findings.append(VerifyFinding(CORRUPT, place / "CURRENT", what))
         else:
             self._remarks.append(
                 f"{place.text}: {manifest} does not name {', '.join(orphans)}; a crash leaves such files, and if there "
@@ -297,14 +297,14 @@ class _Verification:
     def _add(self, code: str, place: Place, what: str) -> None:
         """What reading has met; not where that file has been found missing, cut off or too new already."""
         if not any(one.place == place and not one.among for one in self._findings):
-            self._findings.append(Finding(code, place, what))
+            self._findings.append(VerifyFinding(code, place, what))
 
-    def _held(self, code: str, tables: Iterable[Table], key: bytes | None, what: str) -> Finding:
+    def _held(self, code: str, tables: Iterable[Table], key: bytes | None, what: str) -> VerifyFinding:
         """A finding in the SSTs that a key can be in: one, where they do not overlap."""
         names = sorted(one.name for one in tables if key is None or one.first <= key <= one.last)
         if len(names) == 1:
-            return Finding(code, self._job.place / names[0], what)
-        return Finding(code, self._job.place, what, tuple(names))
+            return VerifyFinding(code, self._job.place / names[0], what)
+        return VerifyFinding(code, self._job.place, what, tuple(names))
 
 
 def _names(families: frozenset[str]) -> str:

@@ -32,7 +32,7 @@ from kstate_cli.verify.findings import (
     TRUNCATED,
     UNDECODABLE,
     UNREADABLE,
-    Finding,
+    VerifyFinding,
     sst_format_code,
 )
 
@@ -52,39 +52,39 @@ def fingerprint(path: Path) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def check_entries(path: Path, place: Place) -> list[Finding]:
+def check_entries(path: Path, place: Place) -> list[VerifyFinding]:
     """A link may lead anywhere, and RocksDB writes none; nor does it write small files without end."""
     found = []
     for entry in sorted(os.scandir(path), key=lambda one: one.name):
         where = place / entry.name
         stat = entry.stat(follow_symlinks=False)
         if not entry.is_file(follow_symlinks=False):
-            found.append(Finding(NOT_UNDERSTOOD, where, f"is {kind_of(stat.st_mode)}, not a regular file"))
+            found.append(VerifyFinding(NOT_UNDERSTOOD, where, f"is {kind_of(stat.st_mode)}, not a regular file"))
         elif (too_large := check_size(entry.path, stat)) is not None:
-            found.append(Finding(NOT_UNDERSTOOD, where, too_large.why))
+            found.append(VerifyFinding(NOT_UNDERSTOOD, where, too_large.why))
     return found
 
 
-def check_current(path: Path, place: Place) -> tuple[str | None, list[Finding]]:
+def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFinding]]:
     """The MANIFEST that CURRENT names, and what is wrong with CURRENT, or with the MANIFEST's being there."""
     where = place / "CURRENT"
     manifests = sorted((name for name in os.listdir(path) if _MANIFEST.fullmatch(name)), key=_number)
     try:
         text = read_small(path / "CURRENT", MOST_NAME_BYTES)
     except FileNotFoundError:
-        return None, [Finding(MISSING, where, "is not there: it names the MANIFEST to start from")]
+        return None, [VerifyFinding(MISSING, where, "is not there: it names the MANIFEST to start from")]
     except NotReadableError:
         return None, []  # check_entries has named it
     match = _CURRENT.fullmatch(text)
     if match is None:
         code = TRUNCATED if _CUT_CURRENT.fullmatch(text) else CORRUPT
-        return None, [Finding(code, where, f"holds {text[:40]!r}, not the name of a MANIFEST and a line end")]
+        return None, [VerifyFinding(code, where, f"holds {text[:40]!r}, not the name of a MANIFEST and a line end")]
     name = match[1].decode()
     if name in manifests:
         return name, []
     if manifests:
-        return None, [Finding(CORRUPT, where, f"names {name}, which is not there; {', '.join(manifests)} is")]
-    return None, [Finding(MISSING, place / name, "is not there; CURRENT names it")]
+        return None, [VerifyFinding(CORRUPT, where, f"names {name}, which is not there; {', '.join(manifests)} is")]
+    return None, [VerifyFinding(MISSING, place / name, "is not there; CURRENT names it")]
 
 
 def newer_manifest(path: Path, name: str) -> str | None:
@@ -93,16 +93,16 @@ def newer_manifest(path: Path, name: str) -> str | None:
     return max(newer, key=_number, default=None)
 
 
-def check_manifest(path: Path, place: Place) -> list[Finding]:
+def check_manifest(path: Path, place: Place) -> list[VerifyFinding]:
     """The end of a MANIFEST: RocksDB does not miss what is cut off there."""
     try:
         what = torn(read_small(path, MOST_MANIFEST_BYTES))
     except NotReadableError:
         return []  # check_entries has named it
-    return [] if what is None else [Finding(TRUNCATED, place, what)]
+    return [] if what is None else [VerifyFinding(TRUNCATED, place, what)]
 
 
-def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list[Finding], list[str]]:
+def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list[VerifyFinding], list[str]]:
     """The column families that the newest OPTIONS file names, findings, and remarks."""
     newest = newest_options(path)
     if newest is None:
@@ -111,14 +111,14 @@ def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list
     try:
         stored = parse(read_small(newest, MOST_OPTIONS_BYTES))
     except MalformedBytesError as error:
-        return None, [Finding(UNDECODABLE, where, str(error))], []
+        return None, [VerifyFinding(UNDECODABLE, where, str(error))], []
     except NotReadableError:
         return None, [], []  # check_entries has named it
-    foreign = [Finding(NOT_UNDERSTOOD, where, reason) for reason in foreign_settings(stored, str(path))]
+    foreign = [VerifyFinding(NOT_UNDERSTOOD, where, reason) for reason in foreign_settings(stored, str(path))]
     return frozenset(stored.column_families), foreign, []
 
 
-def check_footer(path: Path, place: Place) -> list[Finding]:
+def check_footer(path: Path, place: Place) -> list[VerifyFinding]:
     """The last bytes of an SST."""
     where = place / path.name
     try:
@@ -128,36 +128,38 @@ def check_footer(path: Path, place: Place) -> list[Finding]:
             file.seek(max(0, size - sst.FOOTER_LENGTH))
             data = file.read()
         if size < sst.FOOTER_LENGTH:
-            return [Finding(TRUNCATED, where, f"has {size} bytes: less than an SST's footer")]
+            return [VerifyFinding(TRUNCATED, where, f"has {size} bytes: less than an SST's footer")]
         number = sst.footer(data).format_version
     except FileNotFoundError:
-        return [Finding(MISSING, where, "is not there")]
+        return [VerifyFinding(MISSING, where, "is not there")]
     except MalformedBytesError as error:
-        return [Finding(CORRUPT, where, str(error))]
+        return [VerifyFinding(CORRUPT, where, str(error))]
     except OSError as error:
         if not cannot_be_read(error):
             raise
-        return [Finding(UNREADABLE, where, f"cannot be read: {error.strerror}")]
+        return [VerifyFinding(UNREADABLE, where, f"cannot be read: {error.strerror}")]
     if number > NEWEST_SST_FORMAT:
         what = f"SST format_version {number}: the newest that kstate knows is {NEWEST_SST_FORMAT}"
-        return [Finding(sst_format_code(number), where, what)]
+        return [VerifyFinding(sst_format_code(number), where, what)]
     return []
 
 
-def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Finding]:
+def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[VerifyFinding]:
     """Each SST that the MANIFEST names: it is there, in its size, and ends as an SST does."""
-    found: list[Finding] = []
+    found: list[VerifyFinding] = []
     for file in files:
         where = place / file.name
         try:
             size = (path / file.name).stat().st_size
         except FileNotFoundError:
-            found.append(Finding(MISSING, where, "is not there; the MANIFEST names it"))
+            found.append(VerifyFinding(MISSING, where, "is not there; the MANIFEST names it"))
             continue
         if size < file.size:
-            found.append(Finding(TRUNCATED, where, f"has {size:,} bytes of the {file.size:,} that the MANIFEST names"))
+            found.append(
+                VerifyFinding(TRUNCATED, where, f"has {size:,} bytes of the {file.size:,} that the MANIFEST names")
+            )
         elif size > file.size:
-            found.append(Finding(CORRUPT, where, f"has {size:,} bytes, {file.size:,} in the MANIFEST"))
+            found.append(VerifyFinding(CORRUPT, where, f"has {size:,} bytes, {file.size:,} in the MANIFEST"))
         else:
             found += check_footer(path / file.name, place)
     return found

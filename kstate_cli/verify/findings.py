@@ -44,7 +44,7 @@ _CODES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VerifyFinding:
     """One thing that is wrong: its code, where it is, and what is wrong with it."""
 
     code: str

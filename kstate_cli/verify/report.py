@@ -12,7 +12,7 @@ from kstate_cli.statedir.places import both_places
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.verify.database import DatabaseReport
 from kstate_cli.verify.digest import store_digest
-from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, Finding
+from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, VerifyFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class StoreReport:
     task: str
     store: str | None
     kind: str | None
-    findings: tuple[Finding, ...]
+    findings: tuple[VerifyFinding, ...]
     remarks: tuple[str, ...] = ()
     kind_certain: bool = False
     databases: int = 0
@@ -55,7 +55,7 @@ class AppReport:
         return tuple(f"{one.task}/{one.store}" for one in self.stores if one.doubt)
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[VerifyFinding, ...]:
         """All of them."""
         return tuple(finding for one in (*self.tasks, *self.stores) for finding in one.findings)
 
@@ -112,12 +112,12 @@ def task_reports(
             if own:
                 found.append(StoreReport(task.name, None, None, own))
     if app.problems and not of_tasks:
-        foreign = tuple(Finding(NOT_UNDERSTOOD, one.place, one.what) for one in app.problems)
+        foreign = tuple(VerifyFinding(NOT_UNDERSTOOD, one.place, one.what) for one in app.problems)
         found.append(StoreReport("-", None, None, foreign))
     return tuple(found)
 
 
-def _of_task(task: Task) -> list[Finding]:
+def _of_task(task: Task) -> list[VerifyFinding]:
     """What is wrong in a task beside its databases: offset files above all."""
     offset_files = [task.checkpoint, *task.store_files.values(), *task.position_files.values()]
     malformed = {task.place / file.path.name for file in offset_files if file is not None and file.content is None}
@@ -133,11 +133,11 @@ def _of_task(task: Task) -> list[Finding]:
             code = MISSING
         else:
             code = NOT_UNDERSTOOD
-        found.append(Finding(code, problem.place, problem.what))
+        found.append(VerifyFinding(code, problem.place, problem.what))
     return found
 
 
-def _belongs(finding: Finding, task: Task, store: Store) -> bool:
+def _belongs(finding: VerifyFinding, task: Task, store: Store) -> bool:
     """Whether something in a task is part of a store, or its own offset file."""
     own = {task.place / position_file(store.name), task.place / store_checkpoint(store.name)}
     return finding.place in own or any(map(finding.place.within, both_places(task.name, store.name)))

@@ -50,7 +50,7 @@ class WipeOptions:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _WipeDraft:
     app: Application
     tasks: list[TaskOffsets]
     steps: list[Step] = field(default_factory=list)
@@ -68,7 +68,7 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
     Raises UsageError where nothing, or nothing that is there, was named; Refused where a store cannot leave alone.
     """
     chosen = [task for task in app.tasks if _chosen(task, options)]
-    draft = _Draft(app, resolve(app))
+    draft = _WipeDraft(app, resolve(app))
     _check_names(app, [task for task in draft.tasks if task.task in chosen], options)
     for task in draft.tasks:
         if task.task not in chosen:
@@ -125,7 +125,7 @@ def _check_names(app: Application, chosen: list[TaskOffsets], options: WipeOptio
         )
 
 
-def _whole_task(draft: _Draft, task: TaskOffsets) -> None:
+def _whole_task(draft: _WipeDraft, task: TaskOffsets) -> None:
     """All stores leave, and so does the directory: Streams makes a new one."""
     what = ", ".join(one.store.name for one in task.stores) or "no store"
     draft.steps.append(OmitTree(draft.relative(task.task), f"wiped: {what}"))
@@ -133,7 +133,7 @@ def _whole_task(draft: _Draft, task: TaskOffsets) -> None:
         _warn_unlogged(draft, task, one, "")
 
 
-def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], gone: list[TopicPartition]) -> None:
+def _some_stores(draft: _WipeDraft, task: TaskOffsets, stores: list[StoreOffsets], gone: list[TopicPartition]) -> None:
     """``gone``: offsets that have outlived the directories of their stores."""
     _refuse_shared(task, stores)
     keeping = Keeping(draft.relative(task.task))
@@ -161,7 +161,7 @@ def _some_stores(draft: _Draft, task: TaskOffsets, stores: list[StoreOffsets], g
 
 
 def _left_behind(
-    draft: _Draft, keeping: Keeping, store: Store, unknown: dict[TopicPartition, int]
+    draft: _WipeDraft, keeping: Keeping, store: Store, unknown: dict[TopicPartition, int]
 ) -> Iterator[CreateDatabase | WriteFile | RemoveFile]:
     """What keeps 4.3 under exactly-once from wiping the rest of the task."""
     if store.store_file is not None:
@@ -179,7 +179,7 @@ def _unreadable(store: Store) -> bool:
     return not any(database.column_families for database in store.databases)
 
 
-def _guessed_offsets(draft: _Draft, task: TaskOffsets, one: StoreOffsets) -> Offsets:
+def _guessed_offsets(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets) -> Offsets:
     """A database that cannot be read tells no offset. Which changelog it has other tasks tell, else its usual name."""
     if one.offsets or task.task.partition is None or not _keeps_offsets_inside(draft.app):
         return one.offsets
@@ -216,7 +216,7 @@ def _refuse_shared(task: TaskOffsets, stores: list[StoreOffsets]) -> None:
                 )
 
 
-def _warn_unlogged(draft: _Draft, task: TaskOffsets, one: StoreOffsets, more: str) -> None:
+def _warn_unlogged(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets, more: str) -> None:
     if not one.offsets and not one.store.empty:
         draft.warnings.append(
             f"{task.task.name}/{one.store.name} has rows and no offset: without a changelog they are lost{more}"

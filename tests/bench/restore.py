@@ -6,7 +6,7 @@ All in one run, sides in turn, so that a busy machine is unfair to none:
 
 - *Streams*: real 4.3.1 restores the same number of such records from a broker on this machine, with 1 and 2 threads;
 - *kstate*: the whole command, and without Spark's start;
-- *limit*: the same slices made into runs by as many plain processes as there are cores, and the same databases built
+- *limit*: the same slices made into sorted files by as many plain processes as there are cores, and the same databases built
   of them, without Spark, plan, staging, verification or switch.
 
 Prints a table and a line of JSON. Nothing is asserted: figures are read by people.
@@ -34,11 +34,11 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.dump.open import read_dump
 from kstate_cli.releases import release
 from kstate_cli.restore.judge import Allowed
+from kstate_cli.restore.plan import RestoreOptions
 from kstate_cli.restore.planner import plan_restore
 from kstate_cli.restore.prepare import Slots, make_jobs, slot_memory, to_steps
-from kstate_cli.restore.runs import build_runs
+from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging
-from kstate_cli.restore.work import RestoreOptions
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.toml_file import parse_draft
 
@@ -97,7 +97,7 @@ def limit(folder: Path, dump_path: Path, memory: int) -> dict[str, float]:
     os.sync()
     began = time.monotonic()
     with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
-        results = list(pool.map(build_runs, jobs))
+        results = list(pool.map(build_sorted_files, jobs))
         runs = time.monotonic() - began
         steps, _ = to_steps(plan.change.steps, plan.work, results, to, staging, target / "runs", app)
         builds = [step for step in steps if isinstance(step, BuildDatabase)]

@@ -12,9 +12,9 @@ import pytest
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.ages import Age, LogMark, add_ages, read_ages
+from kstate_cli.dump.location import open_location
 from kstate_cli.dump.manifest import NAME, Manifest, ManifestPartition, Reading, parse, render
 from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.place import open_place
 from kstate_cli.dump.records import digest_at
 from kstate_cli.errors import Refused
 from kstate_cli.formats.families import OFFSETS_CF
@@ -24,8 +24,8 @@ from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import release
 from kstate_cli.restore.judge import Allowed
+from kstate_cli.restore.plan import RestoreOptions, RestorePlan
 from kstate_cli.restore.planner import plan_restore
-from kstate_cli.restore.work import RestoreOptions, RestorePlan
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.spec.combine import resolve_spec
@@ -236,7 +236,7 @@ MARKS = {
 def test_another_log_under_the_same_name(behind: Path, tmp_path: Path, name: str) -> None:
     changelogs = dump(tmp_path, ended_ms=data_ms(behind) + HOUR, leader_epoch=4)
     known = read_dump(str(changelogs), complete=False, committed_only=False).partitions[KEY]
-    digest = digest_at(open_place(str(changelogs))[0], known, 25)
+    digest = digest_at(open_location(str(changelogs))[0], known, 25)
     assert digest is not None
     assert known.reading is not None
     same = LogMark("an-id", 4, 25, digest)

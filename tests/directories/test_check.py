@@ -14,11 +14,11 @@ import pytest
 
 from kstate_cli.change.ages import Age, LogMark, add_ages, ages_path
 from kstate_cli.check.findings import CODES
-from kstate_cli.check.look import look
 from kstate_cli.check.outcome import Outcome, Records
 from kstate_cli.check.predict import check as predict
 from kstate_cli.check.predict import judge
-from kstate_cli.check.snapshot import Asked
+from kstate_cli.check.snapshot import CheckRequest
+from kstate_cli.check.snapshot_reader import read_snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.releases import release
@@ -84,7 +84,7 @@ def test_checking_changes_nothing(tmp_path: Path, name: str) -> None:
 def test_a_report_needs_no_directory(tmp_path: Path, name: str, target: str) -> None:
     """All that rules look at is in the snapshot: they say the same when the directory is gone."""
     app = unpack(name, tmp_path)
-    seen = look(read_application(app), Asked(release(target)))
+    seen = read_snapshot(read_application(app), CheckRequest(release(target)))
     report = judge(seen)
     shutil.rmtree(tmp_path)
     assert judge(seen) == report and report.predictions
@@ -229,7 +229,7 @@ def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
 
     app = read_application(demo)
     for live, outcome, code in ((False, Outcome.OPENS, "past-the-dump"), (True, Outcome.WIPED, "beyond-log-end")):
-        report = predict(app, Asked(release("4.3"), logs=(Known(live=live),)))
+        report = predict(app, CheckRequest(release("4.3"), logs=(Known(live=live),)))
         (one,) = [p for p in report.predictions if (p.task, p.store) == ("0_0", "latest-order")]
         assert one.outcome is outcome
         assert code in {finding.code for finding in report.findings}

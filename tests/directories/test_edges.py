@@ -19,8 +19,8 @@ import pytest
 
 from kstate_cli.change import stage
 from kstate_cli.change.ages import Age, add_ages
-from kstate_cli.change.committed import forget_commits, note_commit, unchanged
-from kstate_cli.change.edit import Job, edit
+from kstate_cli.change.commits_made import forget_commits, note_commit, unchanged
+from kstate_cli.change.edit import EditJob, edit
 from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.restore.restoration import interrupted_hint
@@ -428,7 +428,7 @@ def test_one_module_says_that_nothing_has_changed() -> None:
         and "nothing has changed" in node.value.lower()
         and id(node) not in _docstrings(tree)
     }
-    assert says == {"change/committed.py"}
+    assert says == {"change/commits_made.py"}
 
 
 def test_one_module_exchanges_directories() -> None:
@@ -462,7 +462,7 @@ def test_nothing_is_swept_while_somebody_still_writes_there(
     before, order, begun = content(app), iter(range(100)), threading.Event()
     written: list[Path] = []
 
-    def edit_or_fail(job: Job) -> object:
+    def edit_or_fail(job: EditJob) -> object:
         if next(order) == 0:
             assert begun.wait(60)
             if isinstance(ending, OSError):

@@ -341,7 +341,7 @@ def test_the_code(command: str, code: int, cell: Cell, warm: Warm, templates: di
 # --- "nothing has changed" --------------------------------------------------------------------------------------------
 
 SAID = {
-    "change/committed.py": 1,
+    "change/commits_made.py": 1,
     "cli/app.py": 1,
     "cli/plan_view.py": 1,
 }

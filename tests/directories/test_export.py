@@ -18,9 +18,9 @@ from pyarrow import parquet
 
 from kstate_cli.errors import InUse
 from kstate_cli.export import plan
-from kstate_cli.export.engines import Engine, Watcher
+from kstate_cli.export.engines import ExportEngine, ExportWatcher
 from kstate_cli.export.ranges import split
-from kstate_cli.export.run import Request, export_store
+from kstate_cli.export.store_export import ExportRequest, export_store
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, VersionedKey, WindowKey
 from kstate_cli.formats.values import BufferValue, decode_list
 from kstate_cli.query import (
@@ -35,7 +35,7 @@ from kstate_cli.query import (
 from kstate_cli.rocks.tables import Table
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.values import ValueAndTimestamp
-from kstate_cli.rows.whole import Steady
+from kstate_cli.rows.whole_stores import Steady
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack
@@ -205,7 +205,7 @@ def test_rows_are_the_answers_of_queries(tmp_path: Path, golden: str) -> None:
     with OfflineStreams(app) as streams:
         for store, kind in sorted(kinds.items()):
             out = tmp_path / "out" / store
-            result = export_store(Request(app, store, out), Watcher())
+            result = export_store(ExportRequest(app, store, out), ExportWatcher())
             exported = _read(out)
             assert result.manifest["rows"] == len(exported)
             answers = Answers(streams, store)
@@ -261,11 +261,13 @@ def test_a_serde_that_shows_nothing_is_named(tmp_path: Path, monkeypatch: pytest
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     app = unpack("4.3.1-demo-eos", tmp_path)
-    request = Request(app, "latest-order", tmp_path / "out", value_serde="shows_nothing:It", engine=Engine.local)
+    request = ExportRequest(
+        app, "latest-order", tmp_path / "out", value_serde="shows_nothing:It", engine=ExportEngine.local
+    )
     with pytest.raises(
         SerdeError, match="latest-order: value cannot be read as shows_nothing:It: a object has no form"
     ):
-        export_store(request, Watcher())
+        export_store(request, ExportWatcher())
     assert not (tmp_path / "out").exists()
 
 
@@ -371,15 +373,15 @@ def _bytes_of(out: Path) -> dict[str, bytes]:
 def test_engines_write_the_same_files(tmp_path: Path, big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = find_application(big)
     monkeypatch.setattr(plan, "PART_BYTES", 4 << 20)
-    monkeypatch.setattr("kstate_cli.export.run.PART_BYTES", 4 << 20)
+    monkeypatch.setattr("kstate_cli.export.store_export.PART_BYTES", 4 << 20)
     outs = {}
     for name, engine, workers in (
-        ("one process", Engine.local, 1),
-        ("processes", Engine.local, 2),
-        ("spark", Engine.spark, 2),
+        ("one process", ExportEngine.local, 1),
+        ("processes", ExportEngine.local, 2),
+        ("spark", ExportEngine.spark, 2),
     ):
         out = tmp_path / name.replace(" ", "-")
-        found = export_store(Request(app, "count", out, engine=engine, workers=workers), Watcher())
+        found = export_store(ExportRequest(app, "count", out, engine=engine, workers=workers), ExportWatcher())
         assert found.engine == name
         outs[name] = _bytes_of(out)
     assert outs["one process"] == outs["processes"] == outs["spark"]
@@ -473,7 +475,7 @@ def test_rows_that_cannot_be_read_on_end_the_export(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Segment, "scan", fails)
     with pytest.raises(Exception, match=r"latest-order.*Input/output error"):
-        export_store(Request(app, "latest-order", tmp_path / "out"), Watcher())
+        export_store(ExportRequest(app, "latest-order", tmp_path / "out"), ExportWatcher())
     assert not (tmp_path / "out").exists()
 
 

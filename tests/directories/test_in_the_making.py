@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rocksdict import Options, Rdict
 
-from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.statedir.places import Place
 from kstate_cli.verify.database import DatabaseJob, verify_database
 from tests.golden import unpack
@@ -124,7 +125,26 @@ def test_no_command_takes_it_for_a_failure(app: Path, tmp_path: Path, without: d
         done = kstate_here("ls", app)
     assert name in done.err
     assert "running application" in done.err
-    assert kstate_here("ls", app, status=3).err.count(name), "closed, it is what it is"
+    # RocksDB deletes an SST that was never named at the next open; nothing else of these comes right by itself.
+    closed = 1 if state == being_flushed.__name__ else 3
+    assert kstate_here("ls", app, status=closed).err.count(name), "closed, it is what it is"
+
+
+def test_an_application_that_died_amid_a_flush(app: Path, tmp_path: Path) -> None:
+    """It starts again without a word: what was begun is in no MANIFEST. It is told of, and stops nobody."""
+    segment, healthy = places(app)
+    being_flushed(segment, healthy)
+    for command in commands(app, tmp_path / "out"):
+        if command[0] not in ("query", "export", "diff"):
+            done = kstate_here(*command, status=3 if command[0] == "check" else 1)  # the cleaner takes it: it is old
+            assert "000998.sst, 000999.sst" in " ".join(done.err.split()) + done.out, command
+    kstate_here("migrate", app, "--to", "4.2", status=None)
+    assert not [name for name in os.listdir(healthy) if name in ("000998.sst", "000999.sst")]
+    kstate_here("undo", app)
+    assert (healthy / "000999.sst").stat().st_size == 4096, "what is put back is what was there"
+    names = Rdict.list_cf(str(healthy), Options(raw_mode=True))
+    Rdict(str(healthy), Options(raw_mode=True), column_families={n: Options(raw_mode=True) for n in names}).close()
+    assert not (healthy / "000999.sst").exists()
 
 
 @pytest.mark.parametrize("state", ["log_only", "rows_without_current", "current_without_manifest", "options_of_before"])

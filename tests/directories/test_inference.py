@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.errors import Refused
-from kstate_cli.spec.asking import complete
 from kstate_cli.spec.combine import merge, resolve_spec
+from kstate_cli.spec.completion import complete
 from kstate_cli.spec.infer import Inference, infer
 from kstate_cli.spec.model import Spec
 from kstate_cli.spec.toml_file import parse_draft

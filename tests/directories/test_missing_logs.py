@@ -9,7 +9,7 @@ from kstate_cli.check.findings import Level
 from kstate_cli.check.logs import FactLogs
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.predict import Report, check, topics_of
-from kstate_cli.check.snapshot import Asked
+from kstate_cli.check.snapshot import CheckRequest
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import release
@@ -37,7 +37,7 @@ def keys(app: Application) -> dict[TopicPartition, set[tuple[str, str]]]:
 def told(app: Application, missing: set[TopicPartition], *, live: bool = True) -> Report:
     facts = {key: LogFacts(0, 1 << 40) for key in keys(app) if key not in missing}
     logs = FactLogs(facts, frozenset(topics_of(app)) if live else frozenset())
-    return check(app, Asked(release("4.3"), logs=(logs,)))
+    return check(app, CheckRequest(release("4.3"), logs=(logs,)))
 
 
 def named(report: Report) -> set[tuple[str, str]]:

@@ -13,7 +13,7 @@ import pytest
 
 from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.redaction import redacted
-from kstate_cli.restore.area import make_area
+from kstate_cli.restore.staging_area import make_area
 from kstate_cli.texts import shell
 from tests.faults.cases import PARTS, fresh
 from tests.golden import unpack

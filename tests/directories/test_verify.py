@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kstate_cli.rocks.whole import WholeDatabase
-from kstate_cli.verify.run import in_subset
+from kstate_cli.rocks.whole_database import WholeDatabase
+from kstate_cli.verify.application import in_subset
 from tests.golden import names, unpack
 
 from .support import kstate, tree_hash

@@ -23,9 +23,9 @@ from kstate_cli.cli.app import app
 from kstate_cli.cli.options import part_of
 from kstate_cli.cli.restore_options import bytes_of
 from kstate_cli.dump.errors import DumpError
+from kstate_cli.dump.location import open_location
 from kstate_cli.dump.manifest import NAME, Manifest, Reading, parse
 from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.place import open_place
 from kstate_cli.dump.records import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import release
@@ -213,8 +213,8 @@ def test_manifest_says_when_it_was_read(dumper: ModuleType, files: Path) -> None
     assert found.reading is not None
     assert found.last is not None
     bare = replace(found, reading=None)
-    assert digest_at(open_place(str(files))[0], bare, found.last) == found.reading.last_record_sha256
-    other = digest_at(open_place(str(files))[0], bare, found.last - 1)
+    assert digest_at(open_location(str(files))[0], bare, found.last) == found.reading.last_record_sha256
+    other = digest_at(open_location(str(files))[0], bare, found.last - 1)
     assert other not in (None, found.reading.last_record_sha256)
 
 

@@ -124,7 +124,7 @@ def traced_from_the_start(app: Path, command: tuple[str, ...]) -> Trace:
     """The same, in a Python of its own that strace starts: nothing is hidden from it."""
     log = app.parent.parent / "strace.log"
     line = ["strace", "-f", "--seccomp-bpf", "-y", "-s", "0", "-o", str(log), "-e", "trace=%file,%desc"]
-    line += [sys.executable, "-m", "tests.faults.alone", command[0], str(app), *command[1:]]
+    line += [sys.executable, "-m", "tests.faults.own_process", command[0], str(app), *command[1:]]
     env = {**os.environ, **environment(app.parent)}
     done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.broker.ask import ask_broker
+from kstate_cli.broker.client import ask_broker
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.directories.support import data_rows, meaning
 

@@ -12,7 +12,7 @@ from kstate_cli.formats.offsets import encode_rows
 from kstate_cli.releases import release
 from kstate_cli.rocks.create import create_store, data_family, layout_of
 from kstate_cli.rocks.writable import WritableStore
-from tests.unit.rocks.test_create import LAST, PATCH, run
+from tests.unit.rocks.test_create import LAST, PATCH, sorted_file
 
 from .harness import open_databases
 from .jvm import Jvm
@@ -40,7 +40,9 @@ def test_the_real_release_opens_it(tmp_path: Path, releases: dict[str, Jvm], nam
         create_store(path, layout_of(kind, target))
         rows: dict[bytes, bytes | None] = {os.urandom(12): os.urandom(60) for _ in range(3000)}
         with WritableStore(path) as store:
-            store.ingest(family, [run(tmp_path / "1.sst", rows, path), run(tmp_path / "2.sst", rows, path)])
+            store.ingest(
+                family, [sorted_file(tmp_path / "1.sst", rows, path), sorted_file(tmp_path / "2.sst", rows, path)]
+            )
             if compacted:
                 store.compact(family)
             if "offsets" in store.column_families:

@@ -13,7 +13,7 @@ import pyspark
 import pytest
 from py4j import java_gateway, protocol  # type: ignore[import-untyped]
 
-from kstate_cli.broker.ask import ask_broker
+from kstate_cli.broker.client import ask_broker
 
 from .harness import Harness
 from .releases import broker_jars

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.broker.ask import ask_broker
+from kstate_cli.broker.client import ask_broker
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows

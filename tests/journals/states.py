@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kstate_cli.change.journal import JOURNAL, LEAVING
-from kstate_cli.change.lines import encode_line
+from kstate_cli.change.journal_lines import encode_line
 from tests.faults.cases import PARTS, fresh
 
 DOWN = next(part for part in PARTS if part.name == "down-kv")
@@ -62,7 +62,7 @@ class Made:
 
 
 STATES = (
-    Made("nothing", (), MIGRATE, Cut("folder", "who", before=True)),
+    Made("nothing", (), MIGRATE, Cut("folder", "invoker", before=True)),
     Made("created", (), MIGRATE, Cut("engine", "put_mark", before=True)),
     Made("marked", (), MIGRATE, Cut("engine", "put_mark", before=False)),
     Made("staged", (), MIGRATE, Cut("engine", "list_trees", before=True)),

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kstate_cli.change.folder import read_runs
-from kstate_cli.restore.area import left_in_area
+from kstate_cli.restore.staging_area import left_in_area
 
 from . import support
 from .cluster import Cluster

@@ -101,8 +101,8 @@ def test_any_layout(
     assert support.digest(app) == plain
 
 
-def test_more_runs_than_one_chunk(tmp_path: Path) -> None:
-    """So little memory that each partition is several slices, whose runs overlap."""
+def test_more_sorted_files_than_one_chunk(tmp_path: Path) -> None:
+    """So little memory that each partition is several slices, whose sorted files overlap."""
     folder = tmp_path / "dump"
     make_dump(folder, support.TOPIC, records=2_400_000, keys=300_000, value_bytes=10, partitions=2)
     whole, cut = tmp_path / "whole" / support.APP, tmp_path / "cut" / support.APP

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kstate_cli.formats.checkpoint import Checkpoint
-from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.position import Position

@@ -42,7 +42,7 @@ OTHER_MEANINGS = {
     ("cli/diff_cmd.py", families.OFFSETS_CF),
     ("cli/restore_report.py", families.OFFSETS_CF),
     ("spec/toml_file.py", task_id.GLOBAL),
-    ("spec/asking.py", task_id.GLOBAL),
+    ("spec/completion.py", task_id.GLOBAL),
     ("spec/topology.py", task_id.GLOBAL),
     # Subcommands of query, parts of conversions, and shapes of exported records.
     ("cli/query_cmd.py", "session"),
@@ -50,9 +50,9 @@ OTHER_MEANINGS = {
     ("cli/query_ask.py", "session"),
     ("cli/query_ask.py", "versioned"),
     # Which layout a kind that only its rows tell has: the rules of inference.
-    ("formats/kinds.py", "list-value"),
-    ("formats/kinds.py", "versioned"),
-    ("formats/kinds.py", "foreign-key-subscription"),
+    ("formats/kind_inference.py", "list-value"),
+    ("formats/kind_inference.py", "versioned"),
+    ("formats/kind_inference.py", "foreign-key-subscription"),
 }
 """(module, text): the same letters, and not what the owner means."""
 

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import kstate_cli
-from kstate_cli.dump.place import shown
+from kstate_cli.dump.location import shown
 from kstate_cli.redaction import kept_uri, redacted, shown_uri
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"

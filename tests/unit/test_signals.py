@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from kstate_cli.errors import Interrupted
 from kstate_cli.restore.signals import first_signal_only
-from kstate_cli.spark.aside import aside
+from kstate_cli.spark.side_thread import in_side_thread
 from kstate_cli.signals import mapped, signals_held, submitted
 
 armed = []
@@ -104,12 +104,12 @@ def work():
 armed.append(True)
 asked.put(0.2)
 try:
-    aside(work)
+    in_side_thread(work)
 except Interrupted as error:
     print(error.exit_code, heard)
-assert aside(lambda: 7) == 7
+assert in_side_thread(lambda: 7) == 7
 try:
-    aside(lambda: 1 // 0)
+    in_side_thread(lambda: 1 // 0)
 except ZeroDivisionError:
     print("its own error")
 """
@@ -117,7 +117,7 @@ except ZeroDivisionError:
 
 
 STARTS = {
-    "aside": "aside(lambda: None)",
+    "in_side_thread": "in_side_thread(lambda: None)",
     "now_and_then": "with now_and_then(lambda: None, 0.01): pass",
     "start": "start(threading.Thread(target=lambda: None, daemon=True))",
 }

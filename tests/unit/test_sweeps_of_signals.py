@@ -16,7 +16,7 @@ from kstate_cli.errors import Interrupted, KstateError, OutputLost, Told
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.restore.states import IllegalTransition
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.messages import RocksCode, Said
+from kstate_cli.rocks.messages import RocksCode, RocksMessage
 from kstate_cli.rows.errors import StoreUnreadable
 
 SOURCE = Path(kstate_cli.__file__).parent
@@ -24,7 +24,10 @@ STARTERS = {"start", "submit", "map_async", "apply_async"}
 THREADS = {"Thread", "Timer", "ThreadPoolExecutor"}
 GOES_ON = {
     ("cli/app.py", "main"): "the one place where a command ends",
-    ("spark/aside.py", "run"): "runs in a thread of its own, where no signal is raised; hands over what it caught",
+    (
+        "spark/side_thread.py",
+        "run",
+    ): "runs in a thread of its own, where no signal is raised; hands over what it caught",
     ("signals.py", "signals_held"): "raises what it caught once every handler is back",
     ("change/engine.py", "execute"): "raises what _failed makes of it: a signal itself",
 }
@@ -168,7 +171,7 @@ def test_every_error_of_ours_crosses_a_process_boundary() -> None:
     malformed = MalformedBytesError("too short", "SerializationException", streams_message="Size of")
     again = pickle.loads(pickle.dumps(malformed))
     assert (str(again), vars(again)) == (str(malformed), vars(malformed))
-    rocks = RocksError("what", Said(RocksCode.FORMAT, "000009.sst", 7), names_database=True)
+    rocks = RocksError("what", RocksMessage(RocksCode.FORMAT, "000009.sst", 7), names_database=True)
     again = pickle.loads(pickle.dumps(rocks))
     assert (str(again), vars(again)) == (str(rocks), vars(rocks))
     assert again.code is RocksCode.FORMAT

@@ -189,7 +189,7 @@ def test_nobody_else_makes_temporary_folders() -> None:
                 assert node.attr in _NAMELESS | {"tempdir"}, where
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "folder":
                 whole = isinstance(node.func.value, ast.Name) and node.func.value.id == "temporary"
-                assert not whole or path.name == "private.py", f"{where}: a name of its own below it"
+                assert not whole or path.name == "private_copy.py", f"{where}: a name of its own below it"
 
 
 MADE_BY = {

@@ -18,7 +18,7 @@ from kstate_cli.change.folder import create_run, forget, read_runs
 from kstate_cli.change.journal import Run, RunState, read_run
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.change.plan import Plan
-from kstate_cli.change.recover import Outcome, recover
+from kstate_cli.change.recover import RecoveryOutcome, recover
 from kstate_cli.change.removal import remove_run
 from kstate_cli.errors import Interrupted, RunFailed
 from kstate_cli.host import HostError
@@ -83,23 +83,29 @@ def test_a_sweep_that_was_cut_off_after_an_announced_switch_goes_on(app: Path) -
         (run.tree / STAGED).unlink()
         if left == "nothing":
             run.tree.rmdir()
-        assert [one.outcome for one in recover(app, print)] == [Outcome.SWEPT]
+        assert [one.outcome for one in recover(app, print)] == [RecoveryOutcome.SWEPT]
         assert read_run(run.path).state is RunState.FAILED
 
 
-@pytest.mark.parametrize("outcome", [Outcome.SWEPT, Outcome.UNDO_CANCELLED, Outcome.FINISHED, Outcome.UNDO_FINISHED])
+@pytest.mark.parametrize(
+    "outcome",
+    [RecoveryOutcome.SWEPT, RecoveryOutcome.UNDO_CANCELLED, RecoveryOutcome.FINISHED, RecoveryOutcome.UNDO_FINISHED],
+)
 def test_whatever_settles_a_run_finds_room_on_a_full_disk(
-    app: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+    app: Path, monkeypatch: pytest.MonkeyPatch, outcome: RecoveryOutcome
 ) -> None:
     run = create_run(app, "migrate --to 4.2")
     assert run.token is not None
     run.tree.mkdir()
     (run.path / STAGED_LIST).write_text("{}")
-    finished, undo = outcome is Outcome.FINISHED, outcome in (Outcome.UNDO_CANCELLED, Outcome.UNDO_FINISHED)
+    finished, undo = (
+        outcome is RecoveryOutcome.FINISHED,
+        outcome in (RecoveryOutcome.UNDO_CANCELLED, RecoveryOutcome.UNDO_FINISHED),
+    )
     for event in EVENTS[: 3 if undo else int(finished)]:
         write(run, event)
     put_mark(
-        app if outcome in (Outcome.FINISHED, Outcome.UNDO_FINISHED) else run.tree,
+        app if outcome in (RecoveryOutcome.FINISHED, RecoveryOutcome.UNDO_FINISHED) else run.tree,
         UNDOING if undo else STAGED,
         run.token,
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kstate_cli.check.initial_offsets import read_offsets
 from kstate_cli.check.outcome import Records
-from kstate_cli.check.reading import read_offsets
-from kstate_cli.check.rule import Draft, StoreDraft
-from kstate_cli.check.snapshot import Asked, Logs, Snapshot
+from kstate_cli.check.rule import StoreCheckDraft, TaskCheckDraft
+from kstate_cli.check.snapshot import CheckRequest, KnownLogs, Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.offsets.resolve import resolve_with
@@ -43,11 +43,11 @@ def snapshot(
     known = {one.key: one for one in logs}
     return Snapshot(
         found,
-        Asked(release(to), exactly_once=exactly_once, **(asked or {})),
+        CheckRequest(release(to), exactly_once=exactly_once, **(asked or {})),
         {one.task.name: one for one in resolve_with(found, entries)},
         NOW_MS,
         entries=entries,
-        logs=Logs(
+        logs=KnownLogs(
             known,
             frozenset(known),
             frozenset(lacking),
@@ -63,14 +63,14 @@ def _names(task: Task) -> set[str]:
     return stores | ({".checkpoint"} if task.checkpoint is not None else set())
 
 
-def of_task(seen: Snapshot, number: int = 0, **known: Any) -> Draft:
+def of_task(seen: Snapshot, number: int = 0, **known: Any) -> TaskCheckDraft:
     """What is known of a task before the first rule, and what is given."""
     task = seen.app.tasks[number]
-    return Draft(task, read_offsets(seen, task), **known)
+    return TaskCheckDraft(task, read_offsets(seen, task), **known)
 
 
-def of_store(seen: Snapshot, number: int = 0, **known: Any) -> StoreDraft:
+def of_store(seen: Snapshot, number: int = 0, **known: Any) -> StoreCheckDraft:
     """What is known of a store before the first rule, and what is given."""
     task = seen.app.tasks[0]
     store: Store = task.stores[number]
-    return StoreDraft(task, store, read_offsets(seen, task).stores[store.name], **known)
+    return StoreCheckDraft(task, store, read_offsets(seen, task).stores[store.name], **known)

@@ -17,7 +17,7 @@ from kstate_cli.check.files import copied_tasks
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.predict import judge
 from kstate_cli.check.problems import not_understood
-from kstate_cli.check.snapshot import Around, RunSeen, Snapshot
+from kstate_cli.check.snapshot import RunSeen, Snapshot, Surroundings
 from kstate_cli.check.surroundings import AROUND_RULES
 from kstate_cli.statedir.model import Task
 from kstate_cli.statedir.mounts import Mount
@@ -29,7 +29,7 @@ from tests.unit.test_owners import modules
 from .made import NOW_MS, OLD, log, snapshot
 
 HERE = "check/"
-READERS = {"check/look.py", "check/counting.py", "check/logs.py", "check/predict.py"}
+READERS = {"check/snapshot_reader.py", "check/counting.py", "check/logs.py", "check/predict.py"}
 """Who takes the snapshot, and the sources of logs; ``check`` itself takes one and judges it."""
 IMPORTS = frozenset(
     {"kstate_cli.clock", "kstate_cli.regular", "time", "shutil", "subprocess", "io", "glob", "tempfile"}
@@ -45,7 +45,7 @@ def healthy(mtime_ns: int = NOW_MS * 1_000_000) -> Task:
 
 
 def around(**known: Any) -> Snapshot:
-    return snapshot(healthy(), to=OLD, around=Around(**known))
+    return snapshot(healthy(), to=OLD, around=Surroundings(**known))
 
 
 CASES = {
@@ -136,7 +136,7 @@ def test_rules_read_no_disk_and_no_clock() -> None:
 def _reads(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
         names = {f"{node.module}.{one.name}" for one in node.names} | {str(node.module)}
-        return bool(names & IMPORTS) or str(node.module).startswith("kstate_cli.check.look")
+        return bool(names & IMPORTS) or str(node.module).startswith("kstate_cli.check.snapshot_reader")
     if isinstance(node, ast.Import):
         return any(one.name in IMPORTS for one in node.names)
     if isinstance(node, ast.Call):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.check.grid import _likely
 from kstate_cli.check.logs import FactLogs, at_most
+from kstate_cli.check.misplaced_segments import _likely
 from kstate_cli.check.opening import java_text
 from kstate_cli.formats import checkpoint
 from kstate_cli.formats.malformed import MalformedBytesError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.check.rule import Obstacle, StoreDraft
+from kstate_cli.check.rule import Obstacle, StoreCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import GLOBAL_STORE_RULES, STORE_RULES
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -81,7 +81,6 @@ CASES: dict[str, list[Case]] = {
         (lambda: with_problem(ProblemCode.SST, "000009.sst"), ["does-not-open"], {"fatal": "does-not-open"}),
         (lambda: with_problem(ProblemCode.NOT_A_LONG), ["does-not-open"], {"fatal": "does-not-open"}),
         (lambda: with_problem(ProblemCode.UNKNOWN_FAMILY), [], NOTHING),
-        (lambda: with_problem(ProblemCode.UNNAMED_SST, "000009.sst"), [], NOTHING),
         (
             lambda: with_problem(
                 ProblemCode.NO_CURRENT, write_ahead={Path("/state/shop/0_0/rocksdb/count"): ("7.log",)}
@@ -125,7 +124,7 @@ CASES: dict[str, list[Case]] = {
         (lambda: snapshot(task(store("count"))), [], NOTHING),
         (good, [], NOTHING),
     ],
-    "_off_grid": [
+    "_misplaced_segments": [
         (
             lambda: windows(starts=(10 * MINUTES, 20 * MINUTES, 30 * MINUTES + 7)),
             ["segment-off-grid"],
@@ -168,7 +167,7 @@ def test_a_rule(name: str, case: Case) -> None:
     assert before == of_store(seen)
 
 
-def _known(draft: StoreDraft) -> dict[str, Any]:
+def _known(draft: StoreCheckDraft) -> dict[str, Any]:
     found = {
         "fatal": draft.fatal.code if draft.fatal is not None else None,
         "empty": draft.empty,

@@ -13,7 +13,7 @@ import pytest
 from kstate_cli.change.ages import Age
 from kstate_cli.check.global_stores import GLOBAL_RULES, judge_global
 from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.check.rule import Draft, Obstacle
+from kstate_cli.check.rule import Obstacle, TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.tasks import TASK_RULES, judge_copy, judge_task
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
@@ -50,7 +50,7 @@ def two_tasks(**more: Any) -> Snapshot:
     )
 
 
-def opened(seen: Snapshot, number: int = 0, **known: Any) -> Draft:
+def opened(seen: Snapshot, number: int = 0, **known: Any) -> TaskCheckDraft:
     """A task all of whose stores have opened."""
     stores = {one.name: one for one in seen.app.tasks[number].stores}
     return of_task(seen, number, **({"stores": stores} | known))
@@ -66,7 +66,7 @@ def garbling() -> Snapshot:
     return snapshot(task(buffer))
 
 
-def restored(seen: Snapshot, name: str) -> Draft:
+def restored(seen: Snapshot, name: str) -> TaskCheckDraft:
     one = Prediction("0_0", name, Outcome.RESTORES_ALL, Records(9, exact=True))
     return opened(seen, predictions=(one,))
 
@@ -76,12 +76,14 @@ def old_data() -> Snapshot:
     return healthy(ages={("0_0", "count"): age})
 
 
-Case = tuple[Callable[[], tuple[Snapshot, Draft]], list[str], dict[str, Any]]
+Case = tuple[Callable[[], tuple[Snapshot, TaskCheckDraft]], list[str], dict[str, Any]]
 """What is known before, the codes of the findings, and what is known then."""
 
 
-def before(make: Callable[[], Snapshot], number: int = 0, **known: Any) -> Callable[[], tuple[Snapshot, Draft]]:
-    def made() -> tuple[Snapshot, Draft]:
+def before(
+    make: Callable[[], Snapshot], number: int = 0, **known: Any
+) -> Callable[[], tuple[Snapshot, TaskCheckDraft]]:
+    def made() -> tuple[Snapshot, TaskCheckDraft]:
         seen = make()
         return seen, opened(seen, number, **known)
 
@@ -327,7 +329,7 @@ def test_a_rule(name: str, case: Case) -> None:
     assert known == copy
 
 
-def _known(draft: Draft) -> dict[str, Any]:
+def _known(draft: TaskCheckDraft) -> dict[str, Any]:
     found: dict[str, Any] = {
         "fails": list(draft.fails),
         "empty": dict(draft.empty),

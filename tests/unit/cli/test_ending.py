@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.change.committed import committed, forget_commits, note_commit
+from kstate_cli.change.commits_made import committed, forget_commits, note_commit
 from kstate_cli.cli.app import app
 from kstate_cli.cli.ending import exit_code_of, tell
 from kstate_cli.errors import (

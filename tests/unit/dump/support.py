@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kstate_cli.dump.location import open_location
 from kstate_cli.dump.model import Dump
 from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.place import open_place
 from kstate_cli.dump.reader import read_slice
 from kstate_cli.dump.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -68,7 +68,7 @@ def opened(path: Path | str) -> Dump:
 
 def content(dump: Dump, max_bytes: int = 1 << 30, columns: tuple[str, ...] = ALL) -> Mapping[TopicPartition, list[Any]]:
     """Every row, by topic-partition, as its slices give it."""
-    filesystem, _ = open_place(dump.uri)
+    filesystem, _ = open_location(dump.uri)
     found: dict[TopicPartition, list[Any]] = {}
     for key, partition in dump.partitions.items():
         cut, again = slices(partition, after=None, until=None, max_bytes=max_bytes)

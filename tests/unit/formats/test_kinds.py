@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kstate_cli.formats import values
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
-from kstate_cli.formats.kinds import Row, infer_kind
+from kstate_cli.formats.kind_inference import Row, infer_kind
 from kstate_cli.formats.store_kinds import kind_names, store_kinds
 from kstate_cli.formats.versioned import LatestValue
 

@@ -1,4 +1,4 @@
-"""Small dumps of chosen records, and the jobs that make runs of them."""
+"""Small dumps of chosen records, and the jobs that make sorted files of them."""
 
 from __future__ import annotations
 

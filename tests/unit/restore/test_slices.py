@@ -1,4 +1,4 @@
-"""Slices at their limits: without any row, of stores with the longest names; and what protects the runs made of them."""
+"""Slices at their limits: without any row, of stores with the longest names; and what protects the sorted files made of them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 
 from kstate_cli.change.attempts import STATE_EVENT
 from kstate_cli.change.folder import create_run
-from kstate_cli.change.journal import RUNS, Run
+from kstate_cli.change.journal import SORTED_FILES, Run
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.store_kinds import store_kinds
 from kstate_cli.releases import release
+from kstate_cli.restore.file_names import fitting
 from kstate_cli.restore.jobs import SliceJob, SliceResult
-from kstate_cli.restore.names import fitting
+from kstate_cli.restore.plan import StoreWork
 from kstate_cli.restore.prepare import to_steps
 from kstate_cli.restore.resume import kept_slices, take_over
-from kstate_cli.restore.runs import build_runs
+from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging
-from kstate_cli.restore.work import StoreWork
 from kstate_cli.spec.model import StoreSpec
 
 from .slicing import Records, job_of, key_of, write_dump
@@ -39,7 +39,7 @@ def test_a_slice_without_a_row(tmp_path: Path, kind: str, what: str) -> None:
     records = [(key_of(kind) if key == b"" else key, value) for key, value in ROWLESS[what]]
     staging = tmp_path / "runs"
     staging.mkdir()
-    result = build_runs(job_of(write_dump(tmp_path / "dump", records), kind, staging))
+    result = build_sorted_files(job_of(write_dump(tmp_path / "dump", records), kind, staging))
     assert result.records == len(records)
     assert result.null_keys == sum(key is None for key, _ in records)
     # A version of nothing is a row of a versioned store.
@@ -52,7 +52,7 @@ def test_the_longest_names_that_a_store_can_have(tmp_path: Path, kind: str) -> N
     staging = tmp_path / "runs"
     staging.mkdir()
     dump = write_dump(tmp_path / "dump", [(key_of(kind), b"x" * 40)])
-    results = [build_runs(job_of(dump, kind, staging, store="s" * 236 + end)) for end in "ab"]
+    results = [build_sorted_files(job_of(dump, kind, staging, store="s" * 236 + end)) for end in "ab"]
     names = {os.path.basename(file.path) for result in results for file in result.files}
     assert len(names) == 2
     assert Staging(str(staging)).finished() == 2
@@ -62,10 +62,10 @@ def test_the_longest_names_that_a_store_can_have(tmp_path: Path, kind: str) -> N
 
 def run_of(app: Path, *states: str) -> tuple[Run, Path]:
     run = create_run(app, "restore --for 4.3", source="4.3", target="4.3", steps=1)
-    (run.path / RUNS).mkdir()
+    (run.path / SORTED_FILES).mkdir()
     for state in states:
         run.write(STATE_EVENT, before="", state=state)
-    return run, run.path / RUNS
+    return run, run.path / SORTED_FILES
 
 
 def finished_slice(tmp_path: Path, records: Records) -> tuple[Path, SliceJob, SliceResult]:
@@ -75,7 +75,7 @@ def finished_slice(tmp_path: Path, records: Records) -> tuple[Path, SliceJob, Sl
     dump = write_dump(tmp_path / "dump", records)
     run, folder = run_of(app, "RESTORING", "NOT_RUNNING")
     job = job_of(dump, "timestamped-key-value", folder, identity="i" * 64)
-    result = build_runs(job)
+    result = build_sorted_files(job)
     run.write("failed", why="ended by signal 15")
     return app, job, result
 
@@ -136,7 +136,7 @@ def work_of() -> StoreWork:
     return StoreWork("0_0", spec, (), rebuild=True, existing=None, offsets={})
 
 
-def test_a_run_is_read_before_it_is_taken_in(tmp_path: Path) -> None:
+def test_a_sorted_file_is_read_before_it_is_taken_in(tmp_path: Path) -> None:
     """Of the first run too, whose files RocksDB takes in by their names, first and last rows."""
     app, _, result = finished_slice(tmp_path, RECORDS)
     (file,) = result.files
@@ -156,5 +156,5 @@ def test_what_outlives_its_driver_makes_no_folder_again(tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump", [(b"key", b"value")])
     gone = tmp_path / "app" / "runs"
     with pytest.raises(OSError, match="No such file"):
-        build_runs(job_of(dump, "key-value", gone))
+        build_sorted_files(job_of(dump, "key-value", gone))
     assert not gone.parent.exists()

@@ -1,4 +1,4 @@
-"""New databases look like those of a release and take runs in; tests/interop/test_create.py opens them in that release."""
+"""New databases look like those of a release and take sorted files in; tests/interop/test_create.py opens them in that release."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def options(path: Path) -> StoredOptions:
     return parse(newest.read_bytes())
 
 
-def run(path: Path, rows: dict[bytes, bytes | None], store: Path) -> Path:
-    """An SST as ``kstate restore`` writes its runs: with the options of the store, keys in order."""
+def sorted_file(path: Path, rows: dict[bytes, bytes | None], store: Path) -> Path:
+    """An SST as ``kstate restore`` writes its sorted files: with the options of the store, keys in order."""
     from rocksdict import Env, Options, SstFileWriter
 
     _, families = Options.load_latest(str(store), Env(), True)
@@ -98,25 +98,25 @@ def test_an_existing_directory_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("move", [False, True])
-def test_later_runs_win_and_a_compaction_drops_what_is_deleted(tmp_path: Path, move: bool) -> None:
+def test_later_files_win_and_a_compaction_drops_what_is_deleted(tmp_path: Path, move: bool) -> None:
     path = tmp_path / "store"
     create_store(path, layout_of("key-value", release("4.3")))
-    runs = [
-        run(tmp_path / "1.sst", {b"a": b"1", b"b": b"1", b"c": b"1"}, path),
-        run(tmp_path / "2.sst", {b"b": b"2", b"c": None}, path),
-        run(tmp_path / "3.sst", {b"b": None, b"d": b"3"}, path),
-        run(tmp_path / "4.sst", {b"b": b"4"}, path),
+    files = [
+        sorted_file(tmp_path / "1.sst", {b"a": b"1", b"b": b"1", b"c": b"1"}, path),
+        sorted_file(tmp_path / "2.sst", {b"b": b"2", b"c": None}, path),
+        sorted_file(tmp_path / "3.sst", {b"b": None, b"d": b"3"}, path),
+        sorted_file(tmp_path / "4.sst", {b"b": b"4"}, path),
     ]
     with WritableStore(path) as store:
         assert store.column_families == {"default", "offsets"}
-        store.ingest("default", runs[:2], move=move)
+        store.ingest("default", files[:2], move=move)
         assert dict(store.rows("default")) == {b"a": b"1", b"b": b"2"}
         assert store.write_rows("default", [(b"a", None), (b"e", b"5"), (b"e", b"6")]) == 3
-        store.ingest("default", runs[2:], move=move)
+        store.ingest("default", files[2:], move=move)
         store.set_offsets(encode_rows(LAST))
     wanted = {b"b": b"4", b"d": b"3", b"e": b"6"}
     assert contents(path, "default") == wanted
-    assert [run.exists() for run in runs] == [not move] * 4
+    assert [file.exists() for file in files] == [not move] * 4
     with WritableStore(path) as store:
         store.compact("default")
     assert contents(path, "default") == wanted
@@ -136,7 +136,7 @@ def test_runs_of_a_release_before_4_0_have_format_5(tmp_path: Path) -> None:
     path = tmp_path / "store"
     create_store(path, layout_of("key-value", release("3.9")))
     with WritableStore(path) as store:
-        store.ingest("default", [run(tmp_path / "1.sst", {b"a": b"1"}, path)])
+        store.ingest("default", [sorted_file(tmp_path / "1.sst", {b"a": b"1"}, path)])
         store.write_rows("default", [(b"b", b"1")])
     assert footers(path) == {(5, sst.CHECKSUM_CRC32C)}
     with WritableStore(path) as store:
@@ -147,7 +147,7 @@ def test_runs_of_a_release_before_4_0_have_format_5(tmp_path: Path) -> None:
 def test_a_broken_run_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "store"
     create_store(path, layout_of("key-value", release("4.3")))
-    good = run(tmp_path / "1.sst", {b"a": b"1"}, path)
+    good = sorted_file(tmp_path / "1.sst", {b"a": b"1"}, path)
     broken = tmp_path / "2.sst"
     broken.write_bytes(good.read_bytes()[:-1])
     with pytest.raises(RocksError, match="Corruption"), WritableStore(path) as store:

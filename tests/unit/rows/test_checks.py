@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kstate_cli.diff.rows import key_fields
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
-from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import kind_names, known_families, store_kind
@@ -25,7 +25,7 @@ from kstate_cli.formats.values import (
     encode_list,
 )
 from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
-from kstate_cli.rows.checks import rule_for
+from kstate_cli.rows.checks import row_check_for
 from kstate_cli.rows.layout import layout_of
 from kstate_cli.rows.records import shape_of
 
@@ -34,7 +34,7 @@ RULES = {
     for kind in sorted(kind_names())
     for family in sorted(known_families() - {"offsets"})
     for segmented in (False, True)
-    if (rule := rule_for(Kind(kind, True, ""), family, segmented=segmented)) is not None
+    if (rule := row_check_for(Kind(kind, True, ""), family, segmented=segmented)) is not None
 }
 SINGLE = {"timestamped-key-value", "headers-key-value", "versioned", "list-value", "foreign-key-subscription"}
 HEADERS = (Header("h1", b"v1"), Header("h2", None), Header("", b"x" * 100))
@@ -132,9 +132,9 @@ def _agree(rule: Any, key: bytes, value: bytes) -> None:
 
 def test_kinds_that_are_not_certain_are_held_to_their_families_only() -> None:
     unsure = Kind("windowed", False, "")
-    assert rule_for(unsure, "default", segmented=True) is None
-    assert rule_for(unsure, "keyValueWithTimestamp", segmented=True) is not None
-    assert rule_for(Kind("versioned", False, ""), "default", segmented=False) is None
+    assert row_check_for(unsure, "default", segmented=True) is None
+    assert row_check_for(unsure, "keyValueWithTimestamp", segmented=True) is not None
+    assert row_check_for(Kind("versioned", False, ""), "default", segmented=False) is None
 
 
 _KEYS = {
@@ -162,7 +162,7 @@ def test_a_value_is_good_here_where_a_query_can_read_it(kind: str, value: bytes)
             readable = False
         else:
             readable = True
-        rule = rule_for(Kind(kind, True, ""), family, segmented="key-value" not in kind)
+        rule = row_check_for(Kind(kind, True, ""), family, segmented="key-value" not in kind)
         try:
             if rule is not None:
                 rule.decode(key, value)

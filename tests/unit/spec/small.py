@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kstate_cli.formats.checkpoint import Checkpoint
-from kstate_cli.formats.kinds import Kind
+from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition

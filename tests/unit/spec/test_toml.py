@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
 from kstate_cli.formats.topic_partition import legal_store_name
-from kstate_cli.spec.asking import complete
+from kstate_cli.spec.completion import complete
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft
 from kstate_cli.spec.model import Spec, StoreSpec, spec_kinds
 from kstate_cli.spec.toml_file import parse_draft, read_draft, read_spec

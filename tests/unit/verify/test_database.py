@@ -13,7 +13,7 @@ from rocksdict import Options, Rdict, SstFileWriter
 from kstate_cli.errors import Interrupted
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.rocks.whole import WholeDatabase
+from kstate_cli.rocks.whole_database import WholeDatabase
 
 from .support import (
     change_first_block,

@@ -14,7 +14,7 @@ from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.recover import UNFINISHED
 from kstate_cli.check.counting import known_logs
-from kstate_cli.check.snapshot import Around, Asked, RunSeen, Snapshot
+from kstate_cli.check.snapshot import CheckRequest, RunSeen, Snapshot, Surroundings
 from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import resolve_with
@@ -27,7 +27,7 @@ from kstate_cli.statedir.problems import ProblemCode
 _KEPT = timedelta(days=7)
 
 
-def look(app: Application, asked: Asked) -> Snapshot:
+def read_snapshot(app: Application, asked: CheckRequest) -> Snapshot:
     """Everything about ``app`` that a rule may ask for. Changes nothing.
 
     Raises Refused where what kstate wrote down of its own runs cannot be understood, DumpError where a dump cannot be
@@ -65,7 +65,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _read_by_streams(app: Application, asked: Asked) -> Iterable[CheckpointFile]:
+def _read_by_streams(app: Application, asked: CheckRequest) -> Iterable[CheckpointFile]:
     for task in app.tasks:
         for store in task.stores:
             own = store.store_file if asked.into_family and store.is_grace_buffer else None
@@ -94,9 +94,11 @@ def _may_forget(snapshot: Snapshot, task: Task, one: StoreOffsets) -> bool:
     return not one.store.empty and any(log.forgets for log in logs if log is not None)
 
 
-def _around(app: Application) -> Around:
+def _around(app: Application) -> Surroundings:
     owner = app.path.stat().st_uid
-    return Around(owner, tuple(sorted(_of_others(app, owner))), mount_of(app.path, read_mounts()), tuple(_runs(app)))
+    return Surroundings(
+        owner, tuple(sorted(_of_others(app, owner))), mount_of(app.path, read_mounts()), tuple(_runs(app))
+    )
 
 
 def _of_others(app: Application, owner: int) -> Iterable[str]:

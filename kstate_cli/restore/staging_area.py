@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.change.journal import Run
 from kstate_cli.change.owner import own_like
-from kstate_cli.dump.place import absolute, open_place, shown
+from kstate_cli.dump.location import absolute, open_location, shown
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.parallel.workers import same_modules
 from kstate_cli.redaction import kept_uri
-from kstate_cli.restore.names import fitting
+from kstate_cli.restore.file_names import fitting
 from kstate_cli.signals import start
 from kstate_cli.texts import command, printable
 
@@ -44,7 +44,7 @@ _TOKEN: Final = re.compile("[0-9a-f]{32}")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _LOOK_SECONDS: Final = 20.0
 """A place that does not answer keeps nobody longer than that: its client tries again and again by itself."""
-_LOOK: Final = "from kstate_cli.restore.area import serve; serve()"
+_LOOK: Final = "from kstate_cli.restore.staging_area import serve; serve()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def settled(uri: str) -> str:
     from pyarrow.fs import LocalFileSystem
 
     uri = absolute(uri)
-    filesystem, path = open_place(uri)
+    filesystem, path = open_location(uri)
     return path if isinstance(filesystem, LocalFileSystem) else uri
 
 
@@ -80,7 +80,7 @@ def below(uri: str, name: str) -> str:
 
 def check_area(uri: str) -> None:
     """Refuses an area in which nothing can be written; leaves nothing there. Raises Refused and UsageError."""
-    filesystem, path = open_place(uri)
+    filesystem, path = open_location(uri)
     try:
         if settled(uri) == path:
             # A folder that is missing is made by the run, in the first one that is there.
@@ -109,7 +109,7 @@ def make_area(uri: str, app: str, run: Run) -> str:
     local = {"mount": _mount_of(target)} if "://" not in target else {}
     run.write(STAGING_EVENT, uri=kept_uri(target), token=token, host=host, **local)
     mark = json.dumps({"format": _FORMAT, "app": app, "run": run.name, "host": host, "token": token}).encode()
-    filesystem, path = open_place(target)
+    filesystem, path = open_location(target)
     if path == target:
         parent = os.path.dirname(path)
         os.makedirs(parent, exist_ok=True)
@@ -266,7 +266,7 @@ def remove_from_area(run: Run) -> Leftover | None:
 def end_area(run: Run, target: str) -> None:
     """A run removes its own folder, and says so; what it cannot remove ``kstate status`` shows."""
     try:
-        filesystem, path = open_place(target)
+        filesystem, path = open_location(target)
         _delete(filesystem, path)
         if run.path.is_dir():
             run.write(REMOVED_EVENT)
@@ -275,8 +275,8 @@ def end_area(run: Run, target: str) -> None:
 
 
 def _opened(uri: str) -> tuple[FileSystem, str]:
-    """As ``open_place``; without the slash at the end that would make of a link what it leads to."""
-    filesystem, path = open_place(uri)
+    """As ``open_location``; without the slash at the end that would make of a link what it leads to."""
+    filesystem, path = open_location(uri)
     return filesystem, path.rstrip("/")
 
 

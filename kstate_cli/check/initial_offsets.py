@@ -17,7 +17,7 @@ from kstate_cli.statedir.model import Database, Store, Task
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class InitialOffsets:
     """What a start takes for one store."""
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -30,37 +30,37 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskRead:
+class TaskInitialOffsets:
     """What a start takes for the stores of a task."""
 
-    stores: Mapping[str, Read] = field(default_factory=dict)
+    stores: Mapping[str, InitialOffsets] = field(default_factory=dict)
     absent: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     """Lines whose store has no directory here."""
 
 
-def read_offsets(snapshot: Snapshot, task: Task) -> TaskRead:
+def read_offsets(snapshot: Snapshot, task: Task) -> TaskInitialOffsets:
     """The offsets that the release takes; an unreadable ``.checkpoint`` counts as none here."""
     lines = task.checkpoint.entries if task.checkpoint else {}
     owners = give_lines(snapshot.app.app_id, task, lines)
     stores = {}
     for store in task.stores:
         own = owners.stores.get(store.name, {})
-        skipped = snapshot.off_grid(task, store)
+        skipped = snapshot.misplaced_segments(task, store)
         opened = [d for d in store.databases if d not in skipped]
         into_family = snapshot.asked.into_family
-        stores[store.name] = _from_family(store, opened, task, own) if into_family else Read(dict(own))
-    return TaskRead(stores, dict(owners.absent))
+        stores[store.name] = _from_family(store, opened, task, own) if into_family else InitialOffsets(dict(own))
+    return TaskInitialOffsets(stores, dict(owners.absent))
 
 
-def _from_family(store: Store, opened: list[Database], task: Task, lines: dict[TopicPartition, int]) -> Read:
+def _from_family(store: Store, opened: list[Database], task: Task, lines: dict[TopicPartition, int]) -> InitialOffsets:
     dropped = OFFSET_UNKNOWN in lines.values()
     valid = {tp: offset for tp, offset in lines.items() if offset != OFFSET_UNKNOWN}
     if store.is_grace_buffer:
         # RocksDBTimeOrderedKeyValueBuffer manages no offsets itself: LegacyCheckpointingStateStore wraps it.
         kept = dict(store.store_file.entries) if store.store_file else {}
-        return Read({**kept, **valid}, dropped)
+        return InitialOffsets({**kept, **valid}, dropped)
     if store.segmented and not opened:
-        return Read({}, dropped, line_without_home=bool(valid))
+        return InitialOffsets({}, dropped, line_without_home=bool(valid))
     kept = {}
     for database in opened:  # by start: the newest segment comes last, and 4.3.1 asks it first
         if database.offsets is not None:
@@ -68,4 +68,4 @@ def _from_family(store: Store, opened: list[Database], task: Task, lines: dict[T
     if task.partition is not None:
         kept = {tp: offset for tp, offset in kept.items() if tp.partition == task.partition}
     overridden = {tp: (kept[tp], line) for tp, line in valid.items() if tp in kept and kept[tp] != line}
-    return Read({**kept, **valid}, dropped, overridden=overridden)
+    return InitialOffsets({**kept, **valid}, dropped, overridden=overridden)

@@ -1,4 +1,4 @@
-"""A sorted run: one SST outside any database, to be ingested later."""
+"""A sorted file: one SST outside any database, to be ingested later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rocksdict import SstFileWriter
 
 
-class RunWriter:
+class SortedFileWriter:
     """Writes one SST as ``release`` writes its own: format, checksum, block size, filter. Raises RocksError."""
 
     def __init__(self, path: str, release: Release) -> None:

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from kstate_cli.errors import Refused
 from kstate_cli.export.columns import schema_of
-from kstate_cli.export.engines import Engine, Watcher, chosen, write_parts
+from kstate_cli.export.engines import ExportEngine, ExportWatcher, chosen, write_parts
+from kstate_cli.export.out_folder import OutFolder, check_out
 from kstate_cli.export.part import PartResult
-from kstate_cli.export.place import OutFolder, check_out
 from kstate_cli.export.plan import PART_BYTES, ExportPlan, plan_export
 from kstate_cli.rows.find import stores_of
 from kstate_cli.rows.serdes import serde_for
-from kstate_cli.rows.whole import Steady, refuse_running
+from kstate_cli.rows.whole_stores import Steady, refuse_running
 from kstate_cli.spec.combine import merge
 from kstate_cli.spec.draft import SpecDraft, StoreDraft
 from kstate_cli.statedir.model import Application
@@ -25,7 +25,7 @@ SCHEMA: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ExportRequest:
     """What to export, and where to."""
 
     app: Path
@@ -37,7 +37,7 @@ class Request:
     spec_named: str = "kstate.toml"
     key_serde: str = "bytes"
     value_serde: str = "bytes"
-    engine: Engine = Engine.auto
+    engine: ExportEngine = ExportEngine.auto
     workers: int = 1
     overwrite: bool = False
     last_flush: bool = False
@@ -58,7 +58,7 @@ class Exported:
     """False beside a running application, whose files are between two states all the time."""
 
 
-def export_store(request: Request, watcher: Watcher) -> Exported:
+def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
     """Writes a store. Raises UsageError, Refused, InUse, StoreUnreadable, SerdeError and RunFailed.
 
     Whatever it raises, nothing of this export is left but, after a kill, the folder ``_incomplete``.
@@ -105,7 +105,9 @@ def export_store(request: Request, watcher: Watcher) -> Exported:
     return Exported(manifest, engine, out, sum(one.size for one in results), remarks, warned=not app.running)
 
 
-def _manifest(app: Application, request: Request, plan: ExportPlan, results: tuple[PartResult, ...]) -> dict[str, Any]:
+def _manifest(
+    app: Application, request: ExportRequest, plan: ExportPlan, results: tuple[PartResult, ...]
+) -> dict[str, Any]:
     by_name = {one.name: one for one in results}
     return {
         "schema_version": SCHEMA,

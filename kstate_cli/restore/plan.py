@@ -44,7 +44,7 @@ class RestoreOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RestoredPartition:
     """One changelog partition of a store that is restored."""
 
     dump: PartitionDump
@@ -58,7 +58,7 @@ class StoreWork:
 
     task: str
     spec: StoreSpec
-    parts: tuple[Part, ...]
+    parts: tuple[RestoredPartition, ...]
     """One, or all partitions of a global store's topic."""
     rebuild: bool
     existing: StoreOffsets | None
@@ -103,7 +103,7 @@ class StoreWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftStore:
     """A store that is left as it is."""
 
     task: str
@@ -122,11 +122,11 @@ class RestorePlan:
 
     change: Plan
     work: tuple[StoreWork, ...]
-    left: tuple[Left, ...]
+    left: tuple[LeftStore, ...]
 
 
 @dataclass(slots=True)
-class Draft:
+class RestoreDraft:
     """A plan in the making."""
 
     app: Path
@@ -140,7 +140,7 @@ class Draft:
     """Stores that are caught up although nobody knows whether deletes were forgotten meanwhile."""
     steps: list[Step] = field(default_factory=list)
     work: list[StoreWork] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    left: list[LeftStore] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)

@@ -27,7 +27,7 @@ _HIVE: Final = ("topic", "partition")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedFile:
     """A file of the dump: its path within the file system and relative to the dump, its size in bytes."""
 
     path: str
@@ -51,7 +51,7 @@ def shown(uri: str) -> str:
     return printable(shown_uri(uri))
 
 
-def open_place(uri: str) -> tuple[FileSystem, str]:
+def open_location(uri: str) -> tuple[FileSystem, str]:
     """The file system of ``uri`` and the path within it. UsageError where pyarrow does not know such a URI."""
     import pyarrow as pa
     from pyarrow import fs
@@ -75,7 +75,7 @@ def open_place(uri: str) -> tuple[FileSystem, str]:
     return found, path
 
 
-def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[Listed]:
+def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedFile]:
     """Every file below ``root``, sorted by path; ``root`` itself where it is a file.
 
     UsageError where there is nothing, DumpError where it cannot be listed, where a symbolic link leads elsewhere or
@@ -90,7 +90,7 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[Listed]
         if isinstance(filesystem, fs.LocalFileSystem) and info.type == fs.FileType.Unknown:
             raise _special(root, shown_as)
         if info.type == fs.FileType.File:
-            return [Listed(info.path, info.base_name, info.size)]
+            return [ListedFile(info.path, info.base_name, info.size)]
         if isinstance(filesystem, fs.LocalFileSystem):
             _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
@@ -103,7 +103,7 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[Listed]
     base = root.rstrip("/") + "/"
     return sorted(
         (
-            Listed(entry.path, entry.path.removeprefix(base), entry.size)
+            ListedFile(entry.path, entry.path.removeprefix(base), entry.size)
             for entry in entries
             if entry.type == fs.FileType.File
         ),
@@ -173,7 +173,7 @@ def is_parquet_name(relative: str) -> bool:
     return relative.lower().endswith(_PARQUET)
 
 
-def is_parquet(filesystem: FileSystem, file: Listed) -> bool:
+def is_parquet(filesystem: FileSystem, file: ListedFile) -> bool:
     """Whether the first bytes say that the file is Parquet."""
     try:
         with filesystem.open_input_file(file.path) as stream:

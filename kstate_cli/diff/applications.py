@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.diff.merge import pairs, rows_of
-from kstate_cli.diff.model import Diff, Difference, In, StoreDiff, Unread, Watcher
+from kstate_cli.diff.model import Diff, Difference, DiffWatcher, In, StoreDiff, Unread
 from kstate_cli.diff.rows import Compared, comparable, compared, is_value, same_values
 from kstate_cli.errors import InUse, UsageError
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -18,7 +18,7 @@ from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.store import StoreReader
-from kstate_cli.rows.whole import Steady, filled, open_whole, others_of, refuse_running
+from kstate_cli.rows.whole_stores import Steady, filled, open_whole, others_of, refuse_running
 from kstate_cli.spec.combine import refuse_other_kinds
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task
@@ -29,12 +29,12 @@ from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 
 _STEP = 65_536
-"""Rows between two calls of ``Watcher.at``."""
+"""Rows between two calls of ``DiffWatcher.at``."""
 _OFFSET_FILES = (CHECKPOINT, POSITION)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DiffRequest:
     """What to compare; no ``tasks`` or ``stores``: all of them."""
 
     a: Path
@@ -52,7 +52,7 @@ class Request:
     workers: int = 1
 
 
-def diff_applications(request: Request, watcher: Watcher) -> Diff:
+def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
     """Compares; the rows at hand and a few open databases are all that it keeps.
 
     Raises UsageError, InUse, and Refused where the specification contradicts a directory.
@@ -102,7 +102,7 @@ def diff_applications(request: Request, watcher: Watcher) -> Diff:
 _Found = dict[tuple[str, str], tuple[Task, Store]]
 
 
-def _stores(app: Application, request: Request) -> _Found:
+def _stores(app: Application, request: DiffRequest) -> _Found:
     return {
         (task.name, store.name): (task, store)
         for task in app.tasks
@@ -111,7 +111,7 @@ def _stores(app: Application, request: Request) -> _Found:
     }
 
 
-def _refuse_unknown(request: Request, a: Application, b: Application, found: Collection[tuple[str, str]]) -> None:
+def _refuse_unknown(request: DiffRequest, a: Application, b: Application, found: Collection[tuple[str, str]]) -> None:
     """A name that is nowhere would count as equal, beside one that is."""
     tasks = [task for app in (a, b) for task in app.tasks]
     # What is so broken that it is no task or store any more is told as that.
@@ -137,7 +137,7 @@ def _named(name: str, wanted: Collection[str]) -> bool:
     return not wanted or name in wanted
 
 
-def _lone_tasks(a: Application, b: Application, request: Request) -> list[tuple[str, In]]:
+def _lone_tasks(a: Application, b: Application, request: DiffRequest) -> list[tuple[str, In]]:
     if request.stores:
         return []  # a task without the named stores is nobody's matter
     in_a, in_b = ({task.name for task in app.tasks if _named(task.name, request.tasks)} for app in (a, b))
@@ -146,10 +146,10 @@ def _lone_tasks(a: Application, b: Application, request: Request) -> list[tuple[
 
 def _compare(
     one: StoreDiff,
-    request: Request,
+    request: DiffRequest,
     in_a: tuple[Application, tuple[Task, Store]],
     in_b: tuple[Application, tuple[Task, Store]],
-    watcher: Watcher,
+    watcher: DiffWatcher,
 ) -> None:
     with closing(Databases()) as databases:
         try:
@@ -172,10 +172,10 @@ def _compare(
 
 def _alone(
     one: StoreDiff,
-    request: Request,
+    request: DiffRequest,
     in_a: tuple[Application, tuple[Task, Store] | None],
     in_b: tuple[Application, tuple[Task, Store] | None],
-    watcher: Watcher,
+    watcher: DiffWatcher,
 ) -> None:
     """A store that the other directory has not: each of its rows is there only."""
     (app, found), one.where = (in_b, In.B) if in_a[1] is None else (in_a, In.A)
@@ -198,7 +198,7 @@ def _alone(
 
 
 def _open(
-    found: tuple[Application, tuple[Task, Store]], request: Request, databases: Databases, side: str
+    found: tuple[Application, tuple[Task, Store]], request: DiffRequest, databases: Databases, side: str
 ) -> tuple[StoreReader, list[Segment]]:
     app, (task, store) = found
     stated = request.spec.store(store.name)
@@ -226,7 +226,7 @@ def _rows(
     in_a: tuple[StoreReader, list[Segment]],
     in_b: tuple[StoreReader, list[Segment]],
     what: Compared,
-    watcher: Watcher,
+    watcher: DiffWatcher,
 ) -> None:
     (a, filled_a), (b, filled_b) = in_a, in_b
     one.left_out = what.left_out
@@ -274,7 +274,7 @@ def _unlike(a: dict[str, Any] | None, b: dict[str, Any] | None) -> dict[str, tup
     return {name: (one.get(name), other.get(name)) for name in {**one, **other} if one.get(name) != other.get(name)}
 
 
-def _problems(side: str, app: Application, request: Request) -> list[Unread]:
+def _problems(side: str, app: Application, request: DiffRequest) -> list[Unread]:
     """What stops anybody from reading all of a directory: rows would be missing in silence.
 
     Those of stores that were compared are told there; files of offsets matter only where offsets count.

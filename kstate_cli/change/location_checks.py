@@ -9,7 +9,7 @@ from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.change.reading import reading
 from kstate_cli.errors import Refused
-from kstate_cli.rocks.private import LINKED_SUFFIXES
+from kstate_cli.rocks.private_copy import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.mounts import mount_of, mounts_at_or_below, read_mounts
 from kstate_cli.texts import command
@@ -20,13 +20,13 @@ _OPEN_STORE_BYTES = 24 * 1024 * 1024
 
 def check_change(plan: Plan, *, workers: int, copy_ssts: bool, lock_is_shared: bool) -> None:
     """Refuses to carry a plan out where its directory lies: see the three below. Raises Refused."""
-    check_place(plan.app, lock_is_shared=lock_is_shared)
+    check_location(plan.app, lock_is_shared=lock_is_shared)
     if not copy_ssts:
         _check_owner(plan.app)
     _check_room(plan, workers, copy_ssts=copy_ssts)
 
 
-def check_place(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -> None:
+def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -> None:
     """Refuses directories whose lock cannot be relied on or, for a command that ``exchanges`` them, whose exchange.
 
     Raises Refused.

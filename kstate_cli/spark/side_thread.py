@@ -12,7 +12,7 @@ _POLL_SECONDS: Final = 0.2
 Answer = TypeVar("Answer")
 
 
-def aside(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
+def in_side_thread(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
     """Does ``work`` in another thread and waits for it here, in the thread that signals interrupt.
 
     For everything that asks Spark: its client takes any exception amid a conversation, a signal's too, for an error of

@@ -1,4 +1,4 @@
-"""kstate in a Python of its own, with the names that it has in the zygote's children: python -m tests.faults.alone ARGUMENTS."""
+"""kstate in a Python of its own, with the names that it has in the zygote's children: python -m tests.faults.own_process ARGUMENTS."""
 
 import sys
 

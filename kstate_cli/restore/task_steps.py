@@ -10,11 +10,11 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.keeping import Keeping, in_a_file
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.restore.obstacles import foreign
-from kstate_cli.restore.work import Draft, StoreWork
+from kstate_cli.restore.plan import RestoreDraft, StoreWork
 from kstate_cli.texts import command
 
 
-def task_steps(draft: Draft, task: str, work: list[StoreWork], resolved: TaskOffsets | None) -> None:
+def task_steps(draft: RestoreDraft, task: str, work: list[StoreWork], resolved: TaskOffsets | None) -> None:
     """Adds the steps of one task to the plan."""
     for one in work:
         verb = "rebuild" if one.rebuild else "catch up"
@@ -41,7 +41,7 @@ def task_steps(draft: Draft, task: str, work: list[StoreWork], resolved: TaskOff
 
 
 def _files_of_family(
-    draft: Draft, task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
+    draft: RestoreDraft, task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
 ) -> None:
     keeping = Keeping(task)
     if resolved is not None and resolved.task.checkpoint is not None:
@@ -59,7 +59,7 @@ def _files_of_family(
 
 
 def _checkpoint(
-    draft: Draft, task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
+    draft: RestoreDraft, task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
 ) -> Iterator[Step]:
     """``.checkpoint`` names every logged persistent store of the task, or Streams wipes it under exactly-once."""
     lines: dict[TopicPartition, int] = {}

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.regular import open_regular
-from kstate_cli.rocks.alone import make_folder
 from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import real
-from kstate_cli.rocks.private import in_temporary, private_copy, remove_copy
+from kstate_cli.rocks.private_copy import in_temporary, private_copy, remove_copy
 from kstate_cli.rocks.scanning import prove_end
 from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.single_sst import make_database
 from kstate_cli.rocks.tables import Table, tables
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _COUNTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class EntryCounts:
     """What the table properties of SSTs say that is in them; ``entries`` counts every other one too."""
 
     entries: int
@@ -49,11 +49,11 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class SstContents:
     """What one SST holds, read by itself; ``rows`` are its entries but for deletions."""
 
     rows: int
-    counts: Counts | None
+    counts: EntryCounts | None
 
 
 class WholeDatabase(Shadow):
@@ -141,7 +141,7 @@ class WholeDatabase(Shadow):
         except Exception as error:
             raise self._real(error) from None
 
-    def counts(self, family: str) -> Counts | None:
+    def counts(self, family: str) -> EntryCounts | None:
         """The table properties of all SSTs of a family, added up; None where RocksDB cannot read them all."""
         return _counts(self.table_properties(family))
 
@@ -158,7 +158,7 @@ class WholeDatabase(Shadow):
         found = tables(self._families[family].property_value("rocksdb.sstables") or "")
         return sorted(found, key=lambda one: one.first)
 
-    def alone(self, table: Table) -> Alone:
+    def alone(self, table: Table) -> SstContents:
         """Reads every data block of one SST. Raises RocksError at what cannot be read.
 
         FileNotFoundError where a running application made it, or removed it, while the others were linked.
@@ -168,7 +168,7 @@ class WholeDatabase(Shadow):
         target = os.readlink(self._private / table.name)
         try:
             with in_temporary(self._private):
-                make_folder(folder, table, target)
+                make_database(folder, table, target)
             return _read_alone(folder)
         except Exception as error:
             raise real(error, str(folder), str(self.path), str(self._private.parent)) from None
@@ -176,7 +176,7 @@ class WholeDatabase(Shadow):
             remove_copy(folder)
 
 
-def _read_alone(folder: Path) -> Alone:
+def _read_alone(folder: Path) -> SstContents:
     from rocksdict import AccessType, Rdict
 
     database = Rdict(str(folder), _options(), access_type=AccessType.read_only(False))
@@ -187,13 +187,13 @@ def _read_alone(folder: Path) -> Alone:
         rows += len(piece)
         last = piece[-1]
     prove_end(database, last)
-    return Alone(rows, _counts(database.property_value("rocksdb.aggregated-table-properties") or ""))
+    return SstContents(rows, _counts(database.property_value("rocksdb.aggregated-table-properties") or ""))
 
 
-def _counts(text: str) -> Counts | None:
+def _counts(text: str) -> EntryCounts | None:
     found = {name: pattern.search(text) for name, pattern in _COUNTS.items()}
     numbers = {name: int(match[1]) for name, match in found.items() if match}
-    return Counts(**numbers) if len(numbers) == len(found) else None
+    return EntryCounts(**numbers) if len(numbers) == len(found) else None
 
 
 def _options() -> Options:

@@ -11,7 +11,7 @@ from kstate_cli.spec.intervals import MIN_INTERVAL_MS
 from kstate_cli.statedir.model import Database, Store
 
 
-def off_grid(store: Store, others: Iterable[Store]) -> tuple[Database, ...]:
+def misplaced_segments(store: Store, others: Iterable[Store]) -> tuple[Database, ...]:
     """The segments whose start is no multiple of the interval.
 
     The interval is not written anywhere: it divides the starts of the same store in other tasks, else most of its own.

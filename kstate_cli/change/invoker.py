@@ -13,7 +13,7 @@ from kstate_cli import __version__
 from kstate_cli.redaction import redacted
 
 
-def who() -> dict[str, Any]:
+def invoker() -> dict[str, Any]:
     """``argv`` without secrets, ``user``, ``host``, ``pid`` and ``version``."""
     user = str(os.geteuid())
     with contextlib.suppress(ImportError, KeyError, OSError):  # a uid without a name: containers have them

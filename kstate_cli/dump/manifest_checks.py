@@ -8,11 +8,11 @@ from kstate_cli.formats.topic_partition import TopicPartition
 
 from .errors import DumpError, printable
 from .footers import FileFacts
+from .location import ListedFile
 from .manifest import Manifest
-from .place import Listed
 
 
-def check_files(manifest: Manifest, files: Iterable[Listed], where: str) -> None:
+def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str) -> None:
     """DumpError, naming the file, where one is missing, is not listed, or has another size."""
     present = {file.relative: file for file in files}
     listed = {file.path: file for file in manifest.files}

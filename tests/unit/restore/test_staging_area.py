@@ -15,7 +15,7 @@ from kstate_cli.change.folder import create_run
 from kstate_cli.change.journal import Run
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.redaction import kept_uri
-from kstate_cli.restore.area import (
+from kstate_cli.restore.staging_area import (
     MARK,
     REMOVED_EVENT,
     STAGING_EVENT,
@@ -230,7 +230,7 @@ def test_a_hostile_place_is_not_even_looked_at(tmp_path: Path, monkeypatch: pyte
     here.mkdir()
     (here / MARK).write_text(json.dumps({"token": TOKEN}))
     monkeypatch.chdir(here)
-    monkeypatch.setattr("kstate_cli.restore.area._opened", lambda uri: pytest.fail(f"{uri!r} is opened"))
+    monkeypatch.setattr("kstate_cli.restore.staging_area._opened", lambda uri: pytest.fail(f"{uri!r} is opened"))
     for one in (uri, f"here-{TOKEN}", f"../here-{TOKEN}") if not uri else (uri,):
         run = a_run(tmp_path, host=f"host{len(one)}")
         journal(run, uri=one, token=TOKEN)
@@ -244,7 +244,7 @@ def test_a_hostile_place_is_not_even_looked_at(tmp_path: Path, monkeypatch: pyte
 
 def test_a_place_that_does_not_answer_keeps_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that takes the connection and says nothing, as behind some firewalls."""
-    monkeypatch.setattr("kstate_cli.restore.area._LOOK_SECONDS", 3.0)
+    monkeypatch.setattr("kstate_cli.restore.staging_area._LOOK_SECONDS", 3.0)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -265,7 +265,7 @@ def test_a_mount_that_does_not_answer_keeps_nobody(
     tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a hard mount of NFS whose server has gone; here it is a FIFO in place of the mark, which nobody writes to."""
-    monkeypatch.setattr("kstate_cli.restore.area._LOOK_SECONDS", 1.0)
+    monkeypatch.setattr("kstate_cli.restore.staging_area._LOOK_SECONDS", 1.0)
     folder = tmp_path / f"app-{TOKEN}"
     folder.mkdir()
     os.mkfifo(folder / MARK)

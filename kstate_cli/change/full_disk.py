@@ -7,11 +7,11 @@ from typing import Any
 
 from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.journal import Run
-from kstate_cli.change.system import free
+from kstate_cli.change.system_calls import free
 from kstate_cli.host import FULL
 
 
-def written(run: Run, event: str, **details: Any) -> None:
+def written_on_full_disk(run: Run, event: str, **details: Any) -> None:
     """As ``run.write``, for an event after which nobody asks for the list of what was staged. Raises OSError.
 
     Where there is no room for the line, that list makes some.

@@ -1,4 +1,4 @@
-"""The runner's inner part: one slice of a changelog to sorted runs, in bounded memory.
+"""What a task makes of its slice of a changelog: sorted files, in bounded memory.
 
 A slice is read twice. First its keys: the last record of each key, the segments, and the order of rows follow from
 them alone. Then its values, of those last records only, in as many passes over the slice as memory asks for; rows come
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.dump.place import open_place
+from kstate_cli.dump.location import open_location
 from kstate_cli.dump.reader import iter_slice, read_slice
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
@@ -23,10 +23,10 @@ from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
 from kstate_cli.releases import release
 from kstate_cli.restore import convert
 from kstate_cli.restore.consistency import merge_positions
-from kstate_cli.restore.jobs import RunFile, SliceJob, SliceResult
+from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.staging import Staging
 from kstate_cli.restore.winners import LastOfEachKey, Winners
-from kstate_cli.rocks.run_file import RunWriter
+from kstate_cli.rocks.sorted_file import SortedFileWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ _VALUE_COPIES = 2.5
 
 
 @dataclass(slots=True)
-class _Order:
+class _RowOrder:
     """The rows of a slice in the order in which they are written."""
 
     keys: pa.BinaryArray
@@ -60,35 +60,35 @@ class _Order:
 
 
 @dataclass(slots=True)
-class _Counts:
+class _RecordCounts:
     records: int = 0
     null_keys: int = 0
     data_bytes: int = 0
 
 
 @dataclass(slots=True)
-class _Writers:
+class _SortedFileSink:
     """The SST that is being written; rows come segment by segment."""
 
     job: SliceJob
     staging: Staging
     attempt: str
-    files: list[RunFile] = field(default_factory=list)
+    files: list[SortedFile] = field(default_factory=list)
 
-    def open(self, segment: int | None) -> RunWriter:
+    def open(self, segment: int | None) -> SortedFileWriter:
         where = "" if segment is None else f"-{segment}"
         path = self.staging.new_file(f"{self.job.label}{where}-{self.attempt}.sst")
-        return RunWriter(path, release(self.job.release))
+        return SortedFileWriter(path, release(self.job.release))
 
-    def close(self, writer: RunWriter, segment: int | None) -> None:
+    def close(self, writer: SortedFileWriter, segment: int | None) -> None:
         if writer.finish():
             size = os.path.getsize(writer.path)
             path, digest = self.staging.publish(writer.path)
-            self.files.append(RunFile(segment, path, writer.rows, writer.deletes, size, digest))
+            self.files.append(SortedFile(segment, path, writer.rows, writer.deletes, size, digest))
 
 
-def build_runs(job: SliceJob) -> SliceResult:
-    """Makes the runs of one slice. Every attempt writes files of its own name, so that attempts never meet.
+def build_sorted_files(job: SliceJob) -> SliceResult:
+    """Makes the sorted files of one slice. Every attempt writes files of its own name, so that attempts never meet.
 
     Raises Refused for a dump that the spec does not fit, OSError and RocksError.
     """
@@ -97,8 +97,8 @@ def build_runs(job: SliceJob) -> SliceResult:
     staging = Staging(job.staging)
     staging.mark_started(job, attempt)
     kind = store_kind(job.kind)
-    counts = _Counts()
-    writers = _Writers(job, staging, attempt)
+    counts = _RecordCounts()
+    writers = _SortedFileSink(job, staging, attempt)
     try:
         if kind.key is KeySchema.VERSIONED:
             from kstate_cli.restore.history import build_history
@@ -134,7 +134,7 @@ def build_runs(job: SliceJob) -> SliceResult:
 
 
 def _batches(job: SliceJob, columns: tuple[str, ...]) -> Iterator[pa.Table]:
-    filesystem = open_place(job.dump_uri)[0]
+    filesystem = open_location(job.dump_uri)[0]
     if job.slice.ordered:
         yield from iter_slice(
             job.slice, columns, filesystem, max_rows=_BATCH_RECORDS, max_bytes=job.memory // _BATCH_PARTS
@@ -146,7 +146,7 @@ def _batches(job: SliceJob, columns: tuple[str, ...]) -> Iterator[pa.Table]:
         yield table.slice(first, _BATCH_RECORDS)
 
 
-def _order(job: SliceJob, kind: StoreKind, counts: _Counts) -> _Order:
+def _order(job: SliceJob, kind: StoreKind, counts: _RecordCounts) -> _RowOrder:
     """The first reading: keys only."""
     import numpy as np
     import pyarrow as pa
@@ -162,7 +162,7 @@ def _order(job: SliceJob, kind: StoreKind, counts: _Counts) -> _Order:
     if not kind.key.segmented or kind.key is KeySchema.BUFFER:
         order = convert.sort_order(winners.keys)
         whole = (0 if kind.key.segmented else None, 0, len(order))
-        found = _Order(winners.keys.take(pa.array(order)), winners.record[order], [whole] if len(order) else [])
+        found = _RowOrder(winners.keys.take(pa.array(order)), winners.record[order], [whole] if len(order) else [])
         if job.positions:
             assert winners.codes is not None, "codes were asked for"
             found.segment_of_record = np.where(winners.codes >= 0, whole[0] or 0, -1)
@@ -170,7 +170,7 @@ def _order(job: SliceJob, kind: StoreKind, counts: _Counts) -> _Order:
     return _order_by_segment(job, kind, winners)
 
 
-def _order_by_segment(job: SliceJob, kind: StoreKind, winners: Winners) -> _Order:
+def _order_by_segment(job: SliceJob, kind: StoreKind, winners: Winners) -> _RowOrder:
     import numpy as np
     import pyarrow as pa
 
@@ -195,7 +195,7 @@ def _order_by_segment(job: SliceJob, kind: StoreKind, winners: Winners) -> _Orde
         segments.append((number * job.interval_ms, at, at + len(rows)))
         at += len(rows)
     live = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-    order = _Order(winners.keys.take(pa.array(live)), winners.record[live], segments, len(ids) - at, max_time)
+    order = _RowOrder(winners.keys.take(pa.array(live)), winners.record[live], segments, len(ids) - at, max_time)
     if job.positions:
         assert winners.codes is not None, "codes were asked for"
         codes = winners.codes
@@ -204,11 +204,11 @@ def _order_by_segment(job: SliceJob, kind: StoreKind, winners: Winners) -> _Orde
     return order
 
 
-def _write(job: SliceJob, kind: StoreKind, order: _Order, writers: _Writers, counts: _Counts) -> None:
+def _write(job: SliceJob, kind: StoreKind, order: _RowOrder, writers: _SortedFileSink, counts: _RecordCounts) -> None:
     """The second reading: values of the winners, pass by pass, and one SST per segment."""
     passes = _passes(job, len(order.record), counts.records)
     rows_per_pass = -(-len(order.record) // passes) if passes else 0
-    source = _Source(job, kind, order, rows_per_pass, counts)
+    source = _RowValues(job, kind, order, rows_per_pass, counts)
     at_once = _rows_at_once(job)
     for segment, begin, end in order.segments:
         writer = writers.open(segment)
@@ -243,10 +243,12 @@ def _passes(job: SliceJob, rows: int, records: int) -> int:
     return max(1, -(-int(values * _VALUE_COPIES) // max(job.memory // 2, 1)))
 
 
-class _Source:
+class _RowValues:
     """Row values by row number, in rising order; holds those of one pass."""
 
-    def __init__(self, job: SliceJob, kind: StoreKind, order: _Order, rows_per_pass: int, counts: _Counts) -> None:
+    def __init__(
+        self, job: SliceJob, kind: StoreKind, order: _RowOrder, rows_per_pass: int, counts: _RecordCounts
+    ) -> None:
         self._job, self._kind, self._order, self._counts = job, kind, order, counts
         self._per_pass = rows_per_pass
         self._begin = self._end = 0
@@ -312,7 +314,7 @@ class _Source:
         return convert.row_values(self._kind, part.column("value").to_pylist(), times, headers, self._job.shown)
 
 
-def _positions(job: SliceJob, order: _Order) -> tuple[tuple[int | None, Position], ...]:
+def _positions(job: SliceJob, order: _RowOrder) -> tuple[tuple[int | None, Position], ...]:
     """Merges the Positions in the ``c`` headers of records whose segment is live."""
     segmented = is_segmented(job.kind)
     found: dict[int, Position] = {}

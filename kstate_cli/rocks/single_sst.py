@@ -22,7 +22,7 @@ _MASK_DELTA: Final = 0xA282EAD8
 _U32: Final = 0xFFFFFFFF
 
 
-def make_folder(folder: Path, table: Table, target: str) -> None:
+def make_database(folder: Path, table: Table, target: str) -> None:
     """Makes ``folder`` a database that consists of the one SST that ``target`` is."""
     folder.mkdir()
     (folder / table.name).symlink_to(target)

@@ -1,4 +1,4 @@
-"""``kstate restore`` from the paths to the result: lock, take over, read, plan, make runs, take them in, switch."""
+"""``kstate restore`` from the paths to the result: lock, take over, read, plan, sort, take in, switch."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 
 from kstate_cli.change.attempts import refuse_after_error
 from kstate_cli.change.folder import read_runs
+from kstate_cli.change.location_checks import check_change, check_location
 from kstate_cli.change.lockfile import application_lock, in_use
 from kstate_cli.change.owner import own_like
-from kstate_cli.change.place import check_change, check_place
 from kstate_cli.change.recover import recover, tell_unfinished
 from kstate_cli.dump.model import Dump
 from kstate_cli.dump.open import read_dump
 from kstate_cli.errors import Interrupted, Refused, UsageError
-from kstate_cli.restore.area import check_area
-from kstate_cli.restore.engines import Engine
+from kstate_cli.restore.engines import RestoreEngine
+from kstate_cli.restore.plan import RestorePlan
 from kstate_cli.restore.planner import plan_restore
 from kstate_cli.restore.prepare import refuse_distant_bases, slot_memory
-from kstate_cli.restore.restoration import Outcome, Request, Restoration, Watcher, interrupted_hint
+from kstate_cli.restore.restoration import Restoration, RestoreOutcome, RestoreRequest, RestoreWatcher, interrupted_hint
 from kstate_cli.restore.signals import first_signal_only
-from kstate_cli.restore.work import RestorePlan
+from kstate_cli.restore.staging_area import check_area
 from kstate_cli.spark.jvm import check_java
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.model import Spec
@@ -47,7 +47,9 @@ def application_path(path: Path) -> Path:
     return absolute
 
 
-def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher: Watcher) -> Outcome:
+def restore(
+    request: RestoreRequest, *, on_plan: Callable[[RestorePlan], None], watcher: RestoreWatcher
+) -> RestoreOutcome:
     """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway; Interrupted after a signal."""
     with first_signal_only():
         try:
@@ -57,7 +59,9 @@ def restore(request: Request, *, on_plan: Callable[[RestorePlan], None], watcher
             raise
 
 
-def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: Watcher) -> Outcome:
+def _restore(
+    request: RestoreRequest, on_plan: Callable[[RestorePlan], None], watcher: RestoreWatcher
+) -> RestoreOutcome:
     refuse_special(request.app)
     dump = read_dump(request.dump, complete=request.complete, committed_only=request.committed_only)
     if request.ask is not None:
@@ -67,21 +71,21 @@ def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: 
         plan = _plan(request, dump, watcher)
         on_plan(plan)
         tell_unfinished(request.app, watcher.recovered)
-        return Outcome(plan)
-    check_place(request.app, lock_is_shared=request.lock_is_shared)
+        return RestoreOutcome(plan)
+    check_location(request.app, lock_is_shared=request.lock_is_shared)
     if not (request.app / LOCK).exists():
         # Taking the lock would create the file: what is refused, or done already, must not leave even that.
         plan = _plan(request, dump, watcher)
         if plan.change.empty:
             on_plan(plan)
-            return Outcome(plan)
+            return RestoreOutcome(plan)
     made = _made_anew(request, watcher)
     with application_lock(request.app, request.wait):
         try:
             recover(request.app, watcher.recovered)
             plan = _plan(request, dump, watcher)
             on_plan(plan)
-            outcome = Outcome(plan)
+            outcome = RestoreOutcome(plan)
             if not plan.change.empty:
                 refuse_after_error(request.app, after_error=request.after_error)
                 Restoration(request, dump, plan, outcome, watcher).run()
@@ -92,7 +96,7 @@ def _restore(request: Request, on_plan: Callable[[RestorePlan], None], watcher: 
             raise
 
 
-def _made_anew(request: Request, watcher: Watcher) -> int | None:
+def _made_anew(request: RestoreRequest, watcher: RestoreWatcher) -> int | None:
     """The inode of the directory that is made where it is lost; None where it is there.
 
     Unfinished runs are taken over first, and it is made under the lock of the lost: an empty directory would make what
@@ -125,7 +129,7 @@ def _unmake_application(app: Path, made: int) -> None:
             app.rmdir()
 
 
-def _plan(request: Request, dump: Dump, watcher: Watcher) -> RestorePlan:
+def _plan(request: RestoreRequest, dump: Dump, watcher: RestoreWatcher) -> RestorePlan:
     found = _read(request, watcher)
     only = request.options.stores or None
     spec = resolve_spec(found, request.spec, request.topology, only=only, named=request.spec_name)
@@ -144,9 +148,9 @@ def _plan(request: Request, dump: Dump, watcher: Watcher) -> RestorePlan:
     return plan
 
 
-def _check_means(request: Request, plan: RestorePlan) -> None:
+def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
     """What the run needs beside the directory and the dump: refused here, before it is a run. Raises UsageError too."""
-    if request.engine is Engine.local:
+    if request.engine is RestoreEngine.local:
         slot_memory(request.memory, 1, jvm=False)
     else:
         check_java()
@@ -171,7 +175,7 @@ def _check_name(app: Path, spec: Spec) -> None:
         )
 
 
-def _read(request: Request, watcher: Watcher) -> Application | None:
+def _read(request: RestoreRequest, watcher: RestoreWatcher) -> Application | None:
     if not request.app.exists():
         return None
     app = read_application(

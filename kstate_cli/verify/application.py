@@ -18,7 +18,7 @@ from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
-from kstate_cli.verify.findings import Finding
+from kstate_cli.verify.findings import VerifyFinding
 from kstate_cli.verify.report import AppReport, Gathered, store_report, task_reports
 from kstate_cli.verify.worker import verify_in_worker
 
@@ -32,7 +32,7 @@ NOT_COVERED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class VerifyRequest:
     """What to verify."""
 
     app: Path
@@ -43,7 +43,7 @@ class Request:
     each_sst: bool = False
 
 
-class Watcher:
+class VerifyWatcher:
     """What a caller may show meanwhile."""
 
     def begin(self, total: int) -> None:
@@ -52,11 +52,11 @@ class Watcher:
     def at(self, done: int) -> None:
         """Called now and then, from another thread."""
 
-    def found(self, finding: Finding) -> None:
+    def found(self, finding: VerifyFinding) -> None:
         """A finding, as soon as it is known."""
 
 
-def verify_application(request: Request, watcher: Watcher) -> AppReport:
+def verify_application(request: VerifyRequest, watcher: VerifyWatcher) -> AppReport:
     """Reads every database that is asked for. Raises UsageError where no store is."""
     app = read_application(request.app, workers=request.workers)
     chosen = [(task, store) for task in app.tasks for store in task.stores if _named(request, task.name, store.name)]
@@ -98,7 +98,7 @@ def in_subset(task: str, store: str, subset: tuple[int, int]) -> bool:
     return share % of == number - 1
 
 
-def _named(request: Request, task: str, store: str) -> bool:
+def _named(request: VerifyRequest, task: str, store: str) -> bool:
     return (not request.tasks or task in request.tasks) and (not request.stores or store in request.stores)
 
 
@@ -115,7 +115,7 @@ def _bytes(path: Path) -> int:
 
 
 def _run(
-    request: Request, jobs: Sequence[DatabaseJob], watcher: Watcher
+    request: VerifyRequest, jobs: Sequence[DatabaseJob], watcher: VerifyWatcher
 ) -> Generator[tuple[DatabaseReport, float], None, None]:
     if not jobs:
         return
