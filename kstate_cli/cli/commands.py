@@ -11,9 +11,9 @@ import typer
 import typer.core
 import typer.main
 
-from kstate_cli.cli.completion import answer_shell
 from kstate_cli.cli.empty import refuse_empty
 from kstate_cli.cli.environment import give_variables
+from kstate_cli.cli.shell_completion import answer_shell
 from kstate_cli.cli.subject import note_subject
 
 

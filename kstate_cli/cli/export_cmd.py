@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstate_cli.cli.completion import stores
 from kstate_cli.cli.options import App, LastFlush, Output, Quiet, SpecFile
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:

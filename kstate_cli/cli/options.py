@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from kstate_cli.cli.completion import stores, tasks
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import stores, tasks
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from kstate_cli.cli.completion import stores
 from kstate_cli.cli.options import App, Quiet
+from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import UsageError
 
 if TYPE_CHECKING:
