@@ -13,6 +13,7 @@ import typer.main
 
 from kstate_cli.cli.empty import refuse_empty
 from kstate_cli.cli.environment import give_variables
+from kstate_cli.cli.help_panels import PanelledCommand
 from kstate_cli.cli.shell_completion import answer_shell
 from kstate_cli.cli.subject import note_subject
 
@@ -74,7 +75,7 @@ def _made(name: str, entry: Entry) -> Any:
     found = getattr(importlib.import_module(f"kstate_cli.cli.{entry.module}"), entry.name)
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
-        found.command(name)(function)
+        found.command(name, cls=PanelledCommand)(function)
     command = typer.main.get_command(found)
     command.name = name
     _rules(command, name)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
-from kstate_cli.cli.query_options import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, asking, time_of
+from kstate_cli.cli.declared import declared
+from kstate_cli.cli.help_panels import PanelledCommand
+from kstate_cli.cli.query_options import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, time_of
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.texts import command
@@ -82,8 +85,16 @@ def query() -> None:
     """
 
 
-@query_app.command("key")
-@asking
+def _subcommand(name: str, summary: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """A subcommand, and what the list of them says of it."""
+
+    def added(function: Callable[..., int]) -> Callable[..., int]:
+        return query_app.command(name, short_help=summary, cls=PanelledCommand)(declared(function))
+
+    return added
+
+
+@_subcommand("key", "The value of a key.")
 def key(asked: Asked, key: Key, timestamps: Timestamps = False) -> int:
     """Print the value of a key of a key-value store (KeyQuery, TimestampedKeyQuery)."""
     from kstate_cli.cli.query_ask import answer
@@ -95,8 +106,7 @@ def key(asked: Asked, key: Key, timestamps: Timestamps = False) -> int:
     return answer(asked, KeyQuery(known), _PLAIN, lambda found: {"key": known, "value": found})
 
 
-@query_app.command("range")
-@asking
+@_subcommand("range", "Rows of a range of keys, or all.")
 def range_(
     asked: Asked,
     lower: Annotated[
@@ -127,8 +137,7 @@ def range_(
     )
 
 
-@query_app.command("raw-key")
-@asking
+@_subcommand("raw-key", "A row by the key that it has in RocksDB.")
 def raw_key(asked: Asked, key: Key) -> int:
     """Print the value of a row by the key that it has in RocksDB, of any kind of store.
 
@@ -143,8 +152,7 @@ def raw_key(asked: Asked, key: Key) -> int:
     return answer(asked, RawKeyQuery(raw), _PLAIN, lambda found: {"key": known, "value": asked.value(found, raw)})
 
 
-@query_app.command("raw-scan")
-@asking
+@_subcommand("raw-scan", "All rows as they lie in RocksDB.")
 def raw_scan(asked: Asked, collate: Collate = False) -> int:
     """Print all rows as they lie in RocksDB, of any kind of store, also those that have expired.
 
@@ -162,8 +170,7 @@ def raw_scan(asked: Asked, collate: Collate = False) -> int:
     )
 
 
-@query_app.command("window-key")
-@asking
+@_subcommand("window-key", "Windows of a key.")
 def window_key(
     asked: Asked, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
@@ -182,8 +189,7 @@ def window_key(
     )
 
 
-@query_app.command("window-range")
-@asking
+@_subcommand("window-range", "Windows of all keys.")
 def window_range(asked: Asked, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False) -> int:
     """Print the windows of all keys that start in a time, of a window store (WindowRangeQuery)."""
     from kstate_cli.cli.query_ask import answer
@@ -198,8 +204,7 @@ def window_range(asked: Asked, time_from: TimeFrom = None, time_to: TimeTo = Non
     )
 
 
-@query_app.command("session")
-@asking
+@_subcommand("session", "Sessions of a key.")
 def session(asked: Asked, key: Key, collate: Collate = False) -> int:
     """Print the sessions of a key, of a session store (WindowRangeQuery with a key). Their ends are inclusive."""
     from kstate_cli.cli.query_ask import answer
@@ -219,8 +224,7 @@ def session(asked: Asked, key: Key, collate: Collate = False) -> int:
     )
 
 
-@query_app.command("versioned")
-@asking
+@_subcommand("versioned", "The version of a key that is valid, or was.")
 def versioned(
     asked: Asked,
     key: Key,
@@ -241,8 +245,7 @@ def versioned(
     return answer(asked, question, _VERSION, lambda found: {"key": known, **_version(found)})
 
 
-@query_app.command("multi-versioned")
-@asking
+@_subcommand("multi-versioned", "Versions of a key.")
 def multi_versioned(
     asked: Asked,
     key: Key,
