@@ -36,8 +36,8 @@ app = typer.Typer(
 )
 
 
-def _version(value: bool) -> None:
-    if value:
+def _version(ctx: typer.Context, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
         from kstate_cli import __version__
 
         typer.echo(f"kstate {__version__}")

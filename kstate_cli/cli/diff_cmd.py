@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstate_cli.cli.options import LastFlush, Output, Quiet, SpecFile
+from kstate_cli.cli.options import (
+    LastFlush,
+    Output,
+    Quiet,
+    SpecFile,
+    Stores,
+    Tasks,
+)
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
 
@@ -21,12 +28,8 @@ if TYPE_CHECKING:
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="Application directory.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="The one to hold against it.")],
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="TASK", help="Stores of this task only; repeatable.")
-    ] = None,
-    store: Annotated[
-        list[str] | None, typer.Option("--store", metavar="STORE", help="This store only, in all tasks; repeatable.")
-    ] = None,
+    task: Tasks = None,
+    store: Stores = None,
     ignore_timestamps: Annotated[
         bool, typer.Option("--ignore-timestamps", help="Rows that differ in their timestamps only are the same.")
     ] = False,

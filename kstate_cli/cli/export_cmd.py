@@ -10,6 +10,7 @@ import typer
 
 from kstate_cli.cli.options import App, LastFlush, Output, Quiet, SpecFile
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ _OF_THE_SUMMARY: Final = (
 
 def export(
     app: App,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="Name of the store, in all tasks that have it.")],
+    store: Annotated[
+        str,
+        typer.Argument(metavar="STORE", help="Name of the store, in all tasks that have it.", autocompletion=stores),
+    ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the export, new or empty.")],
     key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help="How keys are read.")] = "bytes",
     value_serde: Annotated[str, typer.Option("--value-serde", metavar="SERDE", help="How values are read.")] = "bytes",

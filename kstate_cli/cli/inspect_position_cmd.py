@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstate_cli.cli.bounds import At, bound_of
-from kstate_cli.cli.options import App, Output
+from kstate_cli.cli.options import (
+    App,
+    Output,
+    Stores,
+    Tasks,
+)
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -19,8 +24,8 @@ _SHOWN = 5
 
 def inspect_position(
     app: App,
-    task: Annotated[list[str] | None, typer.Option("--task", help="Only this task (repeatable).")] = None,
-    store: Annotated[list[str] | None, typer.Option("--store", help="Only this store (repeatable).")] = None,
+    task: Tasks = None,
+    store: Stores = None,
     merge: Annotated[bool, typer.Option("--merge", help="Also the Positions of all stores shown, merged.")] = False,
     at: At = None,
     output: Output = Format.table,

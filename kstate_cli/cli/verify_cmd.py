@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstate_cli.cli.options import App, MetricsFile, Output, Quiet, part_of
+from kstate_cli.cli.options import (
+    App,
+    MetricsFile,
+    Output,
+    Quiet,
+    Stores,
+    Tasks,
+    part_of,
+)
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, InUse, Refused
 from kstate_cli.texts import command, first_lines
@@ -22,12 +30,8 @@ if TYPE_CHECKING:
 
 def verify(
     app: App,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="TASK", help="Stores of this task only; repeatable.")
-    ] = None,
-    store: Annotated[
-        list[str] | None, typer.Option("--store", metavar="STORE", help="This store only, in all tasks; repeatable.")
-    ] = None,
+    task: Tasks = None,
+    store: Stores = None,
     subset: Annotated[
         str,
         typer.Option("--subset", metavar="I/N", help="Part I of N of the stores: 1/7 on Monday, 2/7 on Tuesday, …"),

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import AfterError, App, LockIsShared, MetricsFile, Output, Quiet, Reason, Wait, WarningsOk
+from kstate_cli.cli.options import (
+    AfterError,
+    App,
+    LockIsShared,
+    MetricsFile,
+    Output,
+    Quiet,
+    Reason,
+    Stores,
+    Tasks,
+    Wait,
+    WarningsOk,
+)
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -19,12 +31,8 @@ if TYPE_CHECKING:
 
 def wipe(
     app: App,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="TASK", help="Stores of this task only; repeatable.")
-    ] = None,
-    store: Annotated[
-        list[str] | None, typer.Option("--store", metavar="STORE", help="This store only, in all tasks; repeatable.")
-    ] = None,
+    task: Tasks = None,
+    store: Stores = None,
     global_stores: Annotated[bool, typer.Option("--global", help="The global stores.")] = False,
     every_task: Annotated[bool, typer.Option("--all", help="All tasks and the global stores.")] = False,
     everything: Annotated[

@@ -126,7 +126,7 @@ DAMAGES: list[Callable[[Path], None]] = [
 READERS: dict[str, Callable[[Path, Path], tuple[object, ...]]] = {
     "ls": lambda app, _: ("ls", app, "-o", "json"),
     "inspect-position": lambda app, _: ("inspect-position", app),
-    "query": lambda app, _: ("query", app, STORE, "range"),
+    "query": lambda app, _: ("query", "range", app, STORE),
     "export": lambda app, out: ("export", app, STORE, "--out", out / "out"),
     "diff": lambda app, out: ("diff", app, out / "healthy" / app.name),
     "check": lambda app, _: ("check", app, "--for", "4.3", "-o", "json"),

@@ -66,19 +66,18 @@ def test_a_run_that_is_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "code"),
     [
-        (("migrate", "--to", "4.2"), 5, "in-use"),
-        (("undo",), 5, "in-use"),
-        (("diff", "APP"), 5, "in-use"),
-        (("check", "--for", "1.0"), 2, "usage"),
-        (("query", "latest-order", "range"), 6, "store-unreadable"),
+        (("migrate", "APP", "--to", "4.2"), 5, "in-use"),
+        (("undo", "APP"), 5, "in-use"),
+        (("diff", "APP", "APP"), 5, "in-use"),
+        (("check", "APP", "--for", "1.0"), 2, "usage"),
+        (("query", "range", "APP", "latest-order"), 6, "store-unreadable"),
     ],
 )
 def test_what_cannot_be_done_now(tmp_path: Path, words: tuple[str, ...], status: int, code: str) -> None:
     app = unpack(GOLDEN, tmp_path)
     kstate("migrate", app, "--to", "4.2", "--warnings-ok")
-    name, *more = (str(app) if word == "APP" else word for word in words)
     with held(app, "application"):
-        done = kstate(name, app, *more, "-o", "json", status=status)
+        done = kstate(*(app if word == "APP" else word for word in words), "-o", "json", status=status)
     assert (done.error["code"], done.error["app"]) == (code, str(app))
     assert f"kstate: {done.error['message']}" in done.err
     assert done.error["hint"] in done.err

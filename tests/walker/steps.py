@@ -261,7 +261,7 @@ def _verify(world: World, chance: Chance) -> None:
 def _query(world: World, chance: Chance) -> None:
     version = world.version
     if version is None:
-        world.run(("query", KEY_VALUE, "key", "k0001"), nothing(2))
+        world.run(("query", "key", KEY_VALUE, "k0001"), nothing(2))
         return
     task = chance.choice(["0_0", "0_1"])
     found = version.content.tasks.get(task)
@@ -271,8 +271,8 @@ def _query(world: World, chance: Chance) -> None:
     key = chance.choice([*sorted(rows), b"nobody"])
     argv = (
         "query",
-        KEY_VALUE,
         "key",
+        KEY_VALUE,
         key.decode(),
         "--partition",
         task[2:],
