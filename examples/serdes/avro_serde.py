@@ -2,7 +2,7 @@
 
 ::
 
-    AVRO_SCHEMA=order.avsc PYTHONPATH=examples/serdes kstate query APP STORE range --value-serde avro_serde:value
+    AVRO_SCHEMA=order.avsc PYTHONPATH=examples/serdes kstate query range APP STORE --value-serde avro_serde:value
 
 The schema comes from a file, not from a registry: bytes are read with it, so it must be the writer's, or one that
 differs as Avro allows where ``AVRO_WRITER_SCHEMA`` names the writer's. The id is not looked up; ``AVRO_SCHEMA_ID``

@@ -4,7 +4,7 @@
 
     protoc --include_imports --descriptor_set_out=shop.desc shop.proto
     PROTOBUF_DESCRIPTORS=shop.desc PROTOBUF_MESSAGE=shop.Order PYTHONPATH=examples/serdes \\
-        kstate query APP STORE range --value-serde protobuf_serde:value
+        kstate query range APP STORE --value-serde protobuf_serde:value
 
 ``PROTOBUF_PLAIN=1`` is for messages without that header. With generated code, return ``serde_of(order_pb2.Order)``
 from a function of your own.

@@ -37,12 +37,25 @@ class CleanRequest:
     """Only these runs, however old and whatever they keep; all that are old enough when empty."""
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A run that is left although it is old enough, and why."""
+
+    run: str
+    why: str
+
+    @property
+    def text(self) -> str:
+        """One line for the user."""
+        return f"run {self.run} is left: {self.why}"
+
+
 @dataclass(slots=True)
 class Choice:
-    """Runs that may be deleted, oldest first, and one line for each that is left although it is old enough."""
+    """Runs that may be deleted, oldest first, and those that are left."""
 
     runs: list[Run] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
 
 
 def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
@@ -80,7 +93,7 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
         elif named:
             raise Refused(f"run {run.name} is not deleted: {why}", where=str(run.path))
         else:
-            choice.left.append(f"run {run.name} is left: {why}")
+            choice.left.append(Left(run.name, why))
     _refuse_only_copy(request, choice)
     return choice
 

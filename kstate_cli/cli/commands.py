@@ -13,6 +13,9 @@ import typer.main
 
 from kstate_cli.cli.empty import refuse_empty
 from kstate_cli.cli.environment import give_variables
+from kstate_cli.cli.help_panels import PanelledCommand
+from kstate_cli.cli.json_lines import note_format
+from kstate_cli.cli.shell_completion import answer_shell
 from kstate_cli.cli.subject import note_subject
 
 
@@ -73,7 +76,7 @@ def _made(name: str, entry: Entry) -> Any:
     found = getattr(importlib.import_module(f"kstate_cli.cli.{entry.module}"), entry.name)
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
-        found.command(name)(function)
+        found.command(name, cls=PanelledCommand)(function)
     command = typer.main.get_command(found)
     command.name = name
     _rules(command, name)
@@ -84,6 +87,7 @@ def _rules(command: Any, path: str) -> None:
     """What holds for every argument and option, of subcommands too; ``path`` is how it is called: ``query key``."""
     refuse_empty(command, path)
     note_subject(command)
+    note_format(command)
     give_variables(command, "_".join(("kstate", *path.replace("-", "_").split())))
     for name, inner in getattr(command, "commands", {}).items():
         _rules(inner, f"{path} {name}")
@@ -96,8 +100,8 @@ class LazyGroup(typer.core.TyperGroup):
         super().__init__(**attributes)
         self.commands = _Commands()
 
-    def _main_shell_completion(self, *_: Any, **__: Any) -> None:
-        """Nothing: an environment variable must not turn a command into the printing of a script, with exit code 0."""
+    def _main_shell_completion(self, ctx_args: Any, prog_name: str, complete_var: str | None = None) -> None:
+        answer_shell(self, prog_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list of commands, without importing them."""

@@ -10,7 +10,9 @@ from typing import Annotated
 
 import typer
 
+from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import stores, tasks
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -44,29 +46,66 @@ App = Annotated[
     Path,
     typer.Argument(metavar="APP", help="Application directory (state.dir/application.id), or a state.dir holding one."),
 ]
-Output = Annotated[Format, typer.Option("-o", "--output", help="table, or json: one JSON object per line.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress, only results and errors.")]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--task",
+        metavar="TASK",
+        help="Stores of this task only; repeatable.",
+        autocompletion=tasks,
+        rich_help_panel=WHICH,
+    ),
+]
+Stores = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--store",
+        metavar="STORE",
+        help="This store only, in all tasks; repeatable.",
+        autocompletion=stores,
+        rich_help_panel=WHICH,
+    ),
+]
+Output = Annotated[
+    Format, typer.Option("-o", "--output", help="table, or json: one JSON object per line.", rich_help_panel=TOLD)
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="No messages and no progress, only results and errors.", rich_help_panel=TOLD),
+]
 Wait = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", help="Wait so long for the application's lock.", min=0)
+    float,
+    typer.Option(
+        "--wait", metavar="SECONDS", help="Wait so long for the application's lock.", min=0, rich_help_panel=HOW
+    ),
 ]
 LockIsShared = Annotated[
     bool,
     typer.Option(
         "--lock-is-shared",
         help="On NFS and the like: you vouch that the application runs nowhere, its lock may not be visible here.",
+        rich_help_panel=HOW,
     ),
 ]
 Reason = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="What it is for: kept in the run's journal.")
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="What it is for: kept in the run's journal.", rich_help_panel=TOLD),
 ]
-WarningsOk = Annotated[bool, typer.Option("--warnings-ok", help="Exit 0 instead of 1 when there are warnings.")]
+WarningsOk = Annotated[
+    bool, typer.Option("--warnings-ok", help="Exit 0 instead of 1 when there are warnings.", rich_help_panel=TOLD)
+]
 AfterError = Annotated[
     bool,
     typer.Option("--after-error", help="The last run ended in ERROR, and its cause is fixed."),
 ]
 MetricsFile = Annotated[
     Path | None,
-    typer.Option("--metrics-file", metavar="FILE", help="Write what was done to FILE, for Prometheus' node exporter."),
+    typer.Option(
+        "--metrics-file",
+        metavar="FILE",
+        help="Write what was done to FILE, for Prometheus' node exporter.",
+        rich_help_panel=TOLD,
+    ),
 ]
 LogOffsets = Annotated[
     Path | None,
@@ -74,15 +113,23 @@ LogOffsets = Annotated[
         "--offsets",
         metavar="FILE",
         help='Log starts and ends as the broker has them now: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
+        rich_help_panel=LOGS,
     ),
 ]
 BootstrapServer = Annotated[
     str | None,
-    typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Ask this broker for log starts and ends."),
+    typer.Option(
+        "--bootstrap-server", metavar="HOST:PORT", help="Ask this broker for log starts and ends.", rich_help_panel=LOGS
+    ),
 ]
 KafkaSettings = Annotated[
     Path | None,
-    typer.Option("--kafka-settings", metavar="FILE", help="name=value lines for librdkafka: security.protocol, …"),
+    typer.Option(
+        "--kafka-settings",
+        metavar="FILE",
+        help="name=value lines for librdkafka: security.protocol, …",
+        rich_help_panel=LOGS,
+    ),
 ]
 SpecFile = Annotated[
     Path | None,

@@ -2,50 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
-from kstate_cli.cli.options import App
-from kstate_cli.cli.query_options import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, asking, time_of
+from kstate_cli.cli.declared import declared
+from kstate_cli.cli.help_panels import PanelledCommand
+from kstate_cli.cli.query_options import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, time_of
+from kstate_cli.errors import UsageError
 from kstate_cli.formats.numbers import MAX_I64
-
-_HELP_FLAGS = ("-h", "--help")
+from kstate_cli.texts import command
 
 
 class _Group(typer.core.TyperGroup):
-    """Help of a subcommand also where APP and STORE are left out: ``kstate query key --help``."""
+    """The subcommand comes first. The order of before, ``APP STORE key …``, is refused, and told as it is now."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if any(flag in args for flag in _HELP_FLAGS):
-            # Where it belongs first: a store may be called like a subcommand.
-            named = [one for one in (*args[2:3], *args[:2]) if one in self.commands]
-            if named:
-                command = self.commands[named[0]]
-                with type(ctx)(command, info_name=named[0], parent=ctx) as inner:
-                    typer.echo(command.get_help(inner))
-                ctx.exit()
-        return super().parse_args(ctx, args)
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        app, *rest = args
+        if app not in self.commands and not ctx.resilient_parsing:
+            self._refuse_other_order(app, rest)
+        return super().resolve_command(ctx, args)
+
+    def _refuse_other_order(self, app: str, rest: list[str]) -> None:
+        first = "the subcommand comes first, then APP and STORE"
+        if rest[1:2] and rest[1] in self.commands:
+            store, subcommand, *more = rest
+            # A path that begins with a dash was behind "--", which the parser has taken away.
+            given = Path(app) if app.startswith("-") else app
+            raise UsageError(first, hint=f"write it so: {command('query', subcommand, given, store, *more)}")
+        for word in rest:
+            if word in self.commands:
+                raise UsageError(first, hint=f"see {command('query', word, '--help')}")
 
 
 query_app = typer.Typer(cls=_Group, rich_markup_mode=None, no_args_is_help=True, add_completion=False)
 
 
 @query_app.callback()
-def query(
-    ctx: typer.Context,
-    app: App,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="Name of the store; kstate ls APP shows them.")],
-) -> None:
+def query() -> None:
     """Ask a store what it holds, while the application is stopped: by key, by range, by time, row by row.
 
     Changes nothing and takes no lock. A subcommand has its own help: kstate query key --help.
 
     \b
-      kstate query APP STORE key alice --key-serde string --value-serde long
-      kstate query APP STORE range --from a --to b --key-serde string -o json
-      kstate query APP STORE window-key alice --from 2024-05-01T12:00:00Z
+      kstate query key APP STORE alice --key-serde string --value-serde long
+      kstate query range APP STORE --from a --to b --key-serde string -o json
+      kstate query window-key APP STORE alice --from 2024-05-01T12:00:00Z
 
     \b
     kind of store (kstate ls)            subcommands
@@ -78,11 +83,18 @@ def query(
     store cannot be read (STORE_EXCEPTION), also in the middle of the rows: what was
     printed until then is right, and not all.
     """
-    ctx.obj = (app, store)
 
 
-@query_app.command("key")
-@asking
+def _subcommand(name: str, summary: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """A subcommand, and what the list of them says of it."""
+
+    def added(function: Callable[..., int]) -> Callable[..., int]:
+        return query_app.command(name, short_help=summary, cls=PanelledCommand)(declared(function))
+
+    return added
+
+
+@_subcommand("key", "The value of a key.")
 def key(asked: Asked, key: Key, timestamps: Timestamps = False) -> int:
     """Print the value of a key of a key-value store (KeyQuery, TimestampedKeyQuery)."""
     from kstate_cli.cli.query_ask import answer
@@ -94,8 +106,7 @@ def key(asked: Asked, key: Key, timestamps: Timestamps = False) -> int:
     return answer(asked, KeyQuery(known), _PLAIN, lambda found: {"key": known, "value": found})
 
 
-@query_app.command("range")
-@asking
+@_subcommand("range", "Rows of a range of keys, or all.")
 def range_(
     asked: Asked,
     lower: Annotated[
@@ -126,8 +137,7 @@ def range_(
     )
 
 
-@query_app.command("raw-key")
-@asking
+@_subcommand("raw-key", "A row by the key that it has in RocksDB.")
 def raw_key(asked: Asked, key: Key) -> int:
     """Print the value of a row by the key that it has in RocksDB, of any kind of store.
 
@@ -142,8 +152,7 @@ def raw_key(asked: Asked, key: Key) -> int:
     return answer(asked, RawKeyQuery(raw), _PLAIN, lambda found: {"key": known, "value": asked.value(found, raw)})
 
 
-@query_app.command("raw-scan")
-@asking
+@_subcommand("raw-scan", "All rows as they lie in RocksDB.")
 def raw_scan(asked: Asked, collate: Collate = False) -> int:
     """Print all rows as they lie in RocksDB, of any kind of store, also those that have expired.
 
@@ -161,8 +170,7 @@ def raw_scan(asked: Asked, collate: Collate = False) -> int:
     )
 
 
-@query_app.command("window-key")
-@asking
+@_subcommand("window-key", "Windows of a key.")
 def window_key(
     asked: Asked, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
@@ -181,8 +189,7 @@ def window_key(
     )
 
 
-@query_app.command("window-range")
-@asking
+@_subcommand("window-range", "Windows of all keys.")
 def window_range(asked: Asked, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False) -> int:
     """Print the windows of all keys that start in a time, of a window store (WindowRangeQuery)."""
     from kstate_cli.cli.query_ask import answer
@@ -197,8 +204,7 @@ def window_range(asked: Asked, time_from: TimeFrom = None, time_to: TimeTo = Non
     )
 
 
-@query_app.command("session")
-@asking
+@_subcommand("session", "Sessions of a key.")
 def session(asked: Asked, key: Key, collate: Collate = False) -> int:
     """Print the sessions of a key, of a session store (WindowRangeQuery with a key). Their ends are inclusive."""
     from kstate_cli.cli.query_ask import answer
@@ -218,8 +224,7 @@ def session(asked: Asked, key: Key, collate: Collate = False) -> int:
     )
 
 
-@query_app.command("versioned")
-@asking
+@_subcommand("versioned", "The version of a key that is valid, or was.")
 def versioned(
     asked: Asked,
     key: Key,
@@ -240,8 +245,7 @@ def versioned(
     return answer(asked, question, _VERSION, lambda found: {"key": known, **_version(found)})
 
 
-@query_app.command("multi-versioned")
-@asking
+@_subcommand("multi-versioned", "Versions of a key.")
 def multi_versioned(
     asked: Asked,
     key: Key,

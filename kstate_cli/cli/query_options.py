@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from kstate_cli.cli.options import Quiet
+from kstate_cli.cli.help_panels import TOLD
+from kstate_cli.cli.options import App, Quiet
+from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ class RowFormat(str, Enum):
 
 _SERDE = "bytes, string, json, long, int, double, uuid, hex, time-windowed:SERDE, MODULE:NAME, … (kstate query --help)."
 
+Store = Annotated[
+    str,
+    typer.Argument(metavar="STORE", help="Name of the store; kstate ls APP shows them.", autocompletion=stores),
+]
 Key = Annotated[
     str, typer.Argument(metavar="KEY", help="The key, as its serde reads it; after -- if it begins with a dash.")
 ]
@@ -46,14 +50,24 @@ Collate = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Common:
-    """The options of every subcommand. The fields are the parameters: :func:`asking` adds them to a command."""
+@dataclass(frozen=True)
+class SerdeOptions:
+    """What the bytes of keys and values mean."""
+
+    HELP_PANEL: ClassVar = "What bytes mean"
 
     key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help=f"What keys are: {_SERDE}")] = "bytes"
     value_serde: Annotated[
         str, typer.Option("--value-serde", metavar="SERDE", help="What values are; as --key-serde.")
     ] = "bytes"
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Which partitions are asked, and in which condition."""
+
+    HELP_PANEL: ClassVar = "Which partitions answer"
+
     partition: Annotated[
         list[int] | None,
         typer.Option("--partition", metavar="N", min=0, help="Only this partition; repeatable. By default all here."),
@@ -72,41 +86,54 @@ class Common:
     assume_active: Annotated[
         bool, typer.Option("--assume-active", help="Take the tasks of this directory for active ones.")
     ] = False
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", min=1, help="At most N rows in all; by default 1000 in a table."),
-    ] = None
-    include_expired: Annotated[
-        bool, typer.Option("--include-expired", help="With --spec: also rows that are past their retention.")
-    ] = False
     spec: Annotated[
         Path | None,
         typer.Option(
             "--spec", metavar="FILE", help="kstate.toml: kind, retention and partitions (kstate ls APP --spec)."
         ),
     ] = None
+    include_expired: Annotated[
+        bool, typer.Option("--include-expired", help="With --spec: also rows that are past their retention.")
+    ] = False
     topology: Annotated[
         str | None, typer.Option("--topology", metavar="NAME", help="The named topology, where several have the store.")
     ] = None
     last_flush: Annotated[
         bool, typer.Option("--last-flush", help="Beside a running application: read what was flushed last.")
     ] = False
-    explain: Annotated[bool, typer.Option("--explain", help="Tell Position and execution info of each partition.")] = (
-        False
-    )
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """How an answer is printed."""
+
+    HELP_PANEL: ClassVar = TOLD
+
     output: Annotated[RowFormat, typer.Option("-o", "--output", help="table, json (one object per line) or csv.")] = (
         RowFormat.table
+    )
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", min=1, help="At most N rows in all; by default 1000 in a table."),
+    ] = None
+    explain: Annotated[bool, typer.Option("--explain", help="Tell Position and execution info of each partition.")] = (
+        False
     )
     quiet: Quiet = False
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One command line: whom it asks, its options, and what its texts mean."""
+class QueryOptions(RowOptions, SourceOptions, SerdeOptions):
+    """The options of every subcommand; the help has them in the order of the classes from the right."""
 
-    app: Path
-    store: str
-    options: Common = field(default_factory=Common)
+
+@dataclass(frozen=True)
+class Asked:
+    """What every subcommand is told: whom it asks, its options, and what its texts mean."""
+
+    app: App
+    store: Store
+    options: QueryOptions = field(default_factory=QueryOptions)
 
     @functools.cached_property
     def serdes(self) -> StoreSerdes:
@@ -163,27 +190,3 @@ def time_of(option: str, text: str | None) -> int | None:
         raise UsageError(
             f"{option} {text!r} is not a time: {error}", hint="milliseconds since 1970, or 2024-05-01T12:00:00Z"
         ) from None
-
-
-def asking(command: Callable[..., int]) -> Callable[..., int]:
-    """The command with the options of :class:`Common`; it is called with an :class:`Asked` before its own ones."""
-    shared = _parameters(Common)
-    own = [one for one in _parameters(command) if one.annotation is not Asked]
-
-    @functools.wraps(command)
-    def run(ctx: typer.Context, **values: Any) -> int:
-        common = Common(**{one.name: values.pop(one.name) for one in shared})
-        app, store = ctx.obj
-        return command(Asked(app, store, common), **values)
-
-    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *shared)]
-    run.__signature__ = inspect.Signature([context, *parameters], return_annotation=int)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in (context, *parameters)}
-    del run.__wrapped__  # typer would look there for annotations
-    return run
-
-
-def _parameters(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
-    known = get_type_hints(function, include_extras=True)
-    return [one.replace(annotation=known[one.name]) for one in inspect.signature(function).parameters.values()]

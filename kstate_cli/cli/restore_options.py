@@ -1,10 +1,33 @@
-"""What the options of ``kstate restore`` mean."""
+"""The options of ``kstate restore``, and what their texts mean."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import typer
+
+from kstate_cli.cli.help_panels import HOW, LOGS, TOLD
+from kstate_cli.cli.options import (
+    AfterError,
+    BootstrapServer,
+    Guarantee,
+    KafkaSettings,
+    LockIsShared,
+    LogOffsets,
+    MetricsFile,
+    Output,
+    Quiet,
+    Reason,
+    Stores,
+    Tasks,
+    Verify,
+    Wait,
+    WarningsOk,
+)
+from kstate_cli.cli.output import Format
 from kstate_cli.formats.numbers import MAX_I64
 
 if TYPE_CHECKING:
@@ -14,6 +37,172 @@ if TYPE_CHECKING:
     from kstate_cli.restore.engines import RestoreEngine
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+class OnInvalid(str, Enum):
+    """What becomes of a store whose offset lies outside its changelog."""
+
+    rebuild = "rebuild"
+    fail = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredOptions:
+    """What is restored, and for whom."""
+
+    HELP_PANEL: ClassVar = "What is restored"
+
+    dump: Annotated[
+        str,
+        typer.Option(
+            "--from-changelog",
+            metavar="DUMP",
+            help="Changelog dump: Parquet as Spark's Kafka source gives it; path or URI.",
+        ),
+    ]
+    release_name: Annotated[
+        str, typer.Option("--for", metavar="RELEASE", help="The release that will open the stores.")
+    ]
+    spec: Annotated[
+        Path | None, typer.Option("--spec", metavar="FILE", help="kstate.toml: kinds and retentions of stores.")
+    ] = None
+    topology: Annotated[
+        Path | None,
+        typer.Option("--topology", metavar="FILE", help="Text of Topology#describe: stores to subtopologies."),
+    ] = None
+    task: Tasks = None
+    store: Stores = None
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", metavar="TOPIC", help="A topic of the dump (or pattern) of no interest; repeatable."),
+    ] = None
+    share: Annotated[
+        str | None, typer.Option("--share", metavar="I/N", help="Only this host's share of the tasks: 1/3, 2/3, 3/3.")
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")] = (
+        False
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What is known of the logs: from the broker, or because somebody vouches for it."""
+
+    HELP_PANEL: ClassVar = LOGS
+
+    offsets: LogOffsets = None
+    bootstrap_server: BootstrapServer = None
+    kafka_settings: KafkaSettings = None
+    committed_offsets: Annotated[
+        Path | None,
+        typer.Option("--committed-offsets", metavar="FILE", help="JSON {topic: {partition: offset}} of the group."),
+    ] = None
+    dump_is_complete: Annotated[
+        bool,
+        typer.Option("--dump-is-complete", help="No manifest: you vouch that no file and no record is missing."),
+    ] = False
+    dump_is_committed: Annotated[
+        bool,
+        typer.Option("--dump-is-committed", help="No manifest: you vouch that it was read with read_committed."),
+    ] = False
+    skip_digests: Annotated[
+        bool, typer.Option("--skip-digests", help="Do not compare the dump's files with the manifest's SHA-256.")
+    ] = False
+    guarantee: Annotated[
+        Guarantee, typer.Option("--guarantee", help="at_least_once: the application never used transactions.")
+    ] = Guarantee.exactly_once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseOptions:
+    """What is done in cases that are not the usual one."""
+
+    HELP_PANEL: ClassVar = "In special cases"
+
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Ignore what is there and rebuild from the earliest offset.")
+    ] = False
+    on_invalid_offset: Annotated[
+        OnInvalid,
+        typer.Option(
+            "--on-invalid-offset",
+            help="Where the broker's log no longer has a store's offset (KIP-406): rebuild the store, or fail.",
+        ),
+    ] = OnInvalid.rebuild
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="A store with rows may be emptied by an empty changelog.")
+    ] = False
+    accept_resurrected: Annotated[
+        bool,
+        typer.Option(
+            "--accept-resurrected",
+            help="Catch up a store that is older than delete.retention.ms: rows may stay whose deletes were forgotten.",
+        ),
+    ] = False
+    wipe_unclean: Annotated[
+        bool, typer.Option("--wipe-unclean", help="Rebuild tasks whole that were not left clean.")
+    ] = False
+    after_error: AfterError = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOptions:
+    """With what, and how much at once."""
+
+    HELP_PANEL: ClassVar = HOW
+
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            metavar="spark|local",
+            help="local: in this process, slice after slice; for small dumps, needs no Java.",
+        ),
+    ] = "spark"
+    master: Annotated[
+        str | None, typer.Option("--master", help="Spark master; by default local[*,4], or what spark-submit says.")
+    ] = None
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")
+    ] = None
+    staging: Annotated[
+        str | None,
+        typer.Option("--staging", metavar="URI", help="Where runs are kept: a folder or URI that all executors reach."),
+    ] = None
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="BYTES",
+            help="All that this host may use, Spark included, as 2G or 1500M; by default about 660M a core and 700M.",
+        ),
+    ] = None
+    workers: Annotated[int, typer.Option("--workers", help="Stores taken in at once; 0: one per core.", min=0)] = 0
+    verify: Annotated[Verify, typer.Option("--verify", help="full: read every row back before the switch.")] = (
+        Verify.quick
+    )
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
+    ] = False
+    wait: Wait = 0.0
+    lock_is_shared: LockIsShared = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """Who hears what of it."""
+
+    HELP_PANEL: ClassVar = TOLD
+
+    output: Output = Format.table
+    quiet: Quiet = False
+    warnings_ok: WarningsOk = False
+    metrics_file: MetricsFile = None
+    reason: Reason = None
+    on_state_change: Annotated[
+        str | None,
+        typer.Option("--on-state-change", metavar="CMD", help="Run CMD BEFORE AFTER at each change of state."),
+    ] = None
 
 
 def pair_of(text: str) -> tuple[str, str]:

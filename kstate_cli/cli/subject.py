@@ -13,6 +13,21 @@ _APP = frozenset({"app", "a"})
 _given: list[str] = []
 
 
+def forget() -> None:
+    """A command begins, and is about nothing yet."""
+    _given.clear()
+
+
+def given() -> str | None:
+    """The absolute path of the directory, as it was given until it was found; None where there is none."""
+    return _given[0] if _given else None
+
+
+def found_app(app: str | os.PathLike[str]) -> None:
+    """The application directory is this one: what was given may be the ``state.dir`` that holds it."""
+    _given[:] = [os.fspath(app)]
+
+
 def note_subject(command: Any) -> None:
     """From now on the directory that ``command`` is given is known here."""
     for parameter in command.params:

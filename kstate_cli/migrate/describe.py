@@ -11,7 +11,6 @@ from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import opens_in
 from kstate_cli.statedir.model import Application
 
-SCHEMA = 1
 Row = dict[str, Any]
 
 
@@ -28,7 +27,6 @@ def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> Ro
     store = offsets.store
     problems = [p for d in store.databases for p in d.problems]
     row: Row = {
-        "schema_version": SCHEMA,
         "task": task.task.name,
         "store": store.name,
         "kind": store.kind.name,
@@ -48,11 +46,10 @@ def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> Ro
         ),
         "column_families": sorted(store.families),
         "segments": [d.segment_start for d in store.databases] if store.segmented else None,
-        "keys_estimate": None if any(p.fatal for p in problems) else sum(d.rows for d in store.databases),
-        "keys_exact": False,
+        "rows": None if any(p.fatal for p in problems) else sum(d.rows for d in store.databases),
+        "rows_exact": False,
         "bytes": sum(d.size for d in store.databases),
         "leftovers": list(task.task.leftovers),
-        "problems": [p.text for p in problems],
         "unclean": [str(reason) for reason in task.unclean if reason.store == store.name],
     }
     return row
@@ -61,7 +58,6 @@ def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> Ro
 def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping[TopicPartition, int]) -> Row:
     """A custom store, one in memory, or one that is gone: only its offset is here."""
     row: Row = {
-        "schema_version": SCHEMA,
         "task": task.task.name,
         "store": name,
         "kind": "no-directory",
@@ -77,11 +73,10 @@ def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping
         "opens_in": [],
         "column_families": [],
         "segments": None,
-        "keys_estimate": None,
-        "keys_exact": False,
+        "rows": None,
+        "rows_exact": False,
         "bytes": 0,
         "leftovers": list(task.task.leftovers),
-        "problems": [],
         "unclean": [],
     }
     return row

@@ -31,7 +31,7 @@ from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.find import stores_of
 from kstate_cli.rows.open import open_store
 from kstate_cli.rows.serde_type import StoreSerdes
-from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.store import ReadAs, StoreReader
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application, Store, Task
@@ -125,9 +125,11 @@ class OfflineStreams:
             store,
             others,
             self._databases,
-            kind=spec.kind if spec else None,
-            serdes=self._serdes.get(store.name, StoreSerdes()),
-            retention_ms=spec.retention_ms if spec and not self._include_expired else None,
+            ReadAs(
+                kind=spec.kind if spec else None,
+                serdes=self._serdes.get(store.name, StoreSerdes()),
+                retention_ms=spec.retention_ms if spec and not self._include_expired else None,
+            ),
         )
 
     def application(self, store: str) -> Application:

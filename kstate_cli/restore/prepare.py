@@ -57,6 +57,7 @@ _WHOLE = 1 << 62
 class RestoredStore:
     """One line of the table at the end."""
 
+    task: str
     store: str
     records: int = 0
     rows: int = 0
@@ -66,6 +67,11 @@ class RestoredStore:
     has_position: bool = False
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     seconds: float = 0.0
+
+    @property
+    def shown(self) -> str:
+        """How messages call it."""
+        return f"{self.task}/{self.store}"
 
 
 def usual_memory(slots: int, *, jvm: bool = True) -> int:
@@ -121,47 +127,45 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
         )
 
 
-def make_jobs(
-    work: Sequence[StoreWork],
-    dump: Dump,
-    release: Release,
-    staging: str,
-    slots: Slots,
-    app: Path,
-    repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]],
-) -> list[SliceJob]:
-    """The slices of every store, largest first. ``repartitioned`` puts a dump in order that is too shuffled."""
+@dataclass(frozen=True, slots=True)
+class Slicing:
+    """What the slices of a restoration are made of, and for what."""
+
+    app: Path
+    dump: Dump
+    release: Release
+    staging: str
+    """A folder, or a URI."""
+    slots: Slots
+    repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]]
+    """Puts a dump in order that is too shuffled; the URI is that of what it wrote."""
+
+
+def make_jobs(work: Sequence[StoreWork], slicing: Slicing) -> list[SliceJob]:
+    """The slices of every store, largest first."""
     # The more partitions there are at once, the fewer slices each needs to keep every task busy.
     partitions = sum(len(one.parts) for one in work)
-    pieces = 1 if partitions >= 3 * slots.tasks or partitions % slots.tasks == 0 else -(-2 * slots.tasks // partitions)
+    tasks = slicing.slots.tasks
+    pieces = 1 if partitions >= 3 * tasks or partitions % tasks == 0 else -(-2 * tasks // partitions)
     jobs: list[SliceJob] = []
     for one in work:
         number = 0
         for part in one.parts:
             if part.verdict.action is Action.LEAVE and not one.rebuild:
                 continue
-            for piece, uri in _slices(one, part, dump, slots, pieces, repartitioned):
-                jobs += [
-                    replace(job, number=number + at)
-                    for at, job in enumerate(_jobs_of(one, piece, uri, dump, release, staging, slots, app, number))
-                ]
+            for piece, uri in _slices(one, part, slicing, pieces):
+                found = _jobs_of(one, piece, uri, slicing, number)
+                jobs += [replace(job, number=number + at) for at, job in enumerate(found)]
                 number = jobs[-1].number + 1
     return sorted(jobs, key=lambda job: -job.slice.bytes)
 
 
-def _slices(
-    work: StoreWork,
-    part: RestoredPartition,
-    dump: Dump,
-    slots: Slots,
-    pieces: int,
-    repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]],
-) -> list[tuple[Slice, str]]:
+def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: int) -> list[tuple[Slice, str]]:
     """The slices of one partition, at least ``pieces`` where it is not too small, each with the URI of its dump.
 
     Raises Refused for rows that cannot be put in order.
     """
-    rows, uri = part.dump, dump.uri
+    rows, uri, memory = part.dump, slicing.dump.uri, slicing.slots.memory
     if not rows.rows:
         return []
     after, until = None if work.rebuild else part.verdict.after, part.log.until
@@ -169,13 +173,13 @@ def _slices(
     each = max(total // rows.rows, 1)
     whole = has_key(work.spec.kind, KeySchema.VERSIONED)
     # Keys alone are held at once: values come in as many passes as memory asks for.
-    records = slots.memory // _held_of_each(work.spec, rows, _tells_positions(dump, work.spec))
+    records = memory // _held_of_each(work.spec, rows, _tells_positions(slicing.dump, work.spec))
     fitting = min(records * each, _KEY_BYTES)
     limit = _WHOLE if whole else min(fitting, -(-total // pieces))
     cut, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
-    unordered = [one for one in cut if not one.ordered and one.bytes > min(fitting, slots.memory) // 2]
+    unordered = [one for one in cut if not one.ordered and one.bytes > min(fitting, memory) // 2]
     if shuffled or unordered:
-        rows, uri = repartitioned(rows)
+        rows, uri = slicing.repartitioned(rows)
         cut, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
         if shuffled:
             raise Refused(f"{rows.key}: its rows cannot be put in order", hint="write the dump anew, sorted by offset")
@@ -192,39 +196,29 @@ def _held_of_each(spec: StoreSpec, dump: PartitionDump, positions: bool) -> int:
     return per_record + _KEY_COPIES * keys + (_POSITION_BYTES if positions else 0)
 
 
-def _jobs_of(
-    work: StoreWork,
-    piece: Slice,
-    uri: str,
-    dump: Dump,
-    release: Release,
-    staging: str,
-    slots: Slots,
-    app: Path,
-    number: int,
-) -> list[SliceJob]:
-    spec = work.spec
+def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: int) -> list[SliceJob]:
+    spec, memory = work.spec, slicing.slots.memory
     kind = store_kind(spec.kind)
     job = SliceJob(
         number=number,
         task=work.key,
         store=spec.name,
         kind=spec.kind,
-        release=release.name,
+        release=slicing.release.name,
         slice=piece,
         dump_uri=uri,
-        staging=staging,
-        memory=slots.memory,
+        staging=slicing.staging,
+        memory=memory,
         interval_ms=(spec.segment_interval_ms or 0) if kind.has_retention else 0,
         retention_ms=spec.retention_ms or 0,
         indexed=spec.indexed,
         tombstones=not work.rebuild or number > 0,
-        positions=_tells_positions(dump, spec),
+        positions=_tells_positions(slicing.dump, spec),
     )
     if kind.key is not KeySchema.VERSIONED:
         return [job]
-    buckets = max(1, -(-piece.rows * _HISTORY_BYTES // slots.memory))
-    base = str(app / work.path) if not work.rebuild else ""
+    buckets = max(1, -(-piece.rows * _HISTORY_BYTES // memory))
+    base = str(slicing.app / work.path) if not work.rebuild else ""
     return [replace(job, bucket=(bucket, buckets), base=base) for bucket in range(buckets)]
 
 
@@ -236,7 +230,6 @@ def _tells_positions(dump: Dump, spec: StoreSpec) -> bool:
 
 
 def to_steps(
-    steps: Sequence[Step],
     work: Sequence[StoreWork],
     results: Sequence[SliceResult],
     release: Release,
@@ -244,8 +237,8 @@ def to_steps(
     folder: Path,
     app: Path,
 ) -> tuple[tuple[Step, ...], list[RestoredStore]]:
-    """The announced steps, and the databases that make them true."""
-    done = list(steps)
+    """The databases that make the announced steps true, and what is to be told of each store."""
+    done: list[Step] = []
     reports = []
     by_store: dict[tuple[str, str], list[SliceResult]] = {}
     for result in results:
@@ -255,7 +248,7 @@ def to_steps(
     live = [file for mine, limit in zip(of_each, oldest, strict=True) for file in _live(mine, limit)]
     paths = _fetched(live, staging, folder)
     for one, mine, limit in zip(work, of_each, oldest, strict=True):
-        report = RestoredStore(one.shown, offsets=one.offsets)
+        report = RestoredStore(one.task, one.spec.name, offsets=one.offsets)
         done += _databases(one, mine, limit, release, paths, app, report)
         reports.append(report)
     return tuple(done), reports

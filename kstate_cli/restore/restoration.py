@@ -31,6 +31,7 @@ from kstate_cli.restore.overview import SLICES_EVENT, slices_of_stores
 from kstate_cli.restore.plan import RestoreOptions, RestorePlan
 from kstate_cli.restore.prepare import (
     RestoredStore,
+    Slicing,
     Slots,
     make_jobs,
     slot_memory,
@@ -216,7 +217,7 @@ class Restoration:
                 self._tell(staging, jobs)
                 digests.wait()
             steps, self._outcome.reports = to_steps(
-                plan.change.steps, plan.work, results, request.options.release, staging, folder, request.app
+                plan.work, results, request.options.release, staging, folder, request.app
             )
             add_ages(request.app, self._ages)
         except BaseException as error:
@@ -227,7 +228,7 @@ class Restoration:
             elif self._staging is None:
                 staging.remove()
             raise
-        return steps
+        return (*plan.change.steps, *steps)
 
     def _write_down(self, run: Run) -> None:
         """Before anything is made: from which logs, as of when, and what must not be cleaned away by its age."""
@@ -246,12 +247,14 @@ class Restoration:
         slots, jvm = runner.slots, request.engine is RestoreEngine.spark
         jobs = make_jobs(
             plan.work,
-            self._dump,
-            request.options.release,
-            staging.target,
-            Slots(slots, _slot_memory(request.memory, slots, jvm=jvm)),
-            request.app,
-            lambda dump: self._in_order(runner, dump, staging),
+            Slicing(
+                request.app,
+                self._dump,
+                request.options.release,
+                staging.target,
+                Slots(slots, _slot_memory(request.memory, slots, jvm=jvm)),
+                lambda dump: self._in_order(runner, dump, staging),
+            ),
         )
         jobs = identified(jobs)
         # An area elsewhere tells nobody how far its slices are: the journal needs no URI for that.

@@ -12,8 +12,7 @@ from kstate_cli.rows.errors import StoreUnreadable, look_closer
 from kstate_cli.rows.find import first_problem
 from kstate_cli.rows.layout import Layout, layout_of
 from kstate_cli.rows.segment import Segment
-from kstate_cli.rows.serde_type import StoreSerdes
-from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.store import ReadAs, StoreReader
 from kstate_cli.rows.times import FOREVER
 from kstate_cli.spec.model import IN_MEMORY
 from kstate_cli.statedir.model import Database, Store, Task
@@ -21,17 +20,8 @@ from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command
 
 
-def open_store(
-    task: Task,
-    store: Store,
-    others: Sequence[Store],
-    databases: Databases,
-    *,
-    kind: str | None,
-    serdes: StoreSerdes,
-    retention_ms: int | None,
-) -> StoreReader:
-    """The reader of a store; ``others`` are those of its name in all tasks, ``kind`` is what the specification says.
+def open_store(task: Task, store: Store, others: Sequence[Store], databases: Databases, read_as: ReadAs) -> StoreReader:
+    """The reader of a store; ``others`` are those of its name in all tasks.
 
     Raises StoreUnreadable where it or a part of it is damaged, or where it is not certain how its rows are to be read.
     """
@@ -41,7 +31,7 @@ def open_store(
         # Rows would be missing in silence.
         by_host = problem.code is ProblemCode.UNREADABLE
         raise StoreUnreadable(problem.text, hint=look_closer(task.app, by_host=by_host), by_host=by_host)
-    layout = _layout(task, store, others, kind)
+    layout = _layout(task, store, others, read_as.kind)
     # A store whose kind is not known has no rows, so that nothing of it need be read.
     databases_in_order = sorted(store.databases if layout.families else (), key=lambda one: one.segment_start or 0)
     ends = [*(one.segment_start or 0 for one in databases_in_order[1:]), FOREVER + 1]
@@ -57,16 +47,12 @@ def open_store(
         for database, end in zip(databases_in_order, ends, strict=False)
     )
     return StoreReader(
-        store.name,
-        task.name,
-        task.partition,
+        task,
+        store,
         layout,
         segments,
-        store.position,
-        serdes=serdes,
-        retention_ms=retention_ms,
+        read_as,
         misplaced_segments=_misplaced_segments(layout.kind, segments, databases_in_order),
-        position_known=store.position_known,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -12,6 +13,18 @@ from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.serde_type import BYTES, NOT_TAKEN, StoreSerdes
 from kstate_cli.rows.values import Unreadable, ValueAndTimestamp
+from kstate_cli.statedir.model import Store, Task
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAs:
+    """How whoever asks wants a store to be read."""
+
+    kind: str | None = None
+    """What the specification says that it is."""
+    serdes: StoreSerdes = field(default_factory=StoreSerdes)
+    retention_ms: int | None = None
+    """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
 
 
 class StoreReader:
@@ -19,29 +32,24 @@ class StoreReader:
 
     def __init__(
         self,
-        name: str,
-        task: str,
-        partition: int | None,
+        task: Task,
+        store: Store,
         layout: Layout,
         segments: tuple[Segment, ...],
-        position: Position,
+        read_as: ReadAs,
         *,
-        serdes: StoreSerdes,
-        retention_ms: int | None = None,
         misplaced_segments: StoreUnreadable | None = None,
-        position_known: bool = True,
     ) -> None:
-        self.name = name
-        self.task = task
-        self.partition = partition
+        self.name = store.name
+        self.task = task.name
+        self.partition = task.partition
         self.layout = layout
         self.segments = segments
         """In the order of their starts; one without a start for a store that is not segmented."""
-        self.position = position
-        self.position_known = position_known
-        self.serdes = serdes
-        self.retention_ms = retention_ms
-        """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
+        self.position: Position = store.position
+        self.position_known: bool = store.position_known
+        self.serdes = read_as.serdes
+        self.retention_ms = read_as.retention_ms
         self._misplaced_segments = misplaced_segments
         self._read = layout.read
         self._earliest: int | None = None

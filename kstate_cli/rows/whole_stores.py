@@ -11,8 +11,7 @@ from kstate_cli.regular import MOST_NAME_BYTES, read_small
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.open import open_store
 from kstate_cli.rows.segment import Segment
-from kstate_cli.rows.serde_type import StoreSerdes
-from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.store import ReadAs, StoreReader
 from kstate_cli.statedir.model import Application, Store, Task
 
 
@@ -20,7 +19,7 @@ def open_whole(
     task: Task, store: Store, others: Sequence[Store], databases: Databases, *, kind: str | None = None
 ) -> StoreReader:
     """The reader of a store of which every row is wanted, as bytes; raises and takes what ``open_store`` does."""
-    return open_store(task, store, others, databases, kind=kind, serdes=StoreSerdes(), retention_ms=None)
+    return open_store(task, store, others, databases, ReadAs(kind))
 
 
 def others_of(app: Application, task: Task, store: Store) -> list[Store]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import position_file, store_checkpoint
@@ -13,6 +14,9 @@ from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.verify.database import DatabaseReport
 from kstate_cli.verify.digest import store_digest
 from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, VerifyFinding
+
+OUTSIDE_TASKS: Final = "-"
+"""Stands for a task where what is found lies in none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ def task_reports(
                 reports.append(StoreReport(task.name, None, None, own))
     if app.problems and not of_tasks:
         foreign = tuple(VerifyFinding(NOT_UNDERSTOOD, one.place, one.what) for one in app.problems)
-        reports.append(StoreReport("-", None, None, foreign))
+        reports.append(StoreReport(OUTSIDE_TASKS, None, None, foreign))
     return tuple(reports)
 
 

@@ -76,7 +76,7 @@ def scans(app: Path, folder: Path, version: str, rounds: int) -> dict[str, objec
 def first_row(large: Path, small: Path, rounds: int) -> dict[str, object]:
     def query(app: Path) -> float:
         return timed(
-            sys.executable, "-m", "kstate_cli", "query", app, STORE, "key", "key-000000007", "--key-serde", "string",
+            sys.executable, "-m", "kstate_cli", "query", "key", app, STORE, "key-000000007", "--key-serde", "string",
             "-o", "json",
         )[0]  # fmt: skip
 

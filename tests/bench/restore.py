@@ -36,7 +36,7 @@ from kstate_cli.releases import release
 from kstate_cli.restore.judge import Allowed
 from kstate_cli.restore.plan import RestoreOptions
 from kstate_cli.restore.planner import plan_restore
-from kstate_cli.restore.prepare import Slots, make_jobs, slot_memory, to_steps
+from kstate_cli.restore.prepare import Slicing, Slots, make_jobs, slot_memory, to_steps
 from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging
 from kstate_cli.spec.combine import resolve_spec
@@ -92,14 +92,15 @@ def limit(folder: Path, dump_path: Path, memory: int) -> dict[str, float]:
     staging = Staging(str(target / "runs"))
     (target / "runs").mkdir()
     jobs = make_jobs(
-        plan.work, dump, to, staging.target, Slots(cores, slot_memory(memory, cores)), app, lambda p: (p, "")
+        plan.work,
+        Slicing(app, dump, to, staging.target, Slots(cores, slot_memory(memory, cores)), lambda p: (p, "")),
     )
     os.sync()
     began = time.monotonic()
     with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
         results = list(pool.map(build_sorted_files, jobs))
         runs = time.monotonic() - began
-        steps, _ = to_steps(plan.change.steps, plan.work, results, to, staging, target / "runs", app)
+        steps, _ = to_steps(plan.work, results, to, staging, target / "runs", app)
         builds = [step for step in steps if isinstance(step, BuildDatabase)]
         for done in [pool.submit(build_database, step, app, app) for step in builds]:
             done.result()

@@ -23,7 +23,7 @@ RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.tom
 ASKED: dict[str, tuple[object, ...]] = {
     "ls": ("APP",),
     "inspect-position": ("APP", "--merge"),
-    "query": ("APP", "visits", "session", "k0005"),
+    "query": ("session", "APP", "visits", "k0005"),
     "export": ("APP", "visits", "--out", "OUT"),
     "diff": ("APP", "OTHER"),
     "check": ("APP", "--for", "4.3"),

@@ -182,7 +182,7 @@ def test_the_runs_of_another_application_are_refused(app: Path, there: bool) -> 
         refused = kstate(command[0], other, *command[1:], status=4).err
         assert f"its journal is of application {app.name}, not of app2" in refused
     (row,) = kstate("status", other, "-o", "json").rows
-    assert (row["state"], app.name in row["why"]) == ("damaged", True)
+    assert (row["state"], app.name in row["message"]) == ("damaged", True)
     assert tree_hash(app.parent) == before
     kstate("undo", app)
 

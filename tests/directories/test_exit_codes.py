@@ -64,7 +64,7 @@ class World:
     def argv(self, command: str, app: Path | str) -> list[object]:
         """The command on a directory; as a rule it ends with 0."""
         more: dict[str, tuple[object, ...]] = {
-            "query": (STORE, "range"),
+            "query": (STORE,),
             "export": (STORE, "--out", self.folder / "out"),
             "diff": (self.templates["APP"],),
             "check": ("--for", "4.3"),
@@ -72,7 +72,8 @@ class World:
             "wipe": ("--store", STORE),
             "restore": (*SPARK, "--dry-run"),
         }
-        return [command, *(() if command == "demo" else (app,)), *more.get(command, ())]
+        words = ("query", "range") if command == "query" else (command,)
+        return [*words, *(() if command == "demo" else (app,)), *more.get(command, ())]
 
     def run(self, app: Path, argv: list[object], *more: object, **streams: Any) -> Ended:
         """Run a command, and hold it to its word."""

@@ -94,7 +94,7 @@ def _everything(shell: Shell, app: Path) -> None:
         ("ls", app, "--spec"),
         ("inspect-position", app, "--store", "nope"),
         ("verify", app, "--store", "nope"),
-        ("query", app, "nope", "range"),
+        ("query", "range", app, "nope"),
         ("diff", app, app, "--store", "nope"),
         ("wipe", app, "--store", "nope", "--yes"),
         ("check", app, "--for", "4.3"),
@@ -188,7 +188,7 @@ def test_hostile_names_within_a_database(tmp_path: Path, capfd: Any) -> None:
 def test_rows_as_csv(tmp_path: Path, key: bytes) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     _put(app, key)
-    command = [sys.executable, "-m", "kstate_cli", "query", str(app), "latest-order", "range", "--key-serde", "string",
+    command = [sys.executable, "-m", "kstate_cli", "query", "range", str(app), "latest-order", "--key-serde", "string",
                "-o", "csv", "-q"]  # fmt: skip
     piped = subprocess.run(command, capture_output=True, check=True).stdout
     # For a program each value as it is, in quotes where it would end a row or a cell.

@@ -81,7 +81,7 @@ def commands(app: Path, out: Path) -> list[tuple[Any, ...]]:
         ("verify", app),
         ("diff", app, app, "--last-flush"),
         ("check", app, "--for", "4.3"),
-        ("query", app, STORE, "window-range", "--last-flush"),
+        ("query", "window-range", app, STORE, "--last-flush"),
         ("export", app, STORE, "--out", out, "--last-flush"),
     ]
 

@@ -96,7 +96,7 @@ def test_it_is_checked(app: Path) -> None:
 
 def test_it_answers_queries(app: Path) -> None:
     key, (value, timestamp) = next(iter(_records(app).items()))
-    (row,) = kstate_here("query", app, STORE, "key", key.decode(), "--key-serde", "string", *VALUES).rows
+    (row,) = kstate_here("query", "key", app, STORE, key.decode(), "--key-serde", "string", *VALUES).rows
     assert row["value"] == value.decode()
     assert row["timestamp"] == timestamp
 

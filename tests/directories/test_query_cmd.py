@@ -19,6 +19,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from kstate_cli.cli.app import main
+from tests import json_lines
 from tests.golden import expected, names, unpack
 
 from .big import make_big
@@ -60,13 +61,14 @@ def ask(*arguments: object, status: int = 0) -> Done:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert ended.value.code == status, f"exit {ended.value.code}, not {status}\n{out.getvalue()}\n{err.getvalue()}"
+    json_lines.check(("query", *arguments), status, out.getvalue(), err.getvalue())
     return Done(status, out.getvalue(), err.getvalue())
 
 
 def _rows(*arguments: object, status: int = 0) -> list[dict[str, Any]]:
     found = ask(*arguments, "-o", "json", status=status).rows
-    assert all(row.pop("schema_version") == 1 for row in found)
-    return [row for row in found if row.pop("type") == "row"]
+    rows = [row for row in found if row["type"] == "row"]
+    return [{name: one for name, one in row.items() if name not in json_lines.HEAD} for row in rows]
 
 
 def _made(folder: Path, rows: dict[bytes, bytes], store: str = "made", task: str = "0_0") -> Path:
@@ -92,13 +94,13 @@ def _made(folder: Path, rows: dict[bytes, bytes], store: str = "made", task: str
 
 
 def test_key(app: Path) -> None:
-    (row,) = _rows(app, "count", "key", "k0005", *COUNTS)
+    (row,) = _rows("key", app, "count", "k0005", *COUNTS)
     assert row == {"partition": 0, "key": "k0005", "value": 6}
-    (row,) = _rows(app, "count", "key", "k0005", *COUNTS, "--timestamps")
+    (row,) = _rows("key", app, "count", "k0005", *COUNTS, "--timestamps")
     assert row == {"partition": 0, "key": "k0005", "value": 6, "timestamp": 1704068596903, "headers": []}
-    none = ask(app, "count", "key", "nobody", *COUNTS, "-o", "json")
-    assert (none.out, none.err) == ("", "none: count has no such row\n")
-    assert ask(app, "count", "key", "nobody", *COUNTS, "--quiet") == Done(0, "", "")
+    none = ask("key", app, "count", "nobody", *COUNTS, "-o", "json")
+    assert (none.rows, none.summary["rows"], none.err) == ([], 0, "none: count has no such row\n")
+    assert ask("key", app, "count", "nobody", *COUNTS, "--quiet") == Done(0, "", "")
 
 
 @pytest.mark.parametrize("name", [name for name in names() if "kinds" in name and "killed" not in name])
@@ -107,37 +109,37 @@ def test_range_has_the_rows_that_streams_counted(tmp_path: Path, name: str) -> N
     found = unpack(name, tmp_path)
     for store in ("count", "kv-plain", "reduce", "fk-left"):
         if store in told:
-            rows = _rows(found, store, "range", *TEXT[:2])
+            rows = _rows("range", found, store, *TEXT[:2])
             assert len(rows) == told[store]["entries"], store
 
 
 def test_range(app: Path) -> None:
-    rows = _rows(app, "count", "range", *COUNTS)
+    rows = _rows("range", app, "count", *COUNTS)
     assert [row["partition"] for row in rows] == sorted(row["partition"] for row in rows)
     assert {row["key"] for row in rows} == set(KEYS)
     assert sum(row["value"] for row in rows) == 60
-    some = _rows(app, "count", "range", "--from", "k0002", "--to", "k0005", *COUNTS, "--collate")
+    some = _rows("range", app, "count", "--from", "k0002", "--to", "k0005", *COUNTS, "--collate")
     assert [row["key"] for row in some] == KEYS[2:6]
-    some = _rows(app, "count", "range", "--from=k0002", "--to=k0005", *COUNTS, "--collate", "--desc", "--timestamps")
+    some = _rows("range", app, "count", "--from=k0002", "--to=k0005", *COUNTS, "--collate", "--desc", "--timestamps")
     assert [row["key"] for row in some] == KEYS[5:1:-1]
     assert {row["key"]: row["partition"] for row in some} == {"k0005": 0, "k0004": 1, "k0003": 1, "k0002": 1}
-    assert _rows(app, "count", "range", "--from", "k0004x", "--to", "k0005", *COUNTS) == [
+    assert _rows("range", app, "count", "--from", "k0004x", "--to", "k0005", *COUNTS) == [
         {"partition": 0, "key": "k0005", "value": 6}
     ]
 
 
 def test_global_store(app: Path) -> None:
-    rows = _rows(app, "global-table", "range", *TEXT)
+    rows = _rows("range", app, "global-table", *TEXT)
     assert len(rows) == 6
     assert {row["partition"] for row in rows} == {None}
-    assert ask(app, "global-table", "range", "-o", "csv").out.splitlines()[1].startswith(",k0000,")
+    assert ask("range", app, "global-table", "-o", "csv").out.splitlines()[1].startswith(",k0000,")
 
 
 def test_raw(app: Path) -> None:
     rows = meaning(app)["0_0/rocksdb/count"]["keyValueWithTimestamp"]
-    (row,) = _rows(app, "count", "raw-key", "k0005", "--value-serde", "hex")
+    (row,) = _rows("raw-key", app, "count", "k0005", "--value-serde", "hex")
     assert bytes.fromhex(row["value"]) == dict(rows)[b"k0005"]
-    scanned = _rows(app, "window-count", "raw-scan", "--partition", 1)
+    scanned = _rows("raw-scan", app, "window-count", "--partition", 1)
     whole = [
         row
         for path, families in sorted(meaning(app).items())
@@ -146,7 +148,7 @@ def test_raw(app: Path) -> None:
     ]
     assert [(_bytes(one["key"]), _bytes(one["value"])) for one in scanned] == whole
     key = next(one["key"] for one in scanned)
-    (row,) = _rows(app, "window-count", "raw-key", key["base64"], "--key-serde", "base64")
+    (row,) = _rows("raw-key", app, "window-count", key["base64"], "--key-serde", "base64")
     assert row["key"] == key["base64"]
 
 
@@ -155,36 +157,36 @@ def _bytes(shown: dict[str, str]) -> bytes:
 
 
 def test_windows(app: Path) -> None:
-    everything = _rows(app, "window-count", "window-range", *COUNTS)
+    everything = _rows("window-range", app, "window-count", *COUNTS)
     assert sum(row["value"] for row in everything) == 60
     for key in KEYS[:3]:
-        mine = _rows(app, "window-count", "window-key", key, *COUNTS)
+        mine = _rows("window-key", app, "window-count", key, *COUNTS)
         assert mine == [row for row in everything if row["key"] == key]
         assert [row["window_start"] for row in mine] == sorted(row["window_start"] for row in mine)
     first, last = "2024-01-01T00:10:00Z", "1704068400000"
     some = [row for row in everything if 1704067800000 <= row["window_start"] <= 1704068400000]
     assert 0 < len(some) < len(everything)
-    assert _rows(app, "window-count", "window-range", "--from", first, "--to", last, *COUNTS) == some
-    assert _rows(app, "window-count", "window-key", KEYS[0], "--from", first, "--to", last, *COUNTS) == [
+    assert _rows("window-range", app, "window-count", "--from", first, "--to", last, *COUNTS) == some
+    assert _rows("window-key", app, "window-count", KEYS[0], "--from", first, "--to", last, *COUNTS) == [
         row for row in some if row["key"] == KEYS[0]
     ]
-    collated = _rows(app, "window-count", "window-range", "--collate", *COUNTS)
+    collated = _rows("window-range", app, "window-count", "--collate", *COUNTS)
     assert Counter(map(str, collated)) == Counter(map(str, everything))
-    final = _rows(app, "window-final", "window-range", *COUNTS)
+    final = _rows("window-range", app, "window-final", *COUNTS)
     assert {(row["key"], row["window_start"], row["value"]) for row in final} == {
         (row["key"], row["window_start"], row["value"]) for row in everything
     }
-    assert "timestamp" not in _rows(app, "window-plain", "window-key", "k0005")[0]
+    assert "timestamp" not in _rows("window-key", app, "window-plain", "k0005")[0]
 
 
 def test_sessions(app: Path) -> None:
-    rows = [row for key in KEYS for row in _rows(app, "session-count", "session", key, *COUNTS)]
+    rows = [row for key in KEYS for row in _rows("session", app, "session-count", key, *COUNTS)]
     assert sum(row["value"] for row in rows) == 60
     assert all(row["window_start"] <= row["window_end"] for row in rows)
 
 
 def test_versions(app: Path) -> None:
-    versions = _rows(app, "versioned", "multi-versioned", "k0005", *TEXT)
+    versions = _rows("multi-versioned", app, "versioned", "k0005", *TEXT)
     assert [row["value"] for row in versions] == [
         "vnj3apiw",
         "0mwz9aeo",
@@ -193,31 +195,31 @@ def test_versions(app: Path) -> None:
         "fnrbg0jz",
         "ik4i40ff",
     ]
-    assert _rows(app, "versioned", "multi-versioned", "k0005", *TEXT, "--asc") == versions[::-1]
-    assert _rows(app, "versioned", "versioned", "k0005", *TEXT) == []  # it was deleted
+    assert _rows("multi-versioned", app, "versioned", "k0005", *TEXT, "--asc") == versions[::-1]
+    assert _rows("versioned", app, "versioned", "k0005", *TEXT) == []  # it was deleted
     for row in versions:
-        assert _rows(app, "versioned", "versioned", "k0005", *TEXT, "--as-of", row["valid_from"]) == [row]
-        assert _rows(app, "versioned", "versioned", "k0005", *TEXT, "--as-of", row["valid_to"] - 1) == [row]
-    assert _rows(app, "versioned", "versioned", "k0005", *TEXT, "--as-of", "2024-01-01T00:14:00Z") == []
+        assert _rows("versioned", app, "versioned", "k0005", *TEXT, "--as-of", row["valid_from"]) == [row]
+        assert _rows("versioned", app, "versioned", "k0005", *TEXT, "--as-of", row["valid_to"] - 1) == [row]
+    assert _rows("versioned", app, "versioned", "k0005", *TEXT, "--as-of", "2024-01-01T00:14:00Z") == []
     within = (versions[4]["valid_from"], versions[2]["valid_from"])
-    some = _rows(app, "versioned", "multi-versioned", "k0005", *TEXT, "--from", within[0], "--to", within[1])
+    some = _rows("multi-versioned", app, "versioned", "k0005", *TEXT, "--from", within[0], "--to", within[1])
     assert some == versions[2:5]
-    (latest,) = _rows(app, "versioned", "versioned", "k0001", *TEXT)
+    (latest,) = _rows("versioned", app, "versioned", "k0001", *TEXT)
     assert latest["valid_to"] is None
 
 
 def test_headers(tmp_path: Path) -> None:
     found = unpack("4.3.1-headers-eos", tmp_path)
-    (row,) = _rows(found, "kv-headers", "key", "k0005", *TEXT, "--timestamps")
+    (row,) = _rows("key", found, "kv-headers", "k0005", *TEXT, "--timestamps")
     assert row["headers"] == [
         {"key": "trace", "value": {"base64": "dC01Mw=="}},
         {"key": "trace", "value": {"base64": "YWdhaW4="}},
         {"key": "empty", "value": {"base64": ""}},
         {"key": "null", "value": None},
     ]
-    shown = ask(found, "kv-headers", "key", "k0005", "--timestamps").out
+    shown = ask("key", found, "kv-headers", "k0005", "--timestamps").out
     assert "trace=t-53 trace=again empty= null=null" in shown
-    (line,) = csv.DictReader(io.StringIO(ask(found, "kv-headers", "key", "k0005", "--timestamps", "-o", "csv").out))
+    (line,) = csv.DictReader(io.StringIO(ask("key", found, "kv-headers", "k0005", "--timestamps", "-o", "csv").out))
     assert json.loads(line["headers"]) == row["headers"]
 
 
@@ -225,10 +227,10 @@ def test_windowed_keys_of_a_key_value_store(tmp_path: Path) -> None:
     at = (1714564800000).to_bytes(8, "big")
     found = _made(tmp_path, {b"alice" + at: b"1", b"bob" + at: b"2"})
     serde = ("--key-serde", "time-windowed:string:60000")
-    rows = _rows(found, "made", "range", *serde)
+    rows = _rows("range", found, "made", *serde)
     assert rows[0]["key"] == {"key": "alice", "start": 1714564800000, "end": 1714564860000}
-    assert _rows(found, "made", "key", "alice@2024-05-01T12:00:00Z", *serde) == rows[:1]
-    assert "alice@1714564800000/1714564860000" in ask(found, "made", "range", *serde).out
+    assert _rows("key", found, "made", "alice@2024-05-01T12:00:00Z", *serde) == rows[:1]
+    assert "alice@1714564800000/1714564860000" in ask("range", found, "made", *serde).out
 
 
 def test_own_serde(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,60 +240,60 @@ def test_own_serde(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "    def deserialize(self, data): return {'count': int.from_bytes(data, 'big')}\n"
     )
     own = ("--value-serde", "my_own_serde:Count")
-    assert "there is no such module" in kstate("query", app, "count", "key", "k0005", *own, status=2).err
+    assert "there is no such module" in kstate("query", "key", app, "count", "k0005", *own, status=2).err
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    (row,) = kstate("query", app, "count", "key", "k0005", *own, "-o", "json").rows
+    (row,) = kstate("query", "key", app, "count", "k0005", *own, "-o", "json").rows
     assert row["value"] == {"count": 6}
-    assert '{"count":6}' in kstate("query", app, "count", "key", "k0005", *own).out
+    assert '{"count":6}' in kstate("query", "key", app, "count", "k0005", *own).out
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
 def test_table_and_csv(app: Path) -> None:
-    shown = ask(app, "count", "key", "k0005", *COUNTS, "--timestamps")
+    shown = ask("key", app, "count", "k0005", *COUNTS, "--timestamps")
     lines = shown.out.split("\n")
     assert lines[1].split("  ")[0].strip() == "partition"
     assert "key (string)" in lines[1] and "value (long)" in lines[1]
     assert "headers" not in lines[1]  # there are none
     assert lines[3].split() == ["0", "k0005", "6", "2024-01-01T00:23:16.903Z"]
     assert "k0005" in lines[3] and shown.err == ""
-    found = ask(app, "count", "range", "-o", "csv", "--collate").out
+    found = ask("range", app, "count", "-o", "csv", "--collate").out
     rows = list(csv.reader(io.StringIO(found)))
     assert rows[0] == ["partition", "key", "value"]
     assert rows[6] == ["0", "k0005", r"\x00\x00\x00\x00\x00\x00\x00\x06"]
 
 
 def test_limit(app: Path) -> None:
-    cut = ask(app, "count", "range", "--limit", 4, *COUNTS, "-o", "json")
+    cut = ask("range", app, "count", "--limit", 4, *COUNTS, "-o", "json")
     assert len(cut.rows) == 4
     assert "the first 4 rows are shown, there are more rows" in cut.err
     for limit in (3, 8):  # 3 is all of partition 0: there are more all the same
-        cut = ask(app, "count", "range", "--limit", limit, *COUNTS, "-o", "json")
+        cut = ask("range", app, "count", "--limit", limit, *COUNTS, "-o", "json")
         assert len(cut.rows) == limit
         assert ("there are more rows" in cut.err) is (limit == 3)
-    one = ask(app, "count", "range", "--limit", 5, "--collate", *COUNTS, "-o", "json")
+    one = ask("range", app, "count", "--limit", 5, "--collate", *COUNTS, "-o", "json")
     assert [row["key"] for row in one.rows] == KEYS[:5]
     assert "more rows" in one.err
 
 
 def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
     found = _made(tmp_path, {b"%05d" % number: b"v" for number in range(2500)})
-    cut = ask(found, "made", "range")
+    cut = ask("range", found, "made")
     assert cut.out.count("0000") > 0 and "00999" in cut.out and "01000" not in cut.out
     assert "the first 1,000 rows are shown, there are more rows: --limit N" in cut.err
     # Nobody asked for fewer rows: then --quiet does not hide that there are more.
-    assert ask(found, "made", "range", "--quiet").err == cut.err
-    assert ask(found, "made", "range", "--quiet", "--limit", 5).err == ""
-    whole = ask(found, "made", "range", "--limit", 2500)
+    assert ask("range", found, "made", "--quiet").err == cut.err
+    assert ask("range", found, "made", "--quiet", "--limit", 5).err == ""
+    whole = ask("range", found, "made", "--limit", 2500)
     assert whole.out.count("value (bytes)") == 3  # printed as they come, 1000 at a time
     assert "02499" in whole.out and whole.err == ""
-    assert len(_rows(found, "made", "range")) == 2500
+    assert len(_rows("range", found, "made")) == 2500
 
 
 def test_more_partitions_than_files_may_be_open_by_default(tmp_path: Path) -> None:
     found = make_big(tmp_path / "app", tasks=50, rows=1)
-    command = f"ulimit -Sn 40; {sys.executable} -m kstate_cli query {found} count range -o json"
+    command = f"ulimit -Sn 40; {sys.executable} -m kstate_cli query range {found} count -o json"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count('"row"')) == (0, 50), done.stderr
 
@@ -302,19 +304,19 @@ EVIL = b"\x1b[31mred\x07\r\n\xe2\x80\xae\xff"
 def test_escapes(tmp_path: Path) -> None:
     """Nothing of a store acts on a terminal: neither as bytes nor as text; also where it is JSON or CSV."""
     found = _made(tmp_path, {b"k" + EVIL: EVIL, b"l": EVIL[:-1]})
-    shown = ask(found, "made", "range").out
+    shown = ask("range", found, "made").out
     assert r"k\x1b[31mred\x07\x0d\x0a\xe2\x80\xae\xff" in shown
     assert len(shown.splitlines()) == 6
     text = ("--value-serde", "string", "--from", "l")
     for output in ("table", "json", "csv"):
-        shown = _on_a_terminal("query", str(found), "made", "range", *text, "-o", output)
+        shown = _on_a_terminal("query", "range", str(found), "made", *text, "-o", output)
         assert "\x1b[31m" not in shown and "\x07" not in shown and "\u202e" not in shown, output
         assert "[31mred" in shown
-    (row,) = csv.DictReader(io.StringIO(ask(found, "made", "range", *text, "-o", "csv").out, newline=""))
+    (row,) = csv.DictReader(io.StringIO(ask("range", found, "made", *text, "-o", "csv").out, newline=""))
     assert row["value"].replace("\r", "").replace("\n", "") == EVIL[:-1].decode().replace("\r\n", "")
-    (row,) = _rows(found, "made", "range", *text)
+    (row,) = _rows("range", found, "made", *text)
     assert row["value"].encode() == EVIL[:-1]
-    bad = ask(found, "made", "range", *TEXT, status=4).err
+    bad = ask("range", found, "made", *TEXT, status=4).err
     assert "\x1b" not in bad
 
 
@@ -339,7 +341,7 @@ def _on_a_terminal(*arguments: str) -> str:
 
 def test_the_reader_may_go(tmp_path: Path) -> None:
     found = _made(tmp_path, {b"%05d" % number: bytes(200) for number in range(5000)})
-    command = f"{sys.executable} -m kstate_cli query {found} made range -o json | head -1"
+    command = f"{sys.executable} -m kstate_cli query range {found} made -o json | head -1"
     done = subprocess.run(
         ["bash", "-c", f"{command}; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=True
     )
@@ -353,12 +355,12 @@ def test_the_reader_may_go(tmp_path: Path) -> None:
 
 
 def _failures(done: Done) -> dict[int | None, str]:
-    return {row["partition"]: row["reason"] for row in done.rows if row["type"] == "failure"}
+    return {row["partition"]: row["code"] for row in done.rows if row["type"] == "failure"}
 
 
 def test_bounds(app: Path) -> None:
     topic = "golden-431-kinds-eos-in-events"
-    asked = (app, "count", "range", *COUNTS, "-o", "json")
+    asked = ("range", app, "count", *COUNTS, "-o", "json")
     assert len(ask(*asked, "--at", f"{topic}:0=18", "--at", f"{topic}:1=40").rows) == 8
     behind = ask(*asked, "--at", f"{topic}:0=19", status=3)
     assert _failures(behind) == {0: "NOT_UP_TO_BOUND"}
@@ -371,7 +373,7 @@ def test_bounds(app: Path) -> None:
 
 
 def test_partitions(app: Path, tmp_path: Path) -> None:
-    asked = (app, "count", "range", *COUNTS, "-o", "json", "--partition", 1, "--partition")
+    asked = ("range", app, "count", *COUNTS, "-o", "json", "--partition", 1, "--partition")
     assert len(ask(*asked, 0).rows) == 8
     done = ask(*asked, 2, status=3)
     assert _failures(done) == {2: "NOT_PRESENT"}
@@ -380,14 +382,14 @@ def test_partitions(app: Path, tmp_path: Path) -> None:
     spec.write_text('format = 1\n[stores.count]\nkind = "timestamped-key-value"\npartitions = 3\n')
     assert _failures(ask(*asked, 2, "--spec", spec, status=3)) == {2: "NOT_PRESENT"}
     assert _failures(ask(*asked, 3, "--spec", spec, status=3)) == {3: "DOES_NOT_EXIST"}
-    ask(app, "count", "range", "--partition", "x", status=2)
-    ask(app, "count", "range", "--partition", "-1", status=2)
+    ask("range", app, "count", "--partition", "x", status=2)
+    ask("range", app, "count", "--partition", "-1", status=2)
 
 
 def test_require_active(app: Path) -> None:
-    done = ask(app, "count", "range", "--require-active", "-o", "json", status=3)
+    done = ask("range", app, "count", "--require-active", "-o", "json", status=3)
     assert _failures(done) == {0: "NOT_ACTIVE", 1: "NOT_ACTIVE"}
-    assert len(_rows(app, "count", "range", "--require-active", "--assume-active")) == 8
+    assert len(_rows("range", app, "count", "--require-active", "--assume-active")) == 8
 
 
 @pytest.mark.parametrize(
@@ -403,56 +405,58 @@ def test_require_active(app: Path) -> None:
     ],
 )
 def test_a_question_for_another_kind_of_store(app: Path, store: str, asked: tuple[str, ...], answers: str) -> None:
-    done = ask(app, store, *asked, "-o", "json", status=3)
+    query, *key = asked
+    done = ask(query, app, store, *key, "-o", "json", status=3)
     assert set(_failures(done).values()) == {"UNKNOWN_QUERY_TYPE"}
     assert f"store answers: {answers}." in done.err
 
 
 def test_usage(app: Path) -> None:
     for arguments, said in (
-        (("nothing", "range"), "has a store nothing"),
-        (("count", "range", "--key-serde", "nothing"), "--key-serde: 'nothing' is not a serde"),
-        (("count", "range", "--value-serde", "no.such:thing"), "--value-serde"),
-        (("count", "key", "x", "--key-serde", "long"), "KEY 'x' is not a key of serde long"),
-        (("count", "range", "--from", "\\q"), "--from '\\\\q' is not a key of serde bytes"),
-        (("window-count", "window-range", "--from", "noon"), "--from 'noon' is not a time"),
+        (("range", "nothing"), "has a store nothing"),
+        (("range", "count", "--key-serde", "nothing"), "--key-serde: 'nothing' is not a serde"),
+        (("range", "count", "--value-serde", "no.such:thing"), "--value-serde"),
+        (("key", "count", "x", "--key-serde", "long"), "KEY 'x' is not a key of serde long"),
+        (("range", "count", "--from", "\\q"), "--from '\\\\q' is not a key of serde bytes"),
+        (("window-range", "window-count", "--from", "noon"), "--from 'noon' is not a time"),
         (("versioned", "versioned", "k", "--as-of", "1e3"), "--as-of '1e3' is not a time"),
-        (("count", "range", "--limit", "0"), "--limit"),
-        (("count", "range", "-o", "xml"), "xml"),
-        (("count", "range", "--spec", "/nothing.toml"), "/nothing.toml cannot be read"),
-        (("count", "key"), "KEY"),
-        (("count", "nothing"), "nothing"),
-        (("count",), "command"),
-        ((), "STORE"),
+        (("range", "count", "--limit", "0"), "--limit"),
+        (("range", "count", "-o", "xml"), "xml"),
+        (("range", "count", "--spec", "/nothing.toml"), "/nothing.toml cannot be read"),
+        (("key", "count"), "KEY"),
+        (("key",), "STORE"),
     ):
-        assert said in ask(app, *arguments, status=2).err, arguments
-    ask(app / "nothing", "count", "range", status=2)
-    assert ask(app, "count", "key", "--key-serde", "long", "--", "-5").out == ""
+        query, *more = arguments
+        assert said in ask(query, app, *more, status=2).err, arguments
+    assert "APP" in ask("key", status=2).err
+    assert "'nothing'" in ask("nothing", app, "count", status=2).err
+    ask("range", app / "nothing", "count", status=2)
+    assert ask("key", app, "count", "--key-serde", "long", "--", "-5").out == ""
 
 
 def test_a_value_that_its_serde_does_not_read(tmp_path: Path) -> None:
     found = _made(tmp_path, {b"a": b"5", b"b": b"x", b"c": b"7"})
-    done = ask(found, "made", "range", "--value-serde", "json", "-o", "json", status=4)
+    done = ask("range", found, "made", "--value-serde", "json", "-o", "json", status=4)
     assert [row["value"] for row in done.rows] == [5, None, 7]
     (bad,) = [row["unreadable"] for row in done.rows if "unreadable" in row]
-    assert bad["value"]["bytes"] == {"base64": "eA=="}
+    assert bad["value"]["data"] == {"base64": "eA=="}
     assert "1 key or value is not what the serde reads" in done.err
     for output, cell in (("csv", "(unreadable) x"), ("table", "(unreadable) x")):
-        done = ask(found, "made", "range", "--value-serde", "json", "-o", output, status=4)
+        done = ask("range", found, "made", "--value-serde", "json", "-o", output, status=4)
         assert cell in done.out
         assert "7" in done.out
     assert "0_0/made: the value of key b'b' cannot be read as json" in done.err
-    done = ask(found, "made", "key", "b", "--value-serde", "json", status=4)
+    done = ask("key", found, "made", "b", "--value-serde", "json", status=4)
     assert "0_0/made: the value of key b'b' cannot be read as json" in done.err
-    done = ask(found, "made", "range", "--key-serde", "long", status=4)
+    done = ask("range", found, "made", "--key-serde", "long", status=4)
     assert "0_0/made: key b'a' cannot be read as long: 1 bytes instead of 8" in done.err
-    done = ask(found, "made", "raw-scan", "--value-serde", "string", "-o", "csv", status=4)
+    done = ask("raw-scan", found, "made", "--value-serde", "string", "-o", "csv", status=4)
     assert "hex and base64 always fit" in done.err
 
 
 def test_every_query_shows_its_rows_beside_an_unreadable_value(app: Path) -> None:
     """As many rows as with a serde that fits, and each of them marked: one value never ends an answer."""
-    for store, *query in (
+    for store, query, *key in (
         ("count", "range"),
         ("count", "key", "k0005"),
         ("count", "raw-scan"),
@@ -464,10 +468,10 @@ def test_every_query_shows_its_rows_beside_an_unreadable_value(app: Path) -> Non
         ("versioned", "multi-versioned", "k0001"),
         ("versioned", "versioned", "k0001"),
     ):
-        rows = _rows(app, store, *query)
+        rows = _rows(query, app, store, *key)
         assert rows, (store, query)
-        marked = _rows(app, store, *query, "--value-serde", "boolean", status=4)
-        assert [row.pop("unreadable")["value"]["bytes"] for row in marked] == [row.pop("value") for row in rows]
+        marked = _rows(query, app, store, *key, "--value-serde", "boolean", status=4)
+        assert [row.pop("unreadable")["value"]["data"] for row in marked] == [row.pop("value") for row in rows]
         assert {row.pop("value") for row in marked} == {None}
         assert marked == rows
 
@@ -476,11 +480,11 @@ def test_a_value_that_is_none_of_its_store(tmp_path: Path) -> None:
     """Shorter than a timestamp: what stands in the row is shown, and what comes after it too."""
     found = _made(tmp_path, {b"a": b"1", b"c": b"3"})
     _put(found, b"b", b"short")
-    rows = _rows(found, "made", "range", "--timestamps", status=4)
+    rows = _rows("range", found, "made", "--timestamps", status=4)
     assert [row["key"] for row in rows] == [{"base64": key} for key in ("YQ==", "Yg==", "Yw==")]
     (mark,) = [row["unreadable"]["value"] for row in rows if "unreadable" in row]
-    assert mark["bytes"] == {"base64": "c2hvcnQ="}
-    assert "is none of a timestamped-key-value store" in mark["why"]
+    assert mark["data"] == {"base64": "c2hvcnQ="}
+    assert "is none of a timestamped-key-value store" in mark["message"]
 
 
 def _put(app: Path, key: bytes, value: bytes, store: str = "made") -> None:
@@ -496,9 +500,9 @@ def _put(app: Path, key: bytes, value: bytes, store: str = "made") -> None:
 
 
 def test_windowed_values_name_their_key(app: Path) -> None:
-    done = ask(app, "window-count", "window-range", "--value-serde", "int", status=4)
+    done = ask("window-range", app, "window-count", "--value-serde", "int", status=4)
     assert "0_0/window-count: the value of key b'k000" in done.err
-    done = ask(app, "versioned", "versioned", "k0001", "--value-serde", "int", status=4)
+    done = ask("versioned", app, "versioned", "k0001", "--value-serde", "int", status=4)
     assert "6_1/versioned: the value of key b'k0001' cannot be read as int" in done.err
 
 
@@ -509,20 +513,21 @@ def test_damage(tmp_path: Path) -> None:
     _flip(sst, sst.stat().st_size // 2)
     before = tree_hash(found)
     for more in ((), ("--collate",)):
-        done = ask(found, "made", "range", "-o", "json", *more, status=6)
+        done = ask("range", found, "made", "-o", "json", *more, status=6)
         *rows, failure = done.rows
         assert 0 < len(rows) < 5000
         assert [base64.b64decode(row["key"]["base64"]) for row in rows] == [
             b"%05d" % number for number in range(len(rows))
         ]
-        assert (failure["reason"], failure["complete"]) == ("STORE_EXCEPTION", False)
+        assert (failure["type"], failure["code"]) == ("failure", "STORE_EXCEPTION")
+        assert (done.summary["rows"], done.summary["failures"]) == (len(rows), 1)
         assert sst.name in failure["message"] and sst.name in done.err
         assert "rows, which are not the whole answer: 1 STORE_EXCEPTION" in done.err
     for output in ("csv", "table"):
-        done = ask(found, "made", "range", "-o", output, "--limit", 4999, status=6)
+        done = ask("range", found, "made", "-o", output, "--limit", 4999, status=6)
         assert f"{len(rows) - 1:05}" in done.out and "STORE_EXCEPTION" in done.err
-    assert len(_rows(found, "made", "range", "--limit", 10)) == 10
-    backwards = ask(found, "made", "range", "--desc", "-o", "json", status=6).rows
+    assert len(_rows("range", found, "made", "--limit", 10)) == 10
+    backwards = ask("range", found, "made", "--desc", "-o", "json", status=6).rows
     assert 0 < len(backwards) < 5000 - len(rows) + 1
     assert tree_hash(found) == before
 
@@ -533,7 +538,7 @@ def test_a_key_is_no_word_of_the_system(tmp_path: Path) -> None:
     store = found / "0_0/rocksdb/latest-order"
     for sst in store.glob("*.sst"):
         sst.write_bytes(sst.read_bytes()[:-9])
-    done = ask(found, "latest-order", "key", ": Input/output error.", "--key-serde", "string", status=6)
+    done = ask("key", found, "latest-order", ": Input/output error.", "--key-serde", "string", status=6)
     assert "see which files are damaged" in done.err and "says nothing of the stores" not in done.err
 
 
@@ -541,23 +546,23 @@ def test_damage_in_one_partition(tmp_path: Path) -> None:
     found = unpack(KINDS, tmp_path)
     sst = max((found / "0_0/rocksdb/count").glob("*.sst"), key=lambda path: path.stat().st_size)
     _flip(sst, 10)
-    done = ask(found, "count", "range", "-o", "json", status=6)
+    done = ask("range", found, "count", "-o", "json", status=6)
     assert _failures(done) == {0: "STORE_EXCEPTION"}
     assert sum(row["type"] == "row" for row in done.rows) == 5
     assert sst.name in done.err
-    done = ask(found, "count", "key", "k0005", status=6)
+    done = ask("key", found, "count", "k0005", status=6)
     assert "no rows, and not the whole answer" in done.err
     (found / "0_1/rocksdb/count/CURRENT").unlink()
-    done = ask(found, "count", "range", "-o", "json", status=6)
+    done = ask("range", found, "count", "-o", "json", status=6)
     assert _failures(done) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
 
 
 def test_beside_a_running_application(app: Path) -> None:
     with held(app, "application") as pid:
-        done = ask(app, "count", "range", "-o", "json", status=6)
+        done = ask("range", app, "count", "-o", "json", status=6)
         assert _failures(done) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
         assert f"open in process {pid}" in done.err and "--last-flush" in done.err
-        flushed = ask(app, "count", "range", "--last-flush", "-o", "json")
+        flushed = ask("range", app, "count", "--last-flush", "-o", "json")
         assert len(flushed.rows) == 8
         assert "this is the state of its last flush" in flushed.err
 
@@ -568,41 +573,41 @@ def test_expired(app: Path, tmp_path: Path) -> None:
         'format = 1\n[stores.window-plain]\nkind = "window"\nretention_ms = 600000\nsegment_interval_ms = 600000\n'
         '[stores.versioned]\nkind = "versioned"\nretention_ms = 60000\nsegment_interval_ms = 240000\n'
     )
-    everything = _rows(app, "window-plain", "window-range")
-    shown = _rows(app, "window-plain", "window-range", "--spec", spec)
+    everything = _rows("window-range", app, "window-plain")
+    shown = _rows("window-range", app, "window-plain", "--spec", spec)
     newest = {p: max(row["window_start"] for row in everything if row["partition"] == p) for p in (0, 1)}
     assert shown == [row for row in everything if row["window_start"] > newest[row["partition"]] - 600000]
     assert 0 < len(shown) < len(everything)
-    assert _rows(app, "window-plain", "window-range", "--spec", spec, "--include-expired") == everything
-    as_of = ("versioned", "versioned", "k0005", "--as-of", 1704067271377, *TEXT)
-    assert _rows(app, *as_of, "--spec", spec) == []
-    assert _rows(app, *as_of, "--spec", spec, "--include-expired") == _rows(app, *as_of) != []
+    assert _rows("window-range", app, "window-plain", "--spec", spec, "--include-expired") == everything
+    as_of = ("versioned", app, "versioned", "k0005", "--as-of", 1704067271377, *TEXT)
+    assert _rows(*as_of, "--spec", spec) == []
+    assert _rows(*as_of, "--spec", spec, "--include-expired") == _rows(*as_of) != []
 
 
 def test_a_specification_that_contradicts_the_directory(app: Path, tmp_path: Path) -> None:
     spec = tmp_path / "kstate.toml"
     spec.write_text('format = 1\n[stores.count]\nkind = "window"\nretention_ms = 5\n')
-    assert "count" in ask(app, "count", "range", "--spec", spec, status=4).err
-    assert "has a store nothing" in ask(app, "nothing", "range", "--spec", spec, status=2).err
+    assert "count" in ask("range", app, "count", "--spec", spec, status=4).err
+    assert "has a store nothing" in ask("range", app, "nothing", "--spec", spec, status=2).err
 
 
 def test_topology(tmp_path: Path) -> None:
     found = unpack("3.9.2-sparse-named-eos", tmp_path)
-    rows = _rows(found, "kv-written", "range", "--topology", "orders")
-    assert rows == _rows(found, "kv-written", "range")
+    rows = _rows("range", found, "kv-written", "--topology", "orders")
+    assert rows == _rows("range", found, "kv-written")
     assert rows
-    ask(found, "kv-written", "range", "--topology", "others", status=2)
+    ask("range", found, "kv-written", "--topology", "others", status=2)
 
 
 def test_explain(app: Path) -> None:
     done = kstate(
-        "query", app, "count", "key", "k0005", "--explain", "-o", "json", "--partition", 0, "--partition", 9, status=3
+        "query", "key", app, "count", "k0005", "--explain", "-o", "json", "--partition", 0, "--partition", 9, status=3
     )
     told = [row for row in done.rows if row["type"] == "partition"]
     assert told[0]["position"] == {"golden-431-kinds-eos-in-events": {"0": 18}}
     assert told[0]["execution_info"][0].startswith("Handled in timestamped-key-value store count of task 0_0 in ")
     assert (told[1]["partition"], told[1]["position"], told[1]["execution_info"]) == (9, None, [])
-    shown = ask(app, "count", "key", "k0005", "--explain").err
+    shown = ask("key", app, "count", "k0005", "--explain").err
     assert "partition 1: position golden-431-kinds-eos-in-events-1=40\npartition 1: Handled in" in shown
 
 
@@ -627,8 +632,8 @@ def test_help(name: str) -> None:
     assert f"{name} [OPTIONS]" in " ".join(shown.split())
     for option in ("--key-serde", "--partition", "--at", "--spec", "--last-flush", "--explain", "--output"):
         assert option in shown
-    assert ask("APP", "STORE", name, "-h").out == shown
-    assert ask("APP", name, "range", "-h").out == ask("range", "-h").out
+    assert ask(name, "APP", "STORE", "-h").out == shown
+    assert ask("range", "APP", name, "-h").out == ask("range", "-h").out, "a store may be called like a subcommand"
     assert name in ask("--help").out
 
 
@@ -651,14 +656,14 @@ def test_a_manifest_that_is_cut_off_is_never_an_empty_store(tmp_path: Path) -> N
     (manifest,) = (found / "0_0/rocksdb/count").glob("MANIFEST-*")
     # Without the record that adds its SSTs, RocksDB opens the store, and it has no rows.
     manifest.write_bytes(manifest.read_bytes()[:250])
-    rows = ask(found, "count", "range", *COUNTS, "-o", "json", status=6)
+    rows = ask("range", found, "count", *COUNTS, "-o", "json", status=6)
     (failure,) = (row for row in rows.rows if row["type"] == "failure")
-    assert (failure["partition"], failure["reason"]) == (0, "STORE_EXCEPTION")
+    assert (failure["partition"], failure["code"]) == (0, "STORE_EXCEPTION")
     assert f"0_0/rocksdb/count/{manifest.name}: ends " in failure["message"]
     kstate("export", found, "count", "--out", tmp_path / "out", status=6)
     assert not (tmp_path / "out").exists()
     other = unpack(KINDS, tmp_path / "other")
-    summary = kstate("diff", found, other, "--store", "count", "-o", "json", status=6).rows[-1]
+    summary = kstate("diff", found, other, "--store", "count", "-o", "json", status=6).summary
     assert (summary["unread"], summary["equal"]) == (1, False)
 
 
@@ -667,8 +672,8 @@ def test_ssts_that_no_manifest_names_are_told(tmp_path: Path) -> None:
     store = found / "0_0/rocksdb/count"
     (store / "000099.sst").write_bytes(max(store.glob("*.sst")).read_bytes())
     told = "0_0/rocksdb/count: the MANIFEST does not name 000099.sst (a crash leaves such files; "
-    assert told in ask(found, "count", "range", *COUNTS, status=1).err
-    assert told not in ask(found, "count", "range", "--partition", "1", *COUNTS).err
+    assert told in ask("range", found, "count", *COUNTS, status=1).err
+    assert told not in ask("range", found, "count", "--partition", "1", *COUNTS).err
     assert told in kstate("export", found, "count", "--out", tmp_path / "out", status=1).err
     other = unpack(KINDS, tmp_path / "other")
     assert f"B: {told}" in kstate("diff", other, found, "--store", "count", status=1).err

@@ -152,7 +152,7 @@ def test_no_command_waits_for_a_file_that_it_opens(tmp_path: Path, name: str) ->
         (("inspect-position", app), {3}),
         (("verify", app), {3, 4}),
         (("check", app, "--for", "4.2"), {4}),
-        (("query", app, store.name, "range"), {0, 3, 4, 6}),
+        (("query", "range", app, store.name), {0, 3, 4, 6}),
         (("export", app, store.name, "--out", out), {0, 4, 6}),
         (("diff", app, app), {0, 6}),
         (("migrate", app, "--to", "4.3"), {4}),

@@ -36,7 +36,7 @@ def test_another_kind_than_the_bytes_have(tmp_path: Path, app: Path, store: str,
     spec = spec_of(tmp_path, f'[stores.{store}]\nkind = "{kind}"\n')
     before = tree_hash(app.parent)
     for arguments in (
-        ("query", app, store, "raw-scan", "--spec", spec),
+        ("query", "raw-scan", app, store, "--spec", spec),
         ("export", app, store, "--out", tmp_path / "out", "--spec", spec),
         ("diff", app, app, "--spec", spec),
         ("diff", app, app, "--store", store, "--spec", spec),
@@ -50,7 +50,7 @@ def test_another_kind_than_the_bytes_have(tmp_path: Path, app: Path, store: str,
 
 def test_another_application(tmp_path: Path, app: Path) -> None:
     spec = spec_of(tmp_path, 'application = "other"\n[stores.count]\nkind = "timestamped-key-value"\n')
-    kstate_here("query", app, "count", "range", "--spec", spec, status=4)
+    kstate_here("query", "range", app, "count", "--spec", spec, status=4)
     kstate_here("export", app, "count", "--out", tmp_path / "out", "--spec", spec, status=4)
     # Two directories may well have two names.
     kstate_here("diff", app, app, "--store", "count", "--spec", spec)

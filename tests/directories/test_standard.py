@@ -36,9 +36,9 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "ls json": ("ls", "APP", "-o", "json"),
     "ls spec": ("ls", "APP", "--spec"),
     "inspect-position": ("inspect-position", "APP", "--merge"),
-    "query csv": ("query", "APP", "kv-timestamped", "range", "-o", "csv"),
-    "query json": ("query", "APP", "kv-timestamped", "raw-scan", "-o", "json"),
-    "query table": ("query", "APP", "kv-timestamped", "range"),
+    "query csv": ("query", "range", "APP", "kv-timestamped", "-o", "csv"),
+    "query json": ("query", "raw-scan", "APP", "kv-timestamped", "-o", "json"),
+    "query table": ("query", "range", "APP", "kv-timestamped"),
     "export": ("export", "APP", "kv-timestamped", "--out", "OUT", "-o", "json"),
     "diff": ("diff", "APP", "OTHER"),
     "check": ("check", "APP", "--for", "4.2", "-o", "json"),
@@ -185,7 +185,7 @@ def test_csv_is_utf_8_whatever_the_locale(warm: Warm, tmp_path: Path) -> None:
     from .test_query_cmd import _made
 
     app = _made(tmp_path, {b"k": "größe".encode()}, "made")
-    asked = ("query", app, "made", "range", "--key-serde", "string", "--value-serde", "string", "-o")
+    asked = ("query", "range", app, "made", "--key-serde", "string", "--value-serde", "string", "-o")
     for encoding in ("", "ascii", "latin-1"):
         ended = warm(*asked, "csv", encoding=encoding)
         assert ended.status == 0, ended.told
@@ -238,7 +238,7 @@ def test_a_process_with_no_streams_at_all(warm: Warm, templates: dict[str, Path]
 
 def test_a_reader_that_has_gone(templates: dict[str, Path]) -> None:
     """``| head`` is nobody's failure, and not the whole output either."""
-    done = _shell('kstate query "$1" kv-timestamped raw-scan -o json | true; echo ${PIPESTATUS[0]}', templates["APP"])
+    done = _shell('kstate query raw-scan "$1" kv-timestamped -o json | true; echo ${PIPESTATUS[0]}', templates["APP"])
     assert (done.stdout.strip(), done.stderr) == ("141", "")
     done = _shell('kstate ls "$1" 2>&1 >/dev/null | true; echo ${PIPESTATUS[0]}', templates["APP"])
     assert done.stdout.strip() == "0"

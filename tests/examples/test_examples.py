@@ -43,13 +43,18 @@ OTHERS = ("|", "||", "&&", ";", ">", "2>")
 
 
 def _commands(path: Path) -> Iterator[list[str]]:
-    """The arguments of every kstate command line of a file: in code blocks of Markdown, anywhere in the others."""
+    """The arguments of every kstate command line of a file: in code blocks of Markdown, anywhere in the others.
+
+    Variables may be set before it.
+    """
     text = re.sub(r"\\\n[ #]*", " ", path.read_text(encoding="utf-8"))
     if path.suffix == ".md":
         text = "\n".join(re.findall(r"^ {4}.*$", text, flags=re.MULTILINE))
     for listed in re.findall(r"^ +- kstate\n((?: +- .*\n)+)", text, flags=re.MULTILINE):
         yield [line.strip().removeprefix("- ") for line in listed.splitlines()]
-    for line in re.findall(r"(?:^[ #]*|&& )kstate +([a-z-]+ +[\"/].*)$", text, flags=re.MULTILINE):
+    for line in re.findall(
+        r"(?:^[ #]*|&& )(?:[A-Z_]+=\S+ )*kstate +([a-z-]+(?: [a-z-]+)? +[\"/].*)$", text, flags=re.MULTILINE
+    ):
         words = shlex.split(line, comments=True)
         yield words[: min((words.index(word) for word in OTHERS if word in words), default=len(words))]
     for line in re.findall(r"^[ #]*examples/spark-submit\.sh +(/.*)$", text, flags=re.MULTILINE):
@@ -72,11 +77,9 @@ def test_command_line(words: list[str]) -> None:
     """kstate takes it: options that there are, values that fit."""
     words = [re.sub(r"^\$share/\$REPLICAS$|(?<==)SHARE/3$", "2/3", word).replace("$APP", "/app") for word in words]
     command = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
-    context = command.make_context(words[0], words[1:])
-    values = context.params
     if words[0] == "query":
-        at = words.index(str(values["store"])) + 1
-        command.commands[words[at]].make_context(words[at], words[at + 1 :], parent=context)
+        command, words = command.commands[words[1]], words[1:]
+    values = command.make_context(words[0], words[1:]).params
     for name in ("release_name", "to"):
         if values.get(name) is not None:
             release(values[name])
@@ -90,7 +93,7 @@ def test_command_line(words: list[str]) -> None:
 def test_all_places_have_command_lines() -> None:
     """The search above finds them: in text, in a script, in a list of YAML, in a line of a shell in YAML."""
     of = [str(parameter.id) for parameter in LINES]
-    for name in ("README.md: restore", "walkthrough.md: restore", "spark-submit.sh: restore", "crontab: clean",
+    for name in ("README.md: restore", "README.md: query key", "examples/README.md: query range", "walkthrough.md: restore", "spark-submit.sh: restore", "crontab: clean",
                  "statefulset.yaml: restore $APP", "job.yaml: restore /var"):  # fmt: skip
         assert any(name in one for one in of), (name, of)
 

@@ -46,7 +46,7 @@ def _values(done: Done) -> list[Any]:
 
 def test_avro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _made(tmp_path, {b"1": _avro("alice", 1 << 60, b"\xff"), b"2": _avro("bob", -1, None)})
-    asked = ("query", app, "made", "range", "--value-serde", "avro_serde:value", "-o", "json")
+    asked = ("query", "range", app, "made", "--value-serde", "avro_serde:value", "-o", "json")
     assert "AVRO_SCHEMA" in kstate(*asked, status=2).err
     monkeypatch.setenv("AVRO_SCHEMA", str(SCHEMA))
     at = "2024-05-01T12:00:00.123000+00:00"
@@ -66,11 +66,11 @@ def test_avro_keys_and_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AVRO_SCHEMA_ID", "42")
     app = _made(tmp_path, {_avro("alice", 5, None): b"v"})
     text = json.dumps({"customer": "alice", "cents": 5, "at": 1714564800123, "note": None})
-    done = kstate("query", app, "made", "key", text, "--key-serde", "avro_serde:value", "-o", "csv")
+    done = kstate("query", "key", app, "made", text, "--key-serde", "avro_serde:value", "-o", "csv")
     assert done.out.splitlines()[1].endswith(",v")
     for number, bad in enumerate((b"", b"\1abcdef", HEADER, HEADER + b"\x0aali", _avro("a", 1, None) + b"x")):
         broken = _made(tmp_path / str(number), {b"k": bad})
-        done = kstate("query", broken, "made", "range", "--value-serde", "avro_serde:value", status=4)
+        done = kstate("query", "range", broken, "made", "--value-serde", "avro_serde:value", status=4)
         assert "0_0/made: the value of key b'k' cannot be read as avro_serde:value" in done.err
 
 
@@ -97,13 +97,13 @@ def test_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, descriptors: 
     monkeypatch.setenv("PROTOBUF_MESSAGE", "shop.Order")
     # Message indexes: 00 is [0]; 04 02 00 is [1, 0].
     app = _made(tmp_path, {b"1": HEADER + b"\0" + plain, b"2": HEADER + b"\x04\x02\x00" + plain, b"3": b"\xff" * 9})
-    asked = ("query", app, "made", "range", "--value-serde", "protobuf_serde:value", "-o", "json")
+    asked = ("query", "range", app, "made", "--value-serde", "protobuf_serde:value", "-o", "json")
     alice = {"customer": "alice", "cents": str(1 << 60)}
     assert _values(kstate(*asked, "--to", "2")) == [alice, alice]
     assert "the value of key b'3' cannot be read as protobuf_serde:value" in kstate(*asked, status=4).err
     monkeypatch.setenv("PROTOBUF_PLAIN", "1")
     keys = _made(tmp_path / "keys", {plain: b"v"})
-    done = kstate("query", keys, "made", "key", json.dumps(alice), "--key-serde", "protobuf_serde:value", "-o", "json")
+    done = kstate("query", "key", keys, "made", json.dumps(alice), "--key-serde", "protobuf_serde:value", "-o", "json")
     assert [row["key"] for row in done.rows] == [alice]
     assert "DecodeError" in kstate(*asked, status=4).err
 
@@ -126,9 +126,9 @@ def test_own_query(tmp_path: Path, counting: ModuleType) -> None:
     with OfflineStreams(app, handlers=counting.handlers()) as streams:
         request = in_store("latest-order").with_query(counting.CountQuery())
         found = streams.query(request).partition_results
-        told = {row["partition"] for row in kstate("query", app, "latest-order", "range", "-o", "json").rows}
+        told = {row["partition"] for row in kstate("query", "range", app, "latest-order", "-o", "json").rows}
         assert {partition for partition, one in found.items() if one.result.rows} == told
-        rows = kstate("query", app, "latest-order", "range", "-o", "json").rows
+        rows = kstate("query", "range", app, "latest-order", "-o", "json").rows
         assert sum(one.result.rows for one in found.values()) == len(rows)
         nothing = streams.query(in_store("latest-order").with_query(counting.CountQuery(b"\xff"))).partition_results
         assert {one.result.rows for one in nothing.values()} == {0}

@@ -103,9 +103,10 @@ class Kstate:
         env: Mapping[str, str] | None = None,
         on_start: Callable[[int], None] | None = None,
     ) -> Ended:
-        """Run one command (its name, then its options) on an application directory. `on_start` gets its process id."""
+        """Run one command (its name, that of a query, then its options) on an application directory. `on_start` gets its process id."""
         output = Path(self._folder.name) / "output"
-        argv = [command[0], str(app), *command[1:]]
+        named = 2 if command[0] == "query" else 1
+        argv = [*command[:named], str(app), *command[named:]]
         request = {"argv": argv, "env": {**environment(app.parent), **(env or {})}, "output": str(output)}
         self._read_trace(0)
         self._traced.clear()

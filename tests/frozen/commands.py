@@ -123,38 +123,40 @@ def plans(name: str) -> Iterator[tuple[str, ...]]:
 def of_store(store: Store) -> Iterator[tuple[str, ...]]:
     """Queries that suit the kind of a store; where none gives all rows, one that suits every kind."""
     key = {"fk-right": "f000", "global-table": "k0000", "customers": "k0000"}.get(store.name, "k0005")
-    ask = ("query", APP, store.name)
     if "session" in store.kind:
-        yield (*ask, "raw-scan", *JSON)
-        yield (*ask, "session", key, *JSON)
+        yield _query("raw-scan", store.name, *JSON)
+        yield _query("session", store.name, key, *JSON)
     elif "window" in store.kind:
-        yield (*ask, "window-key", key, *JSON)
-        yield (*ask, "window-range", "--from", "1704067200000", *JSON)
+        yield _query("window-key", store.name, key, *JSON)
+        yield _query("window-range", store.name, "--from", "1704067200000", *JSON)
     elif store.kind == "versioned":
-        yield (*ask, "raw-scan", *JSON)
-        yield (*ask, "versioned", key, *JSON)
-        yield (*ask, "multi-versioned", key, *JSON)
+        yield _query("raw-scan", store.name, *JSON)
+        yield _query("versioned", store.name, key, *JSON)
+        yield _query("multi-versioned", store.name, key, *JSON)
     elif store.kind in ("grace-buffer", "foreign-key-subscription"):
-        yield (*ask, "raw-scan", *JSON)
+        yield _query("raw-scan", store.name, *JSON)
     else:
         stamped = ("--timestamps",) if store.kind.startswith(("timestamped", "headers")) else ()
-        yield (*ask, "key", key, *stamped, *JSON)
-        yield (*ask, "range", *stamped, *JSON)
+        yield _query("key", store.name, key, *stamped, *JSON)
+        yield _query("range", store.name, *stamped, *JSON)
 
 
 def queries(name: str) -> Iterator[tuple[str, ...]]:
     """Of one store, what else a query can say."""
     store = "kv-written" if "sparse" in name else "latest-order" if "demo" in name else "count"
-    ask = ("query", APP, store)
-    yield (*ask, "range", "--desc", "--collate", "--explain", "--key-serde", "string", *JSON)
-    yield (*ask, "range", "--key-serde", "string", "--limit", "2", "-o", "csv")
-    yield (*ask, "range", "--key-serde", "long", *JSON)
-    yield (*ask, "key", "k0005", "--at", f"{_events(name)}:0=1000000", *JSON)
-    yield (*ask, "key", "k0005", "--require-active", *JSON)
-    yield (*ask, "key", "k0005", "--partition", "7", *JSON)
-    yield (*ask, "session", "k0005", *JSON)
-    yield (*ask, "versioned", "k0005", *JSON)
-    yield ("query", APP, "nobody", "raw-scan", *JSON)
+    yield _query("range", store, "--desc", "--collate", "--explain", "--key-serde", "string", *JSON)
+    yield _query("range", store, "--key-serde", "string", "--limit", "2", "-o", "csv")
+    yield _query("range", store, "--key-serde", "long", *JSON)
+    yield _query("key", store, "k0005", "--at", f"{_events(name)}:0=1000000", *JSON)
+    yield _query("key", store, "k0005", "--require-active", *JSON)
+    yield _query("key", store, "k0005", "--partition", "7", *JSON)
+    yield _query("session", store, "k0005", *JSON)
+    yield _query("versioned", store, "k0005", *JSON)
+    yield ("query", "raw-scan", APP, "nobody", *JSON)
+
+
+def _query(kind: str, store: str, *more: str) -> tuple[str, ...]:
+    return ("query", kind, APP, store, *more)
 
 
 def shown(name: str, command: str) -> bool:

@@ -85,7 +85,7 @@ def test_a_directory_that_is_read_once_is_as_one_that_is_read_each_time(tmp_path
         ("ls", commands.APP, *commands.JSON),
         ("check", commands.APP, "--for", "4.3", *commands.JSON),
         ("migrate", commands.APP, "--to", "4.3", "--wipe-unclean", "--dry-run", *commands.JSON),
-        ("query", commands.APP, "count", "range", *commands.JSON),
+        ("query", "range", commands.APP, "count", *commands.JSON),
         ("verify", commands.APP, "--store", "count", *commands.JSON),
     ]
     each_time = [directory.ask(command) for command in asked]

@@ -55,7 +55,7 @@ def test_bare_strings_in_a_store_with_headers(harness: Harness, tmp_path: Path) 
     ours = set()
     for key in {key for key, *_ in wanted}:
         serdes = ("--key-serde", "string", "--value-serde", "string")
-        rows = kstate("query", directory, SESSIONS, "session", key, *serdes, "-o", "json").rows
+        rows = kstate("query", "session", directory, SESSIONS, key, *serdes, "-o", "json").rows
         ours |= {
             (row["key"], row["window_start"], row["window_end"], row["value"]) for row in rows if row["type"] == "row"
         }

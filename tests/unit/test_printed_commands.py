@@ -25,7 +25,9 @@ from kstate_cli.texts import filled
 
 ROOT = Path(kstate_cli.__file__).parent
 _CLI: Any = typer.main.get_command(app)
-_MENTION = re.compile(r"\bkstate ([a-z][a-z-]*)((?: (?:--?[a-z][a-z-]*|[A-Z]{2,}|[0-9][0-9a-z.]*|\x00))*)")
+_MENTION = re.compile(
+    r"\bkstate (query [a-z][a-z-]*|[a-z][a-z-]*)((?: (?:--?[a-z][a-z-]*|[A-Z]{2,}|[0-9][0-9a-z.]*|\x00))*)"
+)
 _HOLE = "\x00"
 # Words that follow "kstate" in sentences about it.
 _VERBS = re.compile(
@@ -42,14 +44,19 @@ def parse(words: list[str], *, whole: bool) -> None:
     """Gives the words after ``kstate`` to the command's own parser; ``whole``: nothing that it needs may be missing."""
     name, *rest = words
     assert name in COMMANDS, f"there is no kstate {name}"
-    if rest == ["--help"]:
+    found = _CLI.commands[name]
+    if hasattr(found, "commands") and rest and rest != ["--help"]:
+        name, *rest = rest
+        if name == _HOLE and rest == ["--help"]:
+            return
+        assert name in found.commands, f"there is no subcommand {name}"
+        found = found.commands[name]
+    if rest == ["--help"] or (hasattr(found, "commands") and not whole):
         return
-    if name == "query" and not whole:
-        return  # its options are those of its kinds of queries
     given = [_DUMMIES.get(one, one) for one in rest]
     if not whole and not any(not one.startswith("-") for one in given[:1]):
         given = [*given, "/data/app"] if "--spec" not in given else given
-    _CLI.commands[name].make_context(name, given, resilient_parsing=not whole)
+    found.make_context(name, given, resilient_parsing=not whole)
 
 
 _BY_HAND = re.compile(rf"\bkstate (?:{'|'.join(COMMANDS)}|\x00)(?![\w-])|^kstate ?$")
@@ -143,9 +150,12 @@ def mentions() -> list[tuple[str, str, str]]:
     for path in _sources():
         for line, text in _literals(ast.parse(path.read_text(encoding="utf-8"))):
             for match in _MENTION.finditer(text):
-                if match[1] not in COMMANDS and _VERBS.fullmatch(match[1]):
+                name, _, word = match[1].partition(" ")
+                if name not in COMMANDS and _VERBS.fullmatch(name):
                     continue
-                found.append((f"{path.relative_to(ROOT)}:{line}", match[1], match[2]))
+                if word and word not in _CLI.commands[name].commands:
+                    word = ""  # "as kstate query shows them"
+                found.append((f"{path.relative_to(ROOT)}:{line}", f"{name} {word}".strip(), match[2]))
     return found
 
 
@@ -190,7 +200,7 @@ def test_commands_in_texts() -> None:
     for where, name, rest in found:
         assert _HOLE not in rest, f"{where}: kstate {name}{rest}: a value is put in by hand: use texts.command"
         try:
-            parse([name, *rest.split()], whole=False)
+            parse([*name.split(), *rest.split()], whole=False)
         except Exception as error:
             raise AssertionError(f"{where}: kstate {name}{rest}: {error}") from error
 

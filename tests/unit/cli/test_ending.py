@@ -148,7 +148,7 @@ def test_a_defect_can_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def test_where_to_look_is_told_with_the_directory(capsys: pytest.CaptureFixture[str]) -> None:
     """An error of the system or a defect may come from anywhere; what the command was about is known all the same."""
-    for line in (["status", "/nowhere/my app"], ["query", "/nowhere/my app", "count", "key", "a"]):
+    for line in (["status", "/nowhere/my app"], ["query", "key", "/nowhere/my app", "count", "a"]):
         with pytest.raises(UsageError):
             app(line, standalone_mode=False, prog_name="kstate")
         for error, told in (

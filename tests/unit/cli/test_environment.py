@@ -145,14 +145,14 @@ def test_an_empty_value_is_a_usage_error_everywhere(path: str) -> None:
                 with pytest.raises(UsageError, match=f"^{re.escape(shown_name(parameter))} is empty"):
                     parameter.process_value(context, value)
                 checked += 1
-    assert checked or path == "demo"
+    assert checked or path == "demo" or hasattr(ALL[path], "commands")
 
 
 def test_an_unset_variable_is_not_the_working_directory(tmp_path: Path) -> None:
     """`kstate wipe "$UNSET" --all` in an application directory."""
     (tmp_path / "0_0").mkdir()
     (tmp_path / ".lock").touch()
-    for argv in (("wipe", "", "--all", "-q"), ("ls", ""), ("diff", str(tmp_path), ""), ("query", "", "s", "raw-scan")):
+    for argv in (("wipe", "", "--all", "-q"), ("ls", ""), ("diff", str(tmp_path), ""), ("query", "raw-scan", "", "s")):
         done = _run(*argv, folder=tmp_path)
         assert done.returncode == 2, done.stderr
         assert "is empty" in done.stderr

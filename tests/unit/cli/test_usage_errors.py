@@ -35,7 +35,7 @@ def _command(path: tuple[str, ...]) -> Any:
 
 def _wrong(path: tuple[str, ...]) -> list[list[str]]:
     """Command lines that are wrong in every way that the parser knows, and hostile."""
-    words = list(path[:1]) + (["/nowhere/app", "store"] if len(path) > 1 else []) + list(path[1:])
+    words = list(path)
     parameters = _command(path).params
     options = [max(one.opts, key=len) for one in parameters if one.param_type_name == "option"]
     flags = {max(one.opts, key=len) for one in parameters if getattr(one, "is_flag", False)}
@@ -43,10 +43,10 @@ def _wrong(path: tuple[str, ...]) -> list[list[str]]:
     lines = [[*words, f"--{HOSTILE}"], [*words, f"-{HOSTILE}"], [*words, *extra], [*words, HOSTILE, f"--{HOSTILE}=1"]]
     lines += [[*words, option, HOSTILE, f"--{HOSTILE}"] for option in options if option not in flags]
     lines += [[*words, f"{option}={HOSTILE}"] for option in options if option in flags]
+    # As a query was written before.
+    lines += [[path[0], "/nowhere/app", HOSTILE, *path[1:], HOSTILE]] if path[1:] else []
     # Numbers, and words to choose from; a text is taken, and there is no such directory.
-    given = ["/nowhere/app"] * (
-        len([one for one in parameters if one.param_type_name == "argument"]) if path[1:] == () else 0
-    )
+    given = ["/nowhere/app"] * len([one for one in parameters if one.param_type_name == "argument"])
     return lines + [[*words, *given, option, HOSTILE] for option in options if option not in flags]
 
 

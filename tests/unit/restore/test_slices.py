@@ -142,12 +142,12 @@ def test_a_sorted_file_is_read_before_it_is_taken_in(tmp_path: Path) -> None:
     (file,) = result.files
     folder = Path(file.path).parent
     arguments = (release("4.3"), Staging(str(folder)), folder, app)
-    steps, _ = to_steps((), [work_of()], [result], *arguments)
+    steps, _ = to_steps([work_of()], [result], *arguments)
     assert len(steps) == 1
     for at in range(0, file.size, file.size // 9):
         flip(Path(file.path), at)
         with pytest.raises(RunFailed, match="SHA-256"):
-            to_steps((), [work_of()], [result], *arguments)
+            to_steps([work_of()], [result], *arguments)
         flip(Path(file.path), at)
 
 

@@ -1,0 +1,84 @@
+"""What a shell completes while a command line is typed: commands, options, choices, and names that APP has.
+
+``eval "$(_KSTATE_COMPLETE=source_bash kstate)"`` teaches a shell (``source_zsh``, ``source_fish``); what it runs then
+for each word has no argument either. So a variable that is left in the environment is only heeded where nothing is
+asked for: no command becomes the printing of a script, with exit code 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from kstate_cli.errors import EXIT_OK
+
+VARIABLE: Final = "_KSTATE_COMPLETE"
+_REQUEST = re.compile("(source|complete)_(bash|zsh|fish)")
+_PLAIN = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._/-]*")
+"""A shell puts what it is offered into the command line as it stands: a name from disk must not be a command there."""
+
+
+def answer_shell(command: Any, prog_name: str) -> None:
+    """Answers a shell that asks, and ends the process; nothing where none does."""
+    if len(sys.argv) > 1 or not _REQUEST.fullmatch(os.environ.get(VARIABLE, "")):
+        return
+    from typer._completion_classes import completion_init
+    from typer.completion import shell_complete
+
+    completion_init()
+    try:
+        shell_complete(command, {}, prog_name, VARIABLE, os.environ[VARIABLE])
+    except Exception:  # amid what somebody types nothing can be told; then nothing is offered
+        sys.exit(EXIT_OK)
+    sys.exit(EXIT_OK)
+
+
+def stores(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of stores in the application directory that the command line has so far."""
+    return _offered(_stores_of, ctx, incomplete)
+
+
+def tasks(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of tasks; as :func:`stores`."""
+    return _offered(_tasks_of, ctx, incomplete)
+
+
+def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:
+    from kstate_cli.errors import KstateError
+    from kstate_cli.statedir.find import find_application
+
+    # An option without its value yet keeps the parser from telling what arguments stand for.
+    given = ctx.params.get("app") or ctx.params.get("a") or next(iter(ctx.args), None)
+    if given is None:
+        return []
+    try:
+        found = set(names(find_application(Path(os.path.expanduser(given)))))
+    except (OSError, KstateError):
+        return []
+    return sorted(name for name in found if name.startswith(incomplete) and _PLAIN.fullmatch(name))
+
+
+def _tasks_of(app: Path) -> Iterable[str]:
+    from kstate_cli.statedir.find import task_directories
+
+    return (name for name, _ in task_directories(app))
+
+
+def _stores_of(app: Path) -> Iterable[str]:
+    """The folders where stores lie: a look at their files would take longer than somebody who types waits."""
+    from kstate_cli.formats.topic_partition import legal_store_name
+    from kstate_cli.statedir.find import task_directories
+    from kstate_cli.statedir.names import ROCKSDB
+
+    for _, task in task_directories(app):
+        for folder in (task, task / ROCKSDB):
+            if folder.is_dir():
+                with os.scandir(folder) as entries:
+                    folders = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+                yield from (name for name in folders if name != ROCKSDB and legal_store_name(name))

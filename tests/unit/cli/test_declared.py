@@ -1,0 +1,129 @@
+"""Commands whose options are fields of dataclasses, and their help: each option once, below a title."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import pytest
+import typer
+import typer.main
+
+from kstate_cli.cli.app import app
+from kstate_cli.cli.declared import declared
+from kstate_cli.cli.help_panels import PanelledCommand, panel_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain:
+    HELP_PANEL: ClassVar = "Plain ones"
+    word: Annotated[str, typer.Option("--word")]
+    number: Annotated[int, typer.Option("--number")] = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    base: Annotated[bool, typer.Option("--base")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Both(Plain, Base):
+    HELP_PANEL: ClassVar = "Both"
+    several: Annotated[list[str] | None, typer.Option("--several")] = None
+
+
+@dataclass(frozen=True)
+class Nested:
+    where: Annotated[str, typer.Argument(metavar="WHERE")]
+    both: Both
+
+
+def _parsed(function: Any, *words: str) -> tuple[Any, Any]:
+    """The command, and what the function returns."""
+    one = typer.Typer(add_completion=False, rich_markup_mode=None)
+    one.command("made", cls=PanelledCommand)(function)
+    command = typer.main.get_command(one)
+    return command, command.main(list(words), standalone_mode=False, prog_name="made")
+
+
+def test_objects_are_made_of_options() -> None:
+    @declared
+    def made(
+        nested: Nested, key: Annotated[str, typer.Argument()], own: Annotated[bool, typer.Option("--own")] = False
+    ) -> int:
+        told.append((nested.where, key, nested.both, own))
+        return 3
+
+    told: list[Any] = []
+    command, code = _parsed(made, "here", "k", "--word", "w", "--several", "a", "--several", "b", "--base")
+    assert code == 3
+    both = Both(word="w", number=5, base=True, several=["a", "b"])
+    assert told == [("here", "k", both, False)]
+    panels = {one.name: panel_of(one) for one in command.params}
+    assert panels == {
+        "where": "Arguments",
+        "key": "Arguments",
+        "own": "Options",
+        "base": "Options",
+        "word": "Plain ones",
+        "number": "Plain ones",
+        "several": "Both",
+    }
+    titles = [line for line in command.get_help(typer.Context(command)).splitlines() if line.endswith(":")]
+    assert titles == ["Arguments:", "Options:", "Plain ones:", "Both:"]
+    with pytest.raises(Exception, match="word"):
+        _parsed(made, "here", "k")
+
+
+# --- the commands -----------------------------------------------------------------------------------------------------
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path, command
+    for name, one in (inner or {}).items():
+        yield from _commands(one, f"{path} {name}".strip())
+
+
+ALL = dict(_commands(typer.main.get_command(app), ""))
+PANELS = {
+    "restore": [
+        "What is restored",
+        "What is known of the logs",
+        "In special cases",
+        "How it is done",
+        "What is told",
+    ],
+    "query key": ["Options", "What bytes mean", "Which partitions answer", "What is told"],
+    "query raw-key": ["What bytes mean", "Which partitions answer", "What is told"],
+}
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_each_option_is_in_the_help_once(path: str) -> None:
+    command = ALL[path]
+    assert isinstance(command, PanelledCommand)
+    lines = command.get_help(typer.Context(command, info_name=path)).splitlines()
+    lines = lines[next(at for at, line in enumerate(lines) if line in ("Arguments:", "Options:")) :]
+    for one in command.params:
+        if one.param_type_name == "option":
+            name = max(one.opts, key=len)
+            shown = [
+                line
+                for line in lines
+                if line.startswith("  -") and name in line.split("  ")[1].replace(",", " ").split()
+            ]
+            assert len(shown) == 1, (name, shown)
+    titles = [line[:-1] for line in lines if line and not line.startswith(" ") and line.endswith(":")]
+    assert len(titles) == len(set(titles))
+    if path in PANELS:
+        assert titles == ["Arguments", *PANELS[path]]
+
+
+def test_no_panel_is_a_heap() -> None:
+    """As many as somebody reads at a glance."""
+    for path, command in ALL.items():
+        panels = [panel_of(one) for one in command.params if one.param_type_name == "option"]
+        assert max(map(panels.count, panels), default=0) <= 10, path

@@ -1,0 +1,140 @@
+"""What a shell is offered: every subcommand and option, what APP has, and no word from disk that a shell would run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from kstate_cli.cli.app import app
+from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.shell_completion import VARIABLE, answer_shell
+
+_CLI = typer.main.get_command(app)
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Path:
+    """Folders as Streams makes them, and some that it never would."""
+    found = tmp_path / "state" / "orders"
+    for folder in (
+        "0_0/rocksdb/count",
+        "0_0/rocksdb/customers",
+        "0_1/rocksdb/count",
+        "0_1/window-count/window-count.0",
+        "__named__/0_0/rocksdb/other",
+        "global/rocksdb/table",
+        "0_0/rocksdb/$(touch hacked)",
+        "0_0/rocksdb/-rf",
+        "0_0/rocksdb/a b",
+    ):
+        (found / folder).mkdir(parents=True)
+    (found / "0_0" / ".checkpoint").touch()
+    return found
+
+
+Bash = Callable[..., list[str]]
+
+
+@pytest.fixture
+def bash(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bash:
+    """What bash is offered for the last of the words that it is called with."""
+
+    def offered(*words: object) -> list[str]:
+        monkeypatch.setattr(sys, "argv", ["kstate"])
+        monkeypatch.setenv(VARIABLE, "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", "\n".join(["kstate", *map(str, words)]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        with pytest.raises(SystemExit) as ended:
+            answer_shell(_CLI, "kstate")
+        told = capsys.readouterr()
+        assert (ended.value.code, told.err) == (0, "")
+        return told.out.splitlines() if told.out.strip() else []
+
+    return offered
+
+
+def test_commands_and_subcommands(bash: Bash) -> None:
+    assert bash("") == list(COMMANDS)
+    assert bash("query", "") == list(_CLI.commands["query"].commands)  # type: ignore[attr-defined]
+    assert bash("query", "window") == ["window-key", "window-range"]
+    assert bash("inspect") == ["inspect-position"]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("query", "key", "--key"), ["--key-serde"]),
+        (("query", "range", "APP", "count", "--des"), ["--desc"]),
+        (("query", "range", "APP", "count", "-o", "j"), ["json"]),
+        (("restore", "APP", "--on-"), ["--on-invalid-offset", "--on-state-change"]),
+        (("migrate", "--guarantee", ""), ["at_least_once", "exactly_once_v2"]),
+        # Nothing of ours: the shell offers paths.
+        (("query", "key", ""), []),
+        (("query", "key", "/nowhere", ""), []),
+        (("--version", "query", "k"), ["key"]),
+    ],
+)
+def test_words(bash: Bash, words: tuple[str, ...], offered: list[str]) -> None:
+    assert bash(*words) == offered
+
+
+def test_names_that_a_directory_has(bash: Bash, application: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["count", "customers", "other", "table", "window-count"]
+    assert bash("query", "key", application, "") == names
+    assert bash("query", "key", application.parent, "c") == names[:2]
+    assert bash("query", "session", "--limit", "3", application, "win") == ["window-count"]
+    assert bash("export", application, "t") == ["table"]
+    for command in ("verify", "wipe", "restore", "inspect-position", "diff"):
+        assert bash(command, application, "--store", "") == names, command
+        assert bash(command, application, "--task", "") == ["0_0", "0_1", "__named__/0_0", "global"], command
+    monkeypatch.setenv("HOME", str(application.parent))
+    assert bash("query", "key", "~/orders", "other") == ["other"]
+    assert bash("query", "key", application / "0_0", "") == [], "no application"
+
+
+def test_a_shell_that_has_learnt(application: Path) -> None:
+    """The script that is printed, in a real bash, with a kstate that stands in PATH."""
+    folder = application.parent.parent
+    (folder / "kstate").write_text(f"#!{sys.executable}\nfrom kstate_cli.cli.app import main\nmain()\n")
+    (folder / "kstate").chmod(0o755)
+    script = f"""
+eval "$({VARIABLE}=source_bash kstate)"
+complete -p kstate
+COMP_WORDS=(kstate query key "$1" "") COMP_CWORD=4 COMP_LINE=x
+_kstate_completion kstate
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script, "bash", str(application)],
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first, *names = done.stdout.splitlines()
+    assert first == "complete -o default -F _kstate_completion kstate"
+    assert names == ["count", "customers", "other", "table", "window-count"], done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_variable_that_is_left_over_changes_no_command(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for request in (f"source_{shell}", f"complete_{shell}"):
+        monkeypatch.setattr(sys, "argv", ["kstate", "ls", "/nowhere"])
+        monkeypatch.setenv(VARIABLE, request)
+        answer_shell(_CLI, "kstate")
+        monkeypatch.setattr(sys, "argv", ["kstate"])
+        with pytest.raises(SystemExit):
+            answer_shell(_CLI, "kstate")
+        assert capsys.readouterr().err == "", "a shell shows it amid what is typed"
+    for request in (f"{shell}_source", "complete_ksh", "1", ""):
+        monkeypatch.setenv(VARIABLE, request)
+        answer_shell(_CLI, "kstate")
+    assert capsys.readouterr() == ("", "")
