@@ -15,6 +15,9 @@ Interrupted           128+N  ended by signal N
 
 0 is done (or nothing to do), 1 finished with warnings. What would be 6 is 7 once the application directory was changed.
 
+With ``-o json`` a failure is a line of the type ``error`` too, with the ``code`` of its class: a word that programs may
+rely on. Classes below these have codes of their own where a program could want to tell them apart.
+
 All but the last are exceptions as others are. A signal may be raised between any two lines, and is nobody's trouble
 there: who handles what has failed must not take it for that, so ``except Exception`` does not see it.
 """
@@ -38,6 +41,8 @@ class Told(BaseException):
     """
 
     exit_code = 6
+    code = "failed"
+    """What it is, for programs: stays as it is, whatever the message says."""
     usual_hint: str | None = None
     """What to do next, where nobody says it of the case."""
 
@@ -49,7 +54,10 @@ class Told(BaseException):
         hint: str | None = None,
         details: Sequence[str] = (),
         hint_details: Sequence[str] = (),
+        code: str | None = None,
     ) -> None:
+        if code is not None:
+            self.code = code
         self.headline = message
         self.details = tuple(details)
         self.message = message + "".join(f"\n  {line}" for line in self.details)
@@ -62,6 +70,10 @@ class Told(BaseException):
     def advice(self) -> str:
         """The hint with its details, as one text of several lines."""
         return (self.hint or "") + "".join(f"\n    {line}" for line in self.hint_details)
+
+    def code_for(self, exit_code: int) -> str:
+        """The code, where the command ends with ``exit_code``: a run that has failed has failed midway by then."""
+        return RunHalfway.code if (self.code, exit_code) == (RunFailed.code, RunHalfway.exit_code) else self.code
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by what it says, whatever it was made of: errors come from worker processes, and from Spark's."""
@@ -79,13 +91,13 @@ def note(error: BaseException, text: str) -> None:
 
 def notes_of(error: BaseException | None) -> list[str]:
     """What was noted of an error, and of those that it was made of."""
-    found: dict[str, None] = {}
+    notes: dict[str, None] = {}
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        found.update(dict.fromkeys(error.__dict__.get("_kstate_notes", ())))
+        notes.update(dict.fromkeys(error.__dict__.get("_kstate_notes", ())))
         error = error.__cause__ or error.__context__
-    return list(found)
+    return list(notes)
 
 
 class KstateError(Told, Exception):
@@ -96,40 +108,48 @@ class UsageError(KstateError):
     """The arguments cannot be understood."""
 
     exit_code = 2
+    code = "usage"
 
 
 class ConditionNotMet(KstateError):
     """A condition that the caller asked about does not hold."""
 
     exit_code = 3
+    code = "condition-not-met"
 
 
 class Refused(KstateError):
     """kstate does not understand the directory, or the change would not be safe. Nothing was touched."""
 
     exit_code = 4
+    code = "refused"
 
 
 class InUse(KstateError):
     """Another process holds the directory."""
 
     exit_code = 5
+    code = "in-use"
 
 
 class RunFailed(KstateError):
     """A run failed before its commit point: the application directory is what it was."""
 
     exit_code = 6
+    code = "run-failed"
 
 
 class RunHalfway(KstateError):
     """A run failed after its commit point: the next command finishes it, or ``kstate undo`` takes it back."""
 
     exit_code = 7
+    code = "run-halfway"
 
 
 class OutputLost(KstateError):
     """Results could not be written to standard output in full, which is never exit code 0."""
+
+    code = "output-lost"
 
     def __init__(self, error: OSError) -> None:
         super().__init__(
@@ -147,6 +167,8 @@ class Interrupted(Told):
 
     As KeyboardInterrupt no Exception: only who means signals handles it, and raises it again.
     """
+
+    code = "interrupted"
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"ended by signal {signal_number}")

@@ -37,6 +37,8 @@ class HostError(RunFailed):
     No finding about the file: whoever took it for one would call a healthy store damaged.
     """
 
+    code = "host"
+
 
 def host_error(error: OSError) -> HostError | None:
     """What to raise where this host is short of something; None where the error is about what was asked for."""

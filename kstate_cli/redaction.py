@@ -18,6 +18,8 @@ _USER: Final = re.compile(r"[^/?#:]*:")
 _HOST_AND_PORT: Final = re.compile(r"[^/?#:]*:\d{1,5}(?=[/?#])")
 _BUCKETS: Final = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
 """Schemes with a bucket where others have a host: a bucket has no port, so that a colon there is a user's."""
+_CONTAINERS: Final = frozenset({"abfs", "abfss"})
+"""Schemes with a container where others have a user: ``abfss://CONTAINER@ACCOUNT…/PATH`` is a place."""
 _HARMLESS: Final = frozenset(
     {
         "allow_bucket_creation", "allow_bucket_deletion", "anonymous", "background_writes", "blob_storage_authority",
@@ -49,6 +51,17 @@ def kept_uri(uri: str) -> str:
     return scheme + mark + place + (question + kept if kept else "")
 
 
+def leads_there(uri: str) -> bool:
+    """Whether what is kept of it leads there again: not where a password might reach as far as an ``@`` in the path."""
+    scheme, mark, rest = uri.partition(_MARK)
+    place = _QUERY.split(rest, maxsplit=1)[0]
+    authority, slash, path = place.partition("/")
+    user, _, host = authority.rpartition("@")
+    return not mark or _QUERY.split(_without_user(scheme, rest), maxsplit=1)[0] == (
+        _container(scheme, user) + host + slash + path
+    )
+
+
 def redacted(arguments: Sequence[str]) -> list[str]:
     """Arguments without what may be a secret: user and password of a URI, its query, and ``…secret…=VALUE``."""
     return [_redacted(argument) for argument in arguments]
@@ -73,6 +86,13 @@ def _without_user(scheme: str, rest: str) -> str:
     """
     before, at, after = rest.rpartition("@")
     if at and _USER.match(before) and (scheme.lower() in _BUCKETS or not _HOST_AND_PORT.match(before)):
-        return after
+        return _container(scheme, before) + after
     end = len(re.split(r"[/?#]", rest, maxsplit=1)[0])
-    return rest[:end].rpartition("@")[2] + rest[end:]
+    user, _, host = rest[:end].rpartition("@")
+    return _container(scheme, user) + host + rest[end:]
+
+
+def _container(scheme: str, user: str) -> str:
+    """What stands before a host and is part of the place; nothing where it is a user."""
+    container = user.partition(":")[0]
+    return f"{container}@" if container and scheme.lower() in _CONTAINERS else ""

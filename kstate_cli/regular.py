@@ -88,11 +88,11 @@ def open_regular(path: Path | str) -> int:
     return descriptor
 
 
-def require_regular(found: os.stat_result, path: Path | str) -> None:
-    """Raises NotReadableError unless ``found`` is the stat of a regular file."""
-    if not stat.S_ISREG(found.st_mode):
+def require_regular(status: os.stat_result, path: Path | str) -> None:
+    """Raises NotReadableError unless ``status`` is the stat of a regular file."""
+    if not stat.S_ISREG(status.st_mode):
         name = os.fspath(path)
-        raise NotReadableError(errno.EINVAL, f"is {kind_of(found.st_mode)}, not a regular file", name)
+        raise NotReadableError(errno.EINVAL, f"is {kind_of(status.st_mode)}, not a regular file", name)
 
 
 def read_small(path: Path | str, most: int) -> bytes:

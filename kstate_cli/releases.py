@@ -106,9 +106,9 @@ def release(text: str) -> Release:
     parts = text.strip().removeprefix("v").split(".")
     known = {r.name: r for r in RELEASES}
     if 2 <= len(parts) <= 3 and all(part.isascii() and part.isdigit() for part in parts):
-        found = known.get(".".join(parts[:2]))
-        if found:
-            return found
+        known_release = known.get(".".join(parts[:2]))
+        if known_release:
+            return known_release
     raise UsageError(
         f"release {text!r} is not one that kstate knows",
         hint=f"known releases: {', '.join(known)} (or a patch release)",
@@ -131,7 +131,7 @@ def _since(first: str | None, target: Release) -> bool:
 
 def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: frozenset[int]) -> tuple[str, ...]:
     """Names of the releases that open a database of these column families and SST formats as it is."""
-    found = []
+    releases = []
     for candidate in RELEASES:
         if sst_formats and max(sst_formats) > candidate.reads_sst_format:
             continue
@@ -142,8 +142,8 @@ def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: fr
         known = row_families()
         if not all(name in known and _since(known[name], candidate) for name in families - {OFFSETS_CF}):
             continue
-        found.append(candidate.name)
-    return tuple(found)
+        releases.append(candidate.name)
+    return tuple(releases)
 
 
 def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[str, ...]:
@@ -151,13 +151,13 @@ def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[s
     has_offsets = OFFSETS_CF in families
     # OPTIONS that kstate itself, or ldb, wrote name a RocksDB that no release ships: the layout alone tells then.
     known = any(_same_version(rocksdb_version or "", v) for candidate in RELEASES for v in candidate.rocksdb)
-    found = []
+    releases = []
     for candidate in RELEASES:
         if (candidate.offsets_home is OffsetsHome.COLUMN_FAMILY) != has_offsets:
             continue
         if not known or any(_same_version(rocksdb_version or "", v) for v in candidate.rocksdb):
-            found.append(candidate.name)
-    return tuple(found)
+            releases.append(candidate.name)
+    return tuple(releases)
 
 
 def _same_version(stored: str, shipped: str) -> bool:

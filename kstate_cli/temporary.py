@@ -112,10 +112,10 @@ def sweep(parent: Path) -> None:
     _swept.add(known)
     try:
         with os.scandir(parent) as entries:
-            found = [entry.name for entry in entries if entry.name.startswith(PREFIX)]
+            names = [entry.name for entry in entries if entry.name.startswith(PREFIX)]
     except OSError:
         return
-    for name in found:
+    for name in names:
         # Whose it is comes first: in /tmp a name is anybody's to choose.
         if _is_ours(parent / name) and _is_dead(name):
             shutil.rmtree(parent / name, ignore_errors=True)
@@ -142,10 +142,10 @@ def _is_dead(name: str) -> bool:
 
 def _is_ours(path: Path) -> bool:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _boot() -> str:

@@ -81,9 +81,9 @@ def filled(template: str, values: Mapping[str, str | os.PathLike[str] | None]) -
     words; one that is None leaves its word.
     """
 
-    def value(found: re.Match[str]) -> str:
-        given = values.get(found[0])
-        return found[0] if given is None else quoted(given)
+    def value(placeholder: re.Match[str]) -> str:
+        given = values.get(placeholder[0])
+        return placeholder[0] if given is None else quoted(given)
 
     return _WORD.sub(value, template)
 

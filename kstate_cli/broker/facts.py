@@ -49,21 +49,21 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
 
     Raises UsageError, saying what is wrong.
     """
-    found: dict[TopicPartition, LogFacts] = {}
+    by_partition: dict[TopicPartition, LogFacts] = {}
     try:
         for topic, partitions in _object(parse_json(read_given(path)), "the file").items():
             if not legal_topic(topic):
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
             for partition, facts in _object(partitions, topic).items():
                 key = TopicPartition(topic, parse_partition(partition))
-                found[key] = _facts(key, _object(facts, str(key)))
+                by_partition[key] = _facts(key, _object(facts, str(key)))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{path} cannot be read as log offsets: {error}",
             hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, with "id", "committed", "policy", '
             '"delete_retention_ms" and "leader_epoch" where they are known',
         ) from None
-    return found
+    return by_partition
 
 
 def _object(content: Any, what: str) -> dict[str, Any]:

@@ -103,9 +103,9 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
         if step.family not in shadow.column_families:
             raise RocksError(f"{step.path}: column family {step.family} is missing")
         if step.offsets is not None:
-            found = decode_rows(shadow.rows(OFFSETS_CF))
-            if found != step.offsets:
-                raise RocksError(f"{step.path}: column family offsets holds {found}, not {step.offsets}")
+            stored = decode_rows(shadow.rows(OFFSETS_CF))
+            if stored != step.offsets:
+                raise RocksError(f"{step.path}: column family offsets holds {stored}, not {step.offsets}")
         if not step.exists:
             match = _ENTRIES.search(shadow.table_properties(step.family))
             entries = int(match[1]) if match else 0

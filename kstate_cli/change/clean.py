@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,12 +16,15 @@ from kstate_cli.change.fingerprint import digest, started_files
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.removal import remove_run, remove_staged
-from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway, UsageError
+from kstate_cli.change.undo import UndoOptions
+from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError, note
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.texts import command, shell
 
 PRECIOUS_EVENT: Final = "precious"
 """What the run has kept may be the only copy of records that a log has lost: deleted only when it is named."""
+
+_GO_ON: Final = "there is no undo to it any more; to go on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,25 @@ class CleanRequest:
     """Only these runs, however old and whatever they keep; all that are old enough when empty."""
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A run that is left although it is old enough, and why."""
+
+    run: str
+    why: str
+
+    @property
+    def text(self) -> str:
+        """One line for the user."""
+        return f"run {self.run} is left: {self.why}"
+
+
 @dataclass(slots=True)
 class Choice:
-    """Runs that may be deleted, oldest first, and one line for each that is left although it is old enough."""
+    """Runs that may be deleted, oldest first, and those that are left."""
 
     runs: list[Run] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
 
 
 def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
@@ -55,6 +72,7 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
     limit = clock.now() - request.older_than
     choice = Choice()
     lost = _lost_tasks(request.app, runs)
+    newest = next((run for run in reversed(runs) if run.state is RunState.KEPT), None)
     for run in runs:
         named = run.name in request.names
         if request.names and not named:
@@ -69,13 +87,13 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
             continue
         why = _why_left(request.app, run, named=named, locked=locked)
         if why is None and not named and lost is not None and _keeps_tasks(run):
-            why = f"{lost}, and this run keeps those that it had. To delete it: {_by_name(request.app, run)}"
+            why = f"{lost}, and this run keeps those that it had. {_ways_back(request.app, run, newest=run is newest)}"
         if why is None:
             choice.runs.append(run)
         elif named:
             raise Refused(f"run {run.name} is not deleted: {why}", where=str(run.path))
         else:
-            choice.left.append(f"run {run.name} is left: {why}")
+            choice.left.append(Left(run.name, why))
     _refuse_only_copy(request, choice)
     return choice
 
@@ -107,6 +125,11 @@ def _lost_tasks(app: Path, runs: list[Run]) -> str | None:
     if any(run.state is RunState.KEPT and run.last("switching").get("made") == now for run in runs):
         return None
     return f"{app} holds no task any more"
+
+
+def _ways_back(app: Path, run: Run, *, newest: bool) -> str:
+    back = f"To put them back: {UndoOptions(discard_newer=True).command(app)}. " if newest else ""
+    return f"{back}To delete it: {_by_name(app, run)}"
 
 
 def _keeps_tasks(run: Run) -> bool:
@@ -152,7 +175,8 @@ def clean_runs(
         names = set(os.listdir(run.path))
         try:
             whole = not elsewhere(run) and whole
-            _delete(request.app, run)
+            with half_deleted_is_said(request.app, run):
+                _delete(request.app, run)
         except OSError as error:
             failed.append((run, error))
             if not whole or names - set(os.listdir(run.path)):
@@ -178,11 +202,22 @@ def clean_runs(
             f"run {run.name} could not be deleted whole: {first.strerror}",
             where=str(first.filename),
             details=others,
-            hint=f"there is no undo to it any more; fix the cause, then go on: {_by_name(request.app, run)}",
+            hint=f"fix the cause; {_GO_ON}: {_by_name(request.app, run)}",
         ) from first
     if kept:
         kept[0].details = (*kept[0].details, *(error.headline for error in kept[1:]))
         raise kept[0]
+
+
+@contextmanager
+def half_deleted_is_said(app: Path, run: Run) -> Iterator[None]:
+    """Says of a run that a signal has left half deleted what that means, and how its deletion goes on."""
+    try:
+        yield
+    except Interrupted as error:
+        if run.state is RunState.CLEANING:
+            note(error, f"run {run.name} is half deleted: {_GO_ON}: {_by_name(app, run)}")
+        raise
 
 
 def _delete(app: Path, run: Run) -> None:

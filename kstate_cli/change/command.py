@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli.change.clean import half_deleted_is_said
 from kstate_cli.change.commits_made import note_commit
 from kstate_cli.change.engine import Progress, RunOptions, RunResult, execute
 from kstate_cli.change.folder import read_runs, remove_empty_folders
@@ -96,14 +97,16 @@ def _change(
 def _purge(plan: Plan, result: RunResult) -> None:
     """Deletes what the run has kept. Raises RunHalfway: the change itself is done."""
     note_commit(result.run, plan.app, kept=False)
+    run = next(run for run in read_runs(plan.app) if run.name == result.run)
     try:
-        remove_run(next(run for run in read_runs(plan.app) if run.name == result.run))
+        with half_deleted_is_said(plan.app, run):
+            remove_run(run)
     except (OSError, Refused) as error:
         why, where = (error.headline, error.where) if isinstance(error, Refused) else (error.strerror, error.filename)
         raise RunHalfway(
             f"{plan.command} is done (run {result.run}), but what it took out could not be deleted: {why}",
             where=str(where),
-            hint=f"fix the cause, then go on with it: {command('clean', plan.app, '--run', result.run)}",
+            hint=f"fix the cause, then go on with it: {command('clean', plan.app, '--run', run.name)}",
         ) from error
     remove_empty_folders(plan.app)
 

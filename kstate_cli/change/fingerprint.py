@@ -56,7 +56,7 @@ def every_file(app: Path) -> Listing:
     Without the lock file, which both directories share, and without marks. Raises Refused for what this user may not
     read, OSError otherwise.
     """
-    found: Listing = {}
+    listing: Listing = {}
     folders = [""]
     while folders:
         folder = folders.pop()
@@ -66,14 +66,14 @@ def every_file(app: Path) -> Listing:
                 if path == LOCK or path in MARKS:
                     continue
                 if entry.is_symlink():
-                    found[path] = ["link", os.readlink(entry.path)]
+                    listing[path] = ["link", os.readlink(entry.path)]
                 elif entry.is_dir(follow_symlinks=False):
-                    found[path] = []
+                    listing[path] = []
                     folders.append(path)
                 else:
                     stat = entry.stat(follow_symlinks=False)
-                    found[path] = [stat.st_size, stat.st_mtime_ns, *_sum(entry, stat.st_size)]
-    return found
+                    listing[path] = [stat.st_size, stat.st_mtime_ns, *_sum(entry, stat.st_size)]
+    return listing
 
 
 def _sum(entry: os.DirEntry[str], size: int) -> list[str]:
@@ -155,10 +155,10 @@ def _read_listing(path: Path, wanted: str) -> Listing | None:
             data = file.read(_MOST_BYTES)
         if hashlib.sha256(data).hexdigest() != wanted:
             return None
-        found: Listing = parse_json(data)["files"]
+        listing: Listing = parse_json(data)["files"]
     except (OSError, ValueError):
         return None
-    return found
+    return listing
 
 
 def differences(before: Listing, now: Listing) -> list[str]:

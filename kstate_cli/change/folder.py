@@ -64,7 +64,7 @@ def read_runs(app: Path) -> list[Run]:
 
 
 def _folders(folder: Path) -> list[tuple[int, Path]]:
-    found = []
+    numbered = []
     with os.scandir(folder) as entries:
         for entry in entries:
             name = _NAME.fullmatch(entry.name)
@@ -72,8 +72,8 @@ def _folders(folder: Path) -> list[tuple[int, Path]]:
                 continue
             # A newer kstate may have other commands: their journal tells that they are kstate's.
             if name[2] in COMMANDS or any(os.path.lexists(os.path.join(entry.path, one)) for one in JOURNALS):
-                found.append((int(name[1]), Path(entry.path)))
-    return found
+                numbered.append((int(name[1]), Path(entry.path)))
+    return numbered
 
 
 def _of_another(run: Run) -> str | None:
@@ -140,7 +140,7 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     folder = make_runs_folder(app)
     owner = app.stat()  # the application's, who can then clean up
     # Whatever is there keeps its number, a link or a folder of somebody else's too.
-    numbers = [int(found[0]) for name in os.listdir(folder) if (found := re.match(r"\d+", name))]
+    numbers = [int(digits[0]) for name in os.listdir(folder) if (digits := re.match(r"\d+", name))]
     path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split()[0]}"
     path.mkdir(mode=0o750)
     drop_acl(path)

@@ -175,17 +175,17 @@ def read_run(path: Path) -> Run:
     data = None
     # Beside a clean it may get its other name, once, between the two looks at it.
     for _ in range(2):
-        found = JOURNALS & set(os.listdir(path))
-        if len(found) > 1:
+        journals = JOURNALS & set(os.listdir(path))
+        if len(journals) > 1:
             run.damage = f"it has two journals, {JOURNAL} and {LEAVING}"
             return run
-        run._file = next(iter(found), JOURNAL)
+        run._file = next(iter(journals), JOURNAL)
         try:
             data = _journal(path / run._file)
         except JournalError as error:
             run.damage = f"its journal {error}"
             return run
-        if data is not None or not found:
+        if data is not None or not journals:
             break
     if data is not None:
         _take_in(run, data)
@@ -222,11 +222,11 @@ def _journal(path: Path) -> bytes | None:
     except OSError as error:
         raise JournalError(f"cannot be opened: {error.strerror}") from None
     with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        opened = os.fstat(descriptor)
+        if not stat.S_ISREG(opened.st_mode):
             raise JournalError("is not a regular file")
-        if found.st_size > _MOST_BYTES:
-            raise JournalError(f"has {found.st_size:,} bytes: kstate writes no more than {_MOST_BYTES:,}")
+        if opened.st_size > _MOST_BYTES:
+            raise JournalError(f"has {opened.st_size:,} bytes: kstate writes no more than {_MOST_BYTES:,}")
         try:
             return file.read()
         except OSError as error:

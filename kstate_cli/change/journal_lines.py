@@ -78,8 +78,8 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
 
 
 def _check_sum(line: bytes) -> None:
-    found = _SUM.fullmatch(line[-_SUM_BYTES:])
-    if found is None or int(found[1], 16) != zlib.crc32(line[:-_SUM_BYTES] + b"}"):
+    check_sum = _SUM.fullmatch(line[-_SUM_BYTES:])
+    if check_sum is None or int(check_sum[1], 16) != zlib.crc32(line[:-_SUM_BYTES] + b"}"):
         raise JournalError("has been changed: its checksum is another")
 
 

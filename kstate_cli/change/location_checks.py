@@ -11,7 +11,7 @@ from kstate_cli.change.reading import reading
 from kstate_cli.errors import Refused
 from kstate_cli.rocks.private_copy import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
-from kstate_cli.statedir.mounts import mount_of, mounts_at_or_below, read_mounts
+from kstate_cli.statedir.mounts import Mount, mount_of, mounts_at_or_below, read_mounts
 from kstate_cli.texts import command
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024
@@ -32,16 +32,9 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
     Raises Refused.
     """
     mounts = read_mounts()
-    at_or_below = mounts_at_or_below(app, mounts)
-    if any(mount.point == app for mount in at_or_below):
-        raise Refused(
-            f"{app} is a mount point: it cannot be exchanged with its successor in one step",
-            hint="mount the state.dir instead of the application directory",
-        )
-    if at_or_below:
-        raise Refused(
-            f"{at_or_below[0].point} is a mount point inside the application directory", hint="unmount it first"
-        )
+    if exchanges:
+        _check_mounts_of_app(app, mounts)
+    _check_mounts_of_runs(app, mounts, exchanges=exchanges)
     mount = mount_of(app, mounts)
     if mount is not None and mount.may_not_share_locks and not lock_is_shared:
         raise Refused(
@@ -59,13 +52,40 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
         raise Refused(f"{app.parent} is not writable for this user", hint="run as the application's user")
 
 
+def _check_mounts_of_app(app: Path, mounts: tuple[Mount, ...]) -> None:
+    at_or_below = mounts_at_or_below(app, mounts)
+    if any(mount.point == app for mount in at_or_below):
+        raise Refused(
+            f"{app} is a mount point: it cannot be exchanged with its successor in one step",
+            hint="mount the state.dir instead of the application directory",
+        )
+    if at_or_below:
+        raise Refused(
+            f"{at_or_below[0].point} is a mount point inside the application directory", hint="unmount it first"
+        )
+
+
+def _check_mounts_of_runs(app: Path, mounts: tuple[Mount, ...], *, exchanges: bool) -> None:
+    """Nothing is exchanged across a mount, one of the same file system for one; what it hides is nobody's to delete."""
+    folder = runs_folder(app)
+    for mount in mounts_at_or_below(folder.parent, mounts):
+        if mount.point in (folder.parent, folder):
+            if exchanges:
+                raise Refused(
+                    f"{mount.point} is a mount point: nothing can be exchanged across it in one step",
+                    hint=f"unmount it, so that what runs keep lies beside {app}",
+                )
+        elif mount.point.is_relative_to(folder):
+            raise Refused(f"{mount.point} is a mount point among what runs have kept", hint="unmount it first")
+
+
 def _check_one_file_system(app: Path) -> None:
     """A btrfs subvolume is in no table of mounts, and yet nothing is linked or exchanged across its border."""
     device = os.stat(app.parent).st_dev
     for path in (app, runs_folder(app).parent, runs_folder(app)):
         with reading():
-            found = os.lstat(path).st_dev if os.path.lexists(path) else device
-        if found != device:
+            its_device = os.lstat(path).st_dev if os.path.lexists(path) else device
+        if its_device != device:
             raise Refused(
                 f"{path} is a file system of its own, a btrfs subvolume for one: nothing can be exchanged across its "
                 "border in one step",

@@ -71,11 +71,11 @@ def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
 def _in_place(descriptor: int, app: Path) -> bool:
     """Whether the file that is locked is the lock of APP still: while one waits another directory may get the name."""
     try:
-        found = os.stat(app / LOCK, follow_symlinks=False)
+        in_place = os.stat(app / LOCK, follow_symlinks=False)
     except FileNotFoundError:
         return False
     held = os.fstat(descriptor)
-    return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
+    return (in_place.st_dev, in_place.st_ino) == (held.st_dev, held.st_ino)
 
 
 def share_lock(app: Path, other: Path) -> None:
@@ -85,11 +85,11 @@ def share_lock(app: Path, other: Path) -> None:
     """
     held = os.stat(app / LOCK, follow_symlinks=False)
     try:
-        found = os.stat(other / LOCK, follow_symlinks=False)
+        in_other = os.stat(other / LOCK, follow_symlinks=False)
     except FileNotFoundError:
         pass
     else:
-        if (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino):
+        if (in_other.st_dev, in_other.st_ino) == (held.st_dev, held.st_ino):
             return
         os.unlink(other / LOCK)
     os.link(app / LOCK, other / LOCK)

@@ -41,13 +41,13 @@ def _kind(name: str) -> str:
 
 
 def _by_kind(database: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    models: dict[str, Path] = {}
     with os.scandir(database) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.is_file(follow_symlinks=False):
-                found[entry.name] = Path(entry.path)
-                found.setdefault(_kind(entry.name), Path(entry.path))
-    return found
+                models[entry.name] = Path(entry.path)
+                models.setdefault(_kind(entry.name), Path(entry.path))
+    return models
 
 
 @functools.lru_cache(maxsize=4)

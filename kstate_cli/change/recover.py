@@ -149,8 +149,8 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
     told = run.last("switching")
     if not _is_folder(run.tree):
         return False
-    found = digest(every_file(run.tree))
-    if staged and found == told.get("staged"):
+    content = digest(every_file(run.tree))
+    if staged and content == told.get("staged"):
         raise Refused(
             f"run {run.name} was interrupted before its switch, and {app} is lost since: {run.tree} is what the run "
             "has made of it, whole",
@@ -158,7 +158,7 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
             hint="to take that:",
             hint_details=[shell("mv", run.tree, app)],
         )
-    return not staged and found == told.get("kept")
+    return not staged and content == told.get("kept")
 
 
 def _settle_undo(app: Path, run: Run) -> RecoveryOutcome:
@@ -232,9 +232,9 @@ def _is_folder(path: Path) -> bool:
 def _neither(app: Path, run: Run) -> Refused:
     what = "an older kstate made it, and left no mark" if run.token is None else "no mark tells whether it happened"
     state = "its undo" if run.state is RunState.UNDOING else "its switch"
-    found = "is there" if os.path.lexists(app) else "is lost"
+    where = "is there" if os.path.lexists(app) else "is lost"
     return Refused(
-        f"run {run.name} was interrupted at {state}, and {what}: {app} {found}, {run.tree} may be its only other copy",
+        f"run {run.name} was interrupted at {state}, and {what}: {app} {where}, {run.tree} may be its only other copy",
         where=str(run.path),
         hint=f"nothing is done until it is out of the way: keep what you need as {app}, move {run.path} elsewhere",
     )

@@ -115,11 +115,11 @@ def refuse_unproved(app: Path, run: Run) -> None:
     if not _is_beside(app, run):
         gone = "holds no task any more" if os.path.lexists(app) else "is lost"
         raise _unproved(run, f"may be all that there is of {app}, which {gone}")
-    found = token_of(run.tree, STAGED)
-    if found is None:
+    token = token_of(run.tree, STAGED)
+    if token is None:
         raise _unproved(run, "has no mark of staging: it may be the only copy of what was there before")
     # A mark that was cut off by a crash is alone: everything else is made after it is durable.
-    if found != run.token and names != {STAGED}:
+    if token != run.token and names != {STAGED}:
         raise _unproved(run, "has the mark of another run")
 
 

@@ -73,8 +73,8 @@ def _keep_times(plan: Plan, staged: Path) -> None:
     """
     for task in {_task_of(Path(step.path)) for step in plan.steps}:
         if (plan.app / task).is_dir() and (staged / task).is_dir():
-            found = os.stat(plan.app / task)
-            os.utime(staged / task, ns=(found.st_atime_ns, found.st_mtime_ns))
+            original = os.stat(plan.app / task)
+            os.utime(staged / task, ns=(original.st_atime_ns, original.st_mtime_ns))
     for name, mtime in plan.task_times.items():
         if (staged / name).is_dir():
             os.utime(staged / name, ns=(mtime, mtime))

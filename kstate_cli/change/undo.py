@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,24 +35,42 @@ from kstate_cli.texts import command, some
 _NAMED = 3
 
 
-def undo(
-    app: Path, *, discard_newer: bool, times_lost: bool = False, reason: str | None = None
-) -> tuple[Run | None, str]:
+@dataclass(frozen=True, slots=True)
+class UndoOptions:
+    """How a run is to be taken back."""
+
+    discard_newer: bool = False
+    """Also where APP has changed since: what it has become is put aside."""
+    times_lost: bool = False
+    """Also where files have other times than they had, if all that was kept can be read whole."""
+    lock_is_shared: bool = False
+    """Whoever asks has made sure that the application is stopped on every host."""
+
+    def command(self, app: Path) -> str:
+        """The command that asks for it: one that is printed to be run next asks for all that was asked before."""
+        flags = {
+            "--discard-newer": self.discard_newer,
+            "--times-lost": self.times_lost,
+            "--lock-is-shared": self.lock_is_shared,
+        }
+        return command("undo", app, *(flag for flag, given in flags.items() if given))
+
+
+def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple[Run | None, str]:
     """Takes back the newest run that is kept. Returns the run and a message.
 
-    Raises Refused where the kept directory is not what it was at the switch; and, unless ``discard_newer``, once
-    Streams (or anybody) has changed APP since. With ``times_lost`` files may have other times than they had, if all
-    that was kept can be read whole; they get their times back.
+    Raises Refused where the kept directory is not what it was at the switch, and once Streams (or anybody) has changed
+    APP since, unless ``options`` allow that. Files whose times were lost get their times back.
     """
     kept = [run for run in understood(read_runs(app)) if run.state is RunState.KEPT]
     if not kept:
         return None, "nothing to undo"
     run = kept[-1]
-    times = _prove_kept(app, run, times_lost=times_lost)
+    times = _prove_kept(app, run, options)
     name = run.events[0]["command"]
     lost = not os.path.lexists(app)
-    if not lost and not discard_newer:
-        _refuse_newer(app, run, times_lost=times_lost)
+    if not lost and not options.discard_newer:
+        _refuse_newer(app, run, options)
     details: dict[str, Any] = {**invoker(), "reason": reason}
     with signals_held():
         try:
@@ -64,13 +83,13 @@ def undo(
             raise
         except OSError as error:
             _cancel(run)
-            raise _failed(app, error) from error
+            raise _failed(app, options, error) from error
     if lost:
         return run, f"run {run.name} ({name}) is undone: {app} was lost, and is there again"
     return run, f"run {run.name} ({name}) is undone"
 
 
-def _prove_kept(app: Path, run: Run, *, times_lost: bool) -> Listing:
+def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
     """Raises Refused unless the kept tree is, file by file, the directory that the run found.
 
     Returns the files whose times are to be set.
@@ -94,8 +113,8 @@ def _prove_kept(app: Path, run: Run, *, times_lost: bool) -> Listing:
         changed = differences_from(run.path / KEPT_LIST, wanted, now)
         times = other_times(run.path / KEPT_LIST, wanted, now) if changed else {}
         if changed and times is not None:
-            if not times_lost:
-                raise _only_times(app, run, changed)
+            if not options.times_lost:
+                raise _only_times(app, run, options, changed)
             unreadable = what_is_unreadable(run.tree)
             if unreadable is not None:
                 raise _cannot_be_put_back(app, run, unreadable)
@@ -117,7 +136,7 @@ def _prove_kept(app: Path, run: Run, *, times_lost: bool) -> Listing:
     return {}
 
 
-def _only_times(app: Path, run: Run, changed: list[str]) -> Refused:
+def _only_times(app: Path, run: Run, options: UndoOptions, changed: list[str]) -> Refused:
     return Refused(
         f"what run {run.name} has kept is not what it was: only times differ, of {len(changed)} files that have the "
         f"names and sizes they had: {some(changed, _NAMED)}",
@@ -126,7 +145,7 @@ def _only_times(app: Path, run: Run, changed: list[str]) -> Refused:
         hint_details=[
             "copy it once more with its times (cp -a, rsync -a), if the original is still there",
             "to have every block of it read against its checksum, then put it back with the times that it had: "
-            + command("undo", app, "--times-lost"),
+            + replace(options, times_lost=True).command(app),
         ],
     )
 
@@ -147,7 +166,7 @@ def _prove_readable(app: Path, run: Run) -> None:
         raise _cannot_be_put_back(app, run, wrong)
 
 
-def _refuse_newer(app: Path, run: Run, *, times_lost: bool) -> None:
+def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
     details = run.last("switching")
     now = started_files(app)
     if isinstance(details.get("made"), str):
@@ -158,18 +177,18 @@ def _refuse_newer(app: Path, run: Run, *, times_lost: bool) -> None:
         changed = differences(before, now)
         times = only_times(before, now)
     # RocksDB begins another MANIFEST whenever it opens a database for writing: the same names say that nobody has.
-    if changed and not (times and times_lost):
-        ways = _ways_on(app, run)
+    if changed and not (times and options.times_lost):
+        ways = _ways_on(app, run, options)
         if times:
-            ways.insert(0, f"if it was copied without its times: {command('undo', app, '--times-lost')}")
+            ways.insert(0, f"if it was copied without its times: {replace(options, times_lost=True).command(app)}")
         only = "only the times of files, not their sizes: " if times else ""
         raise Refused(
             f"{app} has changed since run {run.name}: {only}{some(changed, _NAMED)}", hint="choose:", hint_details=ways
         )
 
 
-def _ways_on(app: Path, run: Run) -> list[str]:
-    aside = f"to put it aside: {command('undo', app, '--discard-newer')}"
+def _ways_on(app: Path, run: Run, options: UndoOptions) -> list[str]:
+    aside = f"to put it aside: {replace(options, discard_newer=True).command(app)}"
     created = run.events[0]
     if created.get("source") == created.get("target"):
         return [aside]
@@ -198,10 +217,10 @@ def _cancel(run: Run) -> None:
         remove_mark(run.tree, UNDOING)
 
 
-def _failed(app: Path, error: OSError) -> RunFailed:
+def _failed(app: Path, options: UndoOptions, error: OSError) -> RunFailed:
     where = f" ({error.filename})" if error.filename else ""
     return RunFailed(
         f"undo failed: {error.strerror}{where}",
         where=str(app),
-        hint=f"{app} is as it was; fix the cause, then: {command('undo', app)}",
+        hint=f"{app} is as it was; fix the cause, then: {options.command(app)}",
     )

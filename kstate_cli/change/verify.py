@@ -89,13 +89,13 @@ def _verify(check: _Check) -> None:
 
 
 def _same_offsets(shadow: Shadow, wanted: OffsetsRecord) -> None:
-    found = decode_rows(shadow.rows(OFFSETS_CF))
+    stored = decode_rows(shadow.rows(OFFSETS_CF))
     if (
-        dict(found.offsets) != dict(wanted.offsets)
-        or found.status != wanted.status
-        or found.position != wanted.position
+        dict(stored.offsets) != dict(wanted.offsets)
+        or stored.status != wanted.status
+        or stored.position != wanted.position
     ):
-        raise VerificationError(f"column family offsets holds {found}, not {wanted}")
+        raise VerificationError(f"column family offsets holds {stored}, not {wanted}")
 
 
 def _same_files(
@@ -124,9 +124,9 @@ def _formats(shadow: Shadow, path: Path, wanted: int) -> None:
         for file in shadow.live_files(family):
             with open(path / file.name, "rb") as handle:
                 handle.seek(-sst.FOOTER_LENGTH, os.SEEK_END)
-                found = sst.footer(handle.read())
-            if found.format_version > wanted:
-                raise VerificationError(f"{file.name} still has format {found.format_version}")
+                footer = sst.footer(handle.read())
+            if footer.format_version > wanted:
+                raise VerificationError(f"{file.name} still has format {footer.format_version}")
 
 
 def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[str], *, full: bool) -> None:

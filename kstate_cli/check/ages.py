@@ -22,10 +22,10 @@ def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition 
     asked = snapshot.asked.delete_retention
     retention = log.retention_ms if asked is None else int(asked.total_seconds() * 1000)
     as_of = snapshot.ages[task.name, store.name].as_of_ms
-    found = heard(as_of, snapshot.now_ms, retention)
-    if found is Heard.UNKNOWN or as_of is None:
+    deletes_heard = heard(as_of, snapshot.now_ms, retention)
+    if deletes_heard is Heard.UNKNOWN or as_of is None:
         yield snapshot.finding("age-unknown", "when its data was written nobody knows", task, store.name)
-    elif found is Heard.NO:
+    elif deletes_heard is Heard.NO:
         text = (
             f"its data is of {moment(as_of)}, {shown(snapshot.now_ms - as_of)} ago: what was deleted since may stay "
             f"in it (delete.retention.ms is {shown(retention)})"

@@ -40,22 +40,22 @@ def known_logs(bare: Snapshot) -> KnownLogs:
 
 def _asked_for(snapshot: Snapshot) -> dict[TopicPartition, set[int]]:
     """The partitions that stores may be restored from, each with the offsets from which it may be read on."""
-    found: dict[TopicPartition, set[int]] = {}
+    first_offsets: dict[TopicPartition, set[int]] = {}
     for task in snapshot.app.tasks:
         read = read_offsets(snapshot, task)
         for offsets in (*(one.offsets for one in read.stores.values()), *read.absent.values()):
             for key, offset in offsets.items():
-                found.setdefault(key, set()).add(offset if task.is_global else offset + 1)
+                first_offsets.setdefault(key, set()).add(offset if task.is_global else offset + 1)
         for name in _names(snapshot, task) | read.absent.keys():
             for changelog in (snapshot.own_changelog(task, name), snapshot.changelog(task, name)):
                 if changelog is not None:
-                    found.setdefault(changelog, set())
+                    first_offsets.setdefault(changelog, set())
         if task.is_global:
             topics = {key.topic for one in read.stores.values() for key in one.offsets}
             for key in snapshot.logs.known:
                 if key.topic in topics:
-                    found.setdefault(key, set())
-    return found
+                    first_offsets.setdefault(key, set())
+    return first_offsets
 
 
 def _names(snapshot: Snapshot, task: Task) -> set[str]:
@@ -76,8 +76,8 @@ def _count(sources: Sequence[LogSource], key: TopicPartition, first: int, *, tra
     best: Records | None = None
     for source in known:
         if _same_log(source, known[0], key):
-            found = source.records(key, first, transactional=transactional)
-            best = found if best is None or (found is not None and found.exact) else best
+            count = source.records(key, first, transactional=transactional)
+            best = count if best is None or (count is not None and count.exact) else best
     return best
 
 

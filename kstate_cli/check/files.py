@@ -15,9 +15,9 @@ from kstate_cli.statedir.segments import segment_start
 
 _RAW = frozenset({"NumberFormatException", "IllegalArgumentException"})
 """Not IOExceptions: these also escape where the offsets of tasks are summed up for a rebalance."""
-Found = tuple[Obstacle | None, tuple[Finding, ...]]
+ObstacleAndFindings = tuple[Obstacle | None, tuple[Finding, ...]]
 """What stands in the way, and what is said of it."""
-_NOTHING: Found = (None, ())
+_NOTHING: ObstacleAndFindings = (None, ())
 
 
 def unreadable(file: CheckpointFile | None) -> MalformedBytesError | None:
@@ -27,7 +27,7 @@ def unreadable(file: CheckpointFile | None) -> MalformedBytesError | None:
     return error if isinstance(error, MalformedBytesError) and error.streams_exception is not None else None
 
 
-def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> Found:
+def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
     """The task's, or the global stores', ``.checkpoint``, where it cannot be read."""
     if task.checkpoint is None:
         return _NOTHING
@@ -51,7 +51,7 @@ def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> Found:
     return obstacle, (snapshot.finding("malformed-checkpoint", text, task),)
 
 
-def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> Found:
+def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAndFindings:
     """``<store>.position``, and ``.checkpoint_<store>`` of a store that does not keep its own offsets."""
     if (error := unreadable(store.position_file)) is not None:
         file = f"{task.name}/{position_file(store.name)}"
@@ -70,7 +70,7 @@ def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> Found:
     return _NOTHING
 
 
-def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> Found:
+def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAndFindings:
     """An entry of a segmented store's folder whose name is no segment's."""
     findings: list[Finding] = []
     for name in snapshot.segments.get(store.path, ()):
@@ -116,7 +116,7 @@ def copied_tasks(snapshot: Snapshot) -> tuple[frozenset[str], tuple[Finding, ...
     twice = {key: numbers for key, numbers in owners.items() if len(numbers) > 1}
     findings = []
     for numbers in sorted({tuple(sorted(numbers)) for numbers in twice.values()}):
-        names = sorted(name for (_, name), found in twice.items() if tuple(sorted(found)) == numbers)
+        names = sorted(name for (_, name), numbers_found in twice.items() if tuple(sorted(numbers_found)) == numbers)
         text = f"{', '.join(names)}: in the subtopologies {' and '.join(map(str, numbers))} at once"
         fatal = snapshot.asked.into_family and snapshot.has_global
         more = ": 4.3 opens the global stores in the wrong one too, and does not start" if fatal else ""

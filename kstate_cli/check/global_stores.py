@@ -55,9 +55,9 @@ def _fails(task: Task, store: Store, obstacle: Obstacle) -> Prediction:
 def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets) -> Told:
     if OFFSET_UNKNOWN in read.offsets.values():
         text = "its offset is -4, and Streams seeks to it"
-        found = snapshot.finding("global-unknown-offset", text, task, store.name)
-        obstacle = Obstacle(found.code, text, f"{task.name}/{CHECKPOINT}", (_NOT_NEGATIVE,))
-        return _fails(task, store, obstacle), (found,)
+        finding = snapshot.finding("global-unknown-offset", text, task, store.name)
+        obstacle = Obstacle(finding.code, text, f"{task.name}/{CHECKPOINT}", (_NOT_NEGATIVE,))
+        return _fails(task, store, obstacle), (finding,)
     ranges = [locate(snapshot, key, offset) for key, offset in sorted(read.offsets.items())]
     gone = [missing(snapshot, one.key, task, store.name) for one in ranges if snapshot.lacks(one.key)]
     findings = list(gone)
@@ -77,8 +77,8 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
     if not ranges:
         level = Level.EXPECTED if store.empty else None
         text = "it has no offset: read from the beginning"
-        found = snapshot.finding("offset-missing", text, task, store.name, level)
-        return Prediction(task.name, store.name, Outcome.RESTORES_ALL, None, found.code), (found,)
+        finding = snapshot.finding("offset-missing", text, task, store.name, level)
+        return Prediction(task.name, store.name, Outcome.RESTORES_ALL, None, finding.code), (finding,)
     if gone:
         return Prediction(task.name, store.name, Outcome.UNKNOWN, None, gone[0].code), tuple(findings)
     prediction, more_findings = _caught_up(snapshot, task, store, read, ranges)
@@ -93,9 +93,9 @@ def _caught_up(snapshot: Snapshot, task: Task, store: Store, read: InitialOffset
     records = _sum([one for one in counts if one is not None])
     if not records.count:
         return Prediction(task.name, store.name, Outcome.OPENS, records), ()
-    found = snapshot.finding("catches-up", "; ".join(one.text for one in ranges), task, store.name)
+    finding = snapshot.finding("catches-up", "; ".join(one.text for one in ranges), task, store.name)
     old = judge_age(snapshot, task, store, ranges[0].key)
-    return Prediction(task.name, store.name, Outcome.RESTORES, records, found.code), (found, *old)
+    return Prediction(task.name, store.name, Outcome.RESTORES, records, finding.code), (finding, *old)
 
 
 def _other_partitions(snapshot: Snapshot, read: InitialOffsets) -> list[TopicPartition]:
@@ -117,15 +117,15 @@ def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if len(topics) <= len(task.stores):
         return draft
     text = f".checkpoint names {len(topics)} topics ({', '.join(topics)}), and {len(task.stores)} stores are here"
-    found = snapshot.finding("global-unknown-topic", text, task)
+    finding = snapshot.finding("global-unknown-topic", text, task)
     file = f"{task.name}/{CHECKPOINT}"
     failing = (
-        Prediction(one.task, one.store, Outcome.FAILS, None, found.code, file, (_UNKNOWN_TOPIC,), one.or_else)
+        Prediction(one.task, one.store, Outcome.FAILS, None, finding.code, file, (_UNKNOWN_TOPIC,), one.or_else)
         if one.outcome is not Outcome.FAILS
         else one
         for one in draft.predictions
     )
-    return replace(draft.told(found), predictions=tuple(failing))
+    return replace(draft.told(finding), predictions=tuple(failing))
 
 
 GLOBAL_RULES: tuple[Rule[TaskCheckDraft], ...] = (

@@ -72,12 +72,12 @@ def _offsets_around(snapshot: Snapshot, task: Task) -> bool:
 
 
 def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> Finding:
-    found = read.stores[store.name]
-    if found.dropped_unknown:
+    offsets_read = read.stores[store.name]
+    if offsets_read.dropped_unknown:
         text = "its offset is -4, which 4.3 does not take over"
         return snapshot.finding("unknown-offset", text, task, store.name)
     if snapshot.asked.into_family and store.segmented and not store.databases:
-        if found.line_without_home:
+        if offsets_read.line_without_home:
             return snapshot.finding("no-segments", "it has an offset and no segment to keep it", task, store.name)
         return snapshot.finding("no-segments-yet", "it has no segment, so no offset", task, store.name)
     if not any(one.offsets for one in read.stores.values()):

@@ -70,9 +70,9 @@ def check(app: Application, asked: CheckRequest) -> Report:
 def judge(snapshot: Snapshot) -> Report:
     """What follows from a snapshot, and from nothing else."""
     app = snapshot.app
-    copies, found = copied_tasks(snapshot)
+    copies, of_copies = copied_tasks(snapshot)
     drafts = [_judge_task(snapshot, task, copied=task.name in copies) for task in app.tasks]
-    told = [*found, *(finding for draft in drafts for finding in draft.findings)]
+    told = [*of_copies, *(finding for draft in drafts for finding in draft.findings)]
     told += [finding for rule in AROUND_RULES for finding in rule.judge(snapshot)]
     told = [*told, *not_understood(snapshot, tuple(told))]
     predictions = [prediction for draft in drafts for prediction in draft.predictions]
@@ -90,11 +90,11 @@ def _judge_task(snapshot: Snapshot, task: Task, *, copied: bool) -> TaskCheckDra
 
 def topics_of(app: Application) -> set[str]:
     """Every topic that a store here may be restored from: those that offsets name, and the usual changelogs."""
-    found = set()
+    topics = set()
     for resolved in resolve(app):
         task = resolved.task
-        found |= {tp.topic for one in resolved.stores for tp in one.offsets}
-        found |= {tp.topic for lines in resolved.absent.values() for tp in lines}
+        topics |= {tp.topic for one in resolved.stores for tp in one.offsets}
+        topics |= {tp.topic for lines in resolved.absent.values() for tp in lines}
         if not task.is_global:
-            found |= {usual_changelog(app.app_id, task, store.name).topic for store in task.stores}
-    return found
+            topics |= {usual_changelog(app.app_id, task, store.name).topic for store in task.stores}
+    return topics

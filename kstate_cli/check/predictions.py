@@ -30,10 +30,10 @@ def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     outside = [one for one in ranges.values() if one is not None and one.outside]
     beyond = None
     for name, one in ranges.items():
-        found = None if one is None else _of_range(snapshot, draft, name, one)
-        if found is not None and one is not None:
-            draft = draft.told(found)
-            beyond = found.code if one.outside else beyond
+        finding = None if one is None else _of_range(snapshot, draft, name, one)
+        if finding is not None and one is not None:
+            draft = draft.told(finding)
+            beyond = finding.code if one.outside else beyond
     # Every changelog of the task is marked corrupted, the valid ones too (DefaultStateUpdater).
     outcome = Outcome.WIPED if snapshot.asked.exactly_once else Outcome.RESTORES_ALL
     race = Outcome.OPENS if all(one.where is Where.ABOVE for one in outside) else None
@@ -128,8 +128,8 @@ def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Rang
             return Prediction(task, name, Outcome.FAILS, None, draft.empty[name], f"{task}/{name}", message), ()
         return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, draft.empty[name]), ()
     if where.records is not None and where.records.count:
-        found = snapshot.finding("catches-up", where.text, draft.task, name)
-        return Prediction(task, name, Outcome.RESTORES, where.records, found.code), (found,)
+        finding = snapshot.finding("catches-up", where.text, draft.task, name)
+        return Prediction(task, name, Outcome.RESTORES, where.records, finding.code), (finding,)
     if where.where is Where.UNKNOWN and snapshot.lacks(where.key):
         return Prediction(task, name, Outcome.UNKNOWN, None, "log-missing"), ()
     return Prediction(task, name, Outcome.OPENS, where.records), ()
@@ -142,23 +142,23 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
     key = _changelog(snapshot, draft, name)
     if key is None and store is not None and store.databases:
         text = "no offset anywhere: it counts as a store without a changelog"
-        found = snapshot.finding("without-changelog", text, task, name)
-        return Prediction(task.name, name, Outcome.OPENS, Records(0, exact=True), found.code), (found,)
+        finding = snapshot.finding("without-changelog", text, task, name)
+        return Prediction(task.name, name, Outcome.OPENS, Records(0, exact=True), finding.code), (finding,)
     if store is not None and key is None:
         key = snapshot.own_changelog(task, name)
     records = whole(snapshot, key)
     empty = store is None or store.empty
     if empty and records is not None and not records.count and records.exact:
-        found = snapshot.finding("never-written", "it has no rows, and its changelog none", task, name)
-        return Prediction(task.name, name, Outcome.OPENS, records, found.code), (found,)
+        finding = snapshot.finding("never-written", "it has no rows, and its changelog none", task, name)
+        return Prediction(task.name, name, Outcome.OPENS, records, finding.code), (finding,)
     if store is None:
         text = "it is not here, and other tasks of the subtopology have it"
-        found = snapshot.finding("store-missing", text, task, name)
+        finding = snapshot.finding("store-missing", text, task, name)
     elif OFFSET_UNKNOWN in offsets.values() or (read is not None and read.dropped_unknown):
         level = Level.EXPECTED if empty and records is None else None
-        found = snapshot.finding("unknown-offset", "its offset is -4", task, name, level)
+        finding = snapshot.finding("unknown-offset", "its offset is -4", task, name, level)
     elif store.segmented and not store.databases:
-        found = snapshot.finding("no-segments-yet", "it has no segment", task, name)
+        finding = snapshot.finding("no-segments-yet", "it has no segment", task, name)
     else:
-        found = snapshot.finding("offset-missing", "it has no offset", task, name)
-    return Prediction(task.name, name, Outcome.RESTORES_ALL, records, found.code), (found,)
+        finding = snapshot.finding("offset-missing", "it has no offset", task, name)
+    return Prediction(task.name, name, Outcome.RESTORES_ALL, records, finding.code), (finding,)

@@ -59,12 +59,18 @@ def whole(snapshot: Snapshot, key: TopicPartition | None) -> Records | None:
     return snapshot.records(key, log.start or 0)
 
 
-def near_start(found: Range) -> bool:
+def near_start(range_: Range) -> bool:
     """True where a log that loses its beginning will soon have lost what the store needs next."""
-    log = found.log
-    if found.where is not Where.INSIDE or log is None or not log.start or log.end is None or found.following >= log.end:
+    log = range_.log
+    if (
+        range_.where is not Where.INSIDE
+        or log is None
+        or not log.start
+        or log.end is None
+        or range_.following >= log.end
+    ):
         return False
-    return (found.following - log.start) * 100 <= (log.end - log.start) * _NEAR
+    return (range_.following - log.start) * 100 <= (log.end - log.start) * _NEAR
 
 
 def missing(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> Finding:

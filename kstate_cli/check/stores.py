@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kstate_cli.check.files import Found, segment_obstacle, store_file_obstacle
+from kstate_cli.check.files import ObstacleAndFindings, segment_obstacle, store_file_obstacle
 from kstate_cli.check.opening import doubts, judge_opening
 from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft
 from kstate_cli.check.sessions import misread_sessions
@@ -31,8 +31,8 @@ def _files(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     return _failing(draft, store_file_obstacle(snapshot, draft.task, draft.store))
 
 
-def _failing(draft: StoreCheckDraft, found: Found) -> StoreCheckDraft:
-    return draft.told(*found[1]).failing(found[0])
+def _failing(draft: StoreCheckDraft, failure: ObstacleAndFindings) -> StoreCheckDraft:
+    return draft.told(*failure[1]).failing(failure[0])
 
 
 def _segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
@@ -69,8 +69,8 @@ def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     if draft.store.databases or not any(offset >= 0 for offset in draft.read.offsets.values()):
         return draft
     text = "it has an offset and no database: its rows are gone"
-    found = snapshot.finding("offset-without-store", text, draft.task, draft.store.name)
-    return draft.told(found).without_rows(found.code)
+    finding = snapshot.finding("offset-without-store", text, draft.task, draft.store.name)
+    return draft.told(finding).without_rows(finding.code)
 
 
 def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
@@ -79,16 +79,16 @@ def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreChec
         return draft
     starts = ", ".join(str(d.segment_start) for d in skipped)
     text = f"{starts}: multiples of no segment interval; Streams opens others instead, without these rows"
-    found = snapshot.finding("segment-off-grid", text, draft.task, draft.store.name)
-    return draft.told(found).without_rows(found.code)
+    finding = snapshot.finding("segment-off-grid", text, draft.task, draft.store.name)
+    return draft.told(finding).without_rows(finding.code)
 
 
 def _recreated(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     if not draft.recreated:
         return draft
     text = "CURRENT is missing: RocksDB makes a new, empty database"
-    found = snapshot.finding("does-not-open", text, draft.task, draft.store.name)
-    return draft.told(found).without_rows(found.code)
+    finding = snapshot.finding("does-not-open", text, draft.task, draft.store.name)
+    return draft.told(finding).without_rows(finding.code)
 
 
 def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
@@ -99,8 +99,8 @@ def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraf
     text = "its status is open: no start of 4.3 gets past it"
     messages = (_NOT_VALID[0].format(store.name), _NOT_VALID[1])
     file = f"{task.name}/{store_folder(store.name, segmented=False)}"
-    found = snapshot.finding("global-status-open", text, task, store.name)
-    return draft.told(found).failing(Obstacle(found.code, text, file, messages))
+    finding = snapshot.finding("global-status-open", text, task, store.name)
+    return draft.told(finding).failing(Obstacle(finding.code, text, file, messages))
 
 
 STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (

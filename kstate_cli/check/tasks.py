@@ -40,13 +40,13 @@ def judge_copy(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     """
     code = "store-in-two-subtopologies"
     if not snapshot.asked.into_family or not snapshot.has_global:
-        found = [Prediction(task.name, store.name, Outcome.IGNORED, code=code) for store in task.stores]
+        ignored = [Prediction(task.name, store.name, Outcome.IGNORED, code=code) for store in task.stores]
     else:
         message = f"Metrics recorder is re-initialised with different task: previous task is {task.path.name}"
-        found = [
+        ignored = [
             Prediction(task.name, store.name, Outcome.FAILS, None, code, task.name, (message,)) for store in task.stores
         ]
-    return TaskCheckDraft(task, read_offsets(snapshot, task), predictions=tuple(found))
+    return TaskCheckDraft(task, read_offsets(snapshot, task), predictions=tuple(ignored))
 
 
 def _foreign(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
@@ -120,13 +120,13 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if not snapshot.asked.into_family:
         return draft
     level = None if snapshot.asked.exactly_once else Level.EXPECTED
-    found = [
+    findings = [
         snapshot.finding("status-open", "its status is open", draft.task, store.name, level)
         for store in draft.stores.values()
         if store.status == "open"
     ]
-    code = found[-1].code if found and snapshot.asked.exactly_once else None
-    return replace(draft.told(*found), code=code)
+    code = findings[-1].code if findings and snapshot.asked.exactly_once else None
+    return replace(draft.told(*findings), code=code)
 
 
 def _unreadable(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:

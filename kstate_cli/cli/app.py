@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from kstate_cli import temporary
-from kstate_cli.cli import standard
+from kstate_cli.cli import json_lines, standard
 from kstate_cli.cli.commands import LazyGroup
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost
 from kstate_cli.signals import ENDING
@@ -58,6 +58,7 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
     standard.take_over()
+    json_lines.begin(sys.argv[1:])
     temporary.settle()
     for number in ENDING:
         signal.signal(number, _on_signal)
@@ -82,12 +83,13 @@ def _let_signals_end() -> None:
 
 def _ended_by(error: BaseException, code: int) -> int:
     """The exit code, once all is said. ``code`` is that of a command that had ended before its output was lost."""
-    from kstate_cli.cli.ending import exit_code_of, tell
+    from kstate_cli.cli.ending import exit_code_of, tell, tell_program
 
     errors = [error]
     if not isinstance(error, OutputLost):
         code = exit_code_of(error)
         try:
+            tell_program(error, code)
             standard.finish()
         except OutputLost as lost:
             errors.append(lost)

@@ -30,10 +30,10 @@ def bound_of(texts: Iterable[str]) -> PositionBound:
     for text in texts:
         try:
             # Plain digits: int() takes more than that, and a bound must not mean what nobody has written.
-            found = _BOUND.fullmatch(text)
-            if found is None:
+            match = _BOUND.fullmatch(text)
+            if match is None:
                 raise ValueError(text)
-            position = position.with_component(found[1], int(found[2]), int(found[3]))
+            position = position.with_component(match[1], int(match[2]), int(match[3]))
         except ValueError:
             raise UsageError(
                 f"--at {text!r} is not TOPIC:PARTITION=OFFSET", hint="for example --at orders:0=1234"

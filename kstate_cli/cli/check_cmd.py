@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,7 @@ from kstate_cli.cli.options import (
     age,
 )
 from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from kstate_cli.check.logs import LogSource
     from kstate_cli.check.outcome import Prediction, Records
     from kstate_cli.check.predict import Report
+    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.statedir.model import Application
 
-_SCHEMA = 1
 _SHOWN = 5
 
 
@@ -79,12 +80,15 @@ def check(
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.facts_source import facts_source
+    from kstate_cli.cli.json_lines import lines_about, tell_failure
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.errors import ConditionNotMet
     from kstate_cli.releases import release as known_release
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
     path = find_application(app)
+    lines = lines_about(path)
     ask = facts_source(offsets, bootstrap_server, kafka_settings, group=path.name)
     to = known_release(release)
     purged_at = None if max_age is None else age("--max-age", max_age)
@@ -101,11 +105,15 @@ def check(
         )
         report = predict(found, asked)
         if output is Format.json:
-            _print_json(found, asked.release.name, guarantee, report)
+            _print_json(lines, found, asked.release.name, guarantee, report)
         else:
             _print_tables(found, asked.release.name, report, quiet=quiet)
         metrics.findings = Counter((one.code, one.level.value) for one in report.findings)
-        return metrics.done(0 if report.clean else 3)
+        if report.clean:
+            return metrics.done(EXIT_OK)
+        # People have read it in the table.
+        tell_failure(ConditionNotMet(_verdict(report, asked.release.name)), ConditionNotMet.exit_code)
+        return metrics.done(ConditionNotMet.exit_code)
 
 
 def _sources(
@@ -133,54 +141,55 @@ def _sources(
     return tuple(found)
 
 
-def _print_json(app: Application, release: str, guarantee: Guarantee, report: Report) -> None:
-    from kstate_cli.cli.output import print_json
+def _verdict(report: Report, release: str) -> str:
+    levels = [finding.level.value for finding in report.findings]
+    counted = ", ".join(f"{levels.count(one)} {one}s" for one in ("error", "warning") if one in levels)
+    fails = f"the next start of {release} fails" if report.fails else ""
+    return ": ".join(filter(None, (fails, counted))) or "not all is as expected"
 
+
+def _print_json(lines: JsonLines, app: Application, release: str, guarantee: Guarantee, report: Report) -> None:
     for one in report.predictions:
-        print_json(
+        lines.line(
+            "prediction",
             {
-                "schema_version": _SCHEMA,
-                "type": "prediction",
                 "task": one.task,
                 "store": one.store,
                 "outcome": one.outcome.value,
                 "or_else": one.or_else.value if one.or_else else None,
                 "records": one.records.count if one.records else None,
                 "records_exact": one.records.exact if one.records else None,
-                "finding": one.code,
-                "file": one.file,
+                "code": one.code,
+                "path": one.file,
                 "messages": list(one.messages),
-            }
+            },
         )
     for finding in report.findings:
-        print_json(
+        lines.line(
+            "finding",
             {
-                "schema_version": _SCHEMA,
-                "type": "finding",
-                "code": finding.code,
-                "level": finding.level.value,
                 "task": finding.task,
                 "store": finding.store,
-                "text": finding.text,
+                "code": finding.code,
+                "level": finding.level.value,
+                "message": finding.text,
                 "rule": finding.rule,
-                "mend": finding.mend,
-            }
+                "hint": finding.mend,
+            },
         )
     levels = [finding.level.value for finding in report.findings]
-    summary: dict[str, Any] = {
-        "schema_version": _SCHEMA,
-        "type": "summary",
-        "app": str(app.path),
-        "release": release,
-        "guarantee": guarantee.value,
-        "start_fails": report.fails,
-        "errors": levels.count("error"),
-        "warnings": levels.count("warning"),
-        "expected": levels.count("expected"),
-        "running": app.running,
-        "as_of": app.as_of,
-    }
-    print_json(summary)
+    lines.summary(
+        {
+            "release": release,
+            "guarantee": guarantee.value,
+            "start_fails": report.fails,
+            "errors": levels.count("error"),
+            "warnings": levels.count("warning"),
+            "expected": levels.count("expected"),
+            "running": app.running,
+            "as_of": app.as_of,
+        }
+    )
 
 
 def _print_tables(app: Application, release: str, report: Report, *, quiet: bool) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.options import App, LockIsShared, Quiet, Wait, age
+from kstate_cli.cli.json_lines import lines_about
+from kstate_cli.cli.options import App, LockIsShared, Output, Quiet, Wait, age
+from kstate_cli.cli.output import Format, say
 
 if TYPE_CHECKING:
     from kstate_cli.change.clean import Choice
@@ -28,6 +31,7 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")] = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
+    output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Delete the directories that runs have kept. Afterwards they cannot be undone.
@@ -36,26 +40,31 @@ def clean(
     command that needs the directory next, unless it is named with --run.
     """
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs
+    from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.change.folder import read_runs, remove_empty_folders, runs_folder
     from kstate_cli.change.location_checks import check_location
     from kstate_cli.change.lockfile import kstate_lock
-    from kstate_cli.cli.output import say
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
     from kstate_cli.restore.staging_area import remove_from_area
     from kstate_cli.statedir.find import find_runs_of
     from kstate_cli.statedir.names import LOCK
 
     path = find_runs_of(app)
+    told = _Told(path, as_json=output is Format.json, quiet=quiet)
     request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.
     locked = not os.path.lexists(path / LOCK)
     runs = read_runs(path)
     if dry_run or not runs or (locked and not choose(request).runs):
-        _tell(choose(request, locked=locked), quiet=quiet)
+        choice = choose(request, locked=locked)
+        told.choice(choice)
+        for one in choice.runs:
+            told.run(one.name, pinned_bytes(one), deleted=False)
         if not dry_run and not runs and runs_folder(path).parent.is_dir():
             with kstate_lock(path, wait):
                 remove_empty_folders(path)
-        return 0
+        told.end()
+        return EXIT_OK
     stays: list[str] = []
 
     def elsewhere(run: Run) -> bool:
@@ -76,23 +85,41 @@ def clean(
     with kstate_lock(path, wait):
         # Only under the lock a run that has not ended is one that was interrupted.
         choice = choose(request)
-        for line in choice.left:
-            say(line, quiet=quiet)
-        if not choice.runs:
-            say("nothing to clean", quiet=quiet)
+        told.choice(choice)
         for name, freed in clean_runs(request, choice, elsewhere):
-            say(f"run {name}: deleted, {freed:,} bytes freed", quiet=quiet)
+            told.run(name, freed, deleted=True)
         remove_empty_folders(path)
+    told.end()
     return EXIT_WARNINGS if stays else EXIT_OK
 
 
-def _tell(choice: Choice, *, quiet: bool) -> None:
-    from kstate_cli.change.engine import pinned_bytes
-    from kstate_cli.cli.output import say
+class _Told:
+    """What is told of runs: as lines of JSON, and to people."""
 
-    for line in choice.left:
-        say(line, quiet=quiet)
-    for run in choice.runs:
-        say(f"run {run.name}: {pinned_bytes(run):,} bytes would be freed", quiet=quiet)
-    if not choice.runs:
-        say("nothing to clean", quiet=quiet)
+    def __init__(self, app: Path, *, as_json: bool, quiet: bool) -> None:
+        self._lines = lines_about(app)
+        self._json, self._quiet = as_json, quiet
+        self._runs = self._bytes = 0
+        self._deleted = False
+
+    def choice(self, choice: Choice) -> None:
+        """What is left, though it is old enough, and that nothing else is there."""
+        for one in choice.left:
+            say(one.text, quiet=self._quiet)
+            if self._json:
+                self._lines.line("left", {"run": one.run, "message": one.why})
+        if not choice.runs:
+            say("nothing to clean", quiet=self._quiet)
+
+    def run(self, name: str, size: int, *, deleted: bool) -> None:
+        """A run that is deleted, or would be."""
+        freed = f"deleted, {size:,} bytes freed" if deleted else f"{size:,} bytes would be freed"
+        say(f"run {name}: {freed}", quiet=self._quiet)
+        self._runs, self._bytes, self._deleted = self._runs + 1, self._bytes + size, self._deleted or deleted
+        if self._json:
+            self._lines.line("run", {"run": name, "bytes_pinned": size, "executed": deleted})
+
+    def end(self) -> None:
+        """That is all."""
+        if self._json:
+            self._lines.summary({"runs": self._runs, "bytes_pinned": self._bytes, "executed": self._deleted})

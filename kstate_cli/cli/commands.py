@@ -14,6 +14,7 @@ import typer.main
 from kstate_cli.cli.empty import refuse_empty
 from kstate_cli.cli.environment import give_variables, tell_unread
 from kstate_cli.cli.help_panels import PanelledCommand
+from kstate_cli.cli.json_lines import note_format
 from kstate_cli.cli.shell_completion import answer_shell
 from kstate_cli.cli.subject import note_subject
 
@@ -88,6 +89,7 @@ def _rules(command: Any, path: str) -> None:
     """What holds for every argument and option, of subcommands too; ``path`` is how it is called: ``query key``."""
     refuse_empty(command, path)
     note_subject(command)
+    note_format(command)
     for name, inner in getattr(command, "commands", {}).items():
         _rules(inner, f"{path} {name}")
 

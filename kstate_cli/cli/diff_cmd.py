@@ -21,9 +21,8 @@ from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
 
 if TYPE_CHECKING:
+    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.diff.model import Diff, StoreDiff
-
-_SCHEMA = 1
 
 
 def diff(
@@ -58,6 +57,7 @@ def diff(
     differs, but rows may be missing; 3 something differs; 6 something cannot be read, whatever else was found.
     """
     from kstate_cli.cli.diff_report import DiffReport
+    from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.diff.applications import DiffRequest, diff_applications
     from kstate_cli.host import STORES_STAY
     from kstate_cli.rows.errors import StoreUnreadable
@@ -79,10 +79,11 @@ def diff(
         last_flush=last_flush,
         workers=workers,
     )
-    report = DiffReport(limit, as_json=output is Format.json, quiet=quiet)
+    lines = lines_about(request.a)
+    report = DiffReport(limit, lines if output is Format.json else None, quiet=quiet)
     found = diff_applications(request, report)
     if output is Format.json:
-        _print_json(found)
+        _print_json(lines, found, request.b)
     else:
         _show(found)
     report.remarks(found)
@@ -135,40 +136,38 @@ def _show(found: Diff) -> None:
     )
 
 
-def _print_json(found: Diff) -> None:
-    from kstate_cli.cli.output import print_json
-
+def _print_json(lines: JsonLines, found: Diff, other: Path) -> None:
     for name, where in found.tasks:
-        print_json({"schema_version": _SCHEMA, "type": "task", "task": name, "where": where.value})
+        lines.line("task", {"task": name, "only_in": where.value})
     for one in found.stores:
-        print_json(_store(found, one))
-    print_json(
+        lines.line("store", _store(found, one))
+    lines.summary(
         {
-            "schema_version": _SCHEMA,
-            "type": "summary",
+            "other": str(other),
             "equal": found.equal,
-            "doubtful": found.doubtful,
+            "doubts": found.doubtful,
             "stores": len(found.stores),
             "differing": found.differing,
             "unread": found.unread,
-            "unreadable": [one.text for one in found.unreadable],
+            "messages": [one.text for one in found.unreadable],
             "rows_a": sum(one.rows_a for one in found.stores),
             "rows_b": sum(one.rows_b for one in found.stores),
             "only_in_a": sum(one.only_a for one in found.stores),
             "only_in_b": sum(one.only_b for one in found.stores),
             "different": sum(one.different for one in found.stores),
-            "as_of": {"a": found.as_of[0], "b": found.as_of[1]},
+            "as_of_a": found.as_of[0],
+            "as_of_b": found.as_of[1],
         }
     )
 
 
 def _store(found: Diff, one: StoreDiff) -> dict[str, Any]:
+    from kstate_cli.diff.model import In
+
     return {
-        "schema_version": _SCHEMA,
-        "type": "store",
         "task": one.task,
         "store": one.store,
-        "where": one.where.value,
+        "only_in": None if one.where is In.BOTH else one.where.value,
         "kinds": list(one.kinds),
         "verdict": _verdict(found, one),
         "rows_a": one.rows_a,
@@ -177,6 +176,6 @@ def _store(found: Diff, one: StoreDiff) -> dict[str, Any]:
         "only_in_b": one.only_b,
         "different": one.different,
         "not_compared": list(one.left_out),
-        "unreadable": None if one.unreadable is None else one.unreadable.text,
+        "message": None if one.unreadable is None else one.unreadable.text,
         "offsets": {name: {"a": in_a, "b": in_b} for name, (in_a, in_b) in one.offsets.items()},
     }

@@ -7,23 +7,26 @@ import time
 from collections import Counter
 from typing import Any
 
-from kstate_cli.cli.output import print_json, safe, say
+from kstate_cli.cli.json_lines import JsonLines
+from kstate_cli.cli.output import safe, say
 from kstate_cli.diff.model import Diff, Difference, DiffWatcher, RowIn, StoreDiff
 from kstate_cli.diff.rows import as_json, as_text, key_fields, value_fields
 from kstate_cli.formats.malformed import MalformedBytesError
 
-_SCHEMA = 1
 _SECONDS = 10.0
 _SHOWN = 80
 _MARKS = {RowIn.ONLY_A: "only in A", RowIn.ONLY_B: "only in B", RowIn.BOTH: "different"}
 
 
 class DiffReport(DiffWatcher):
-    """Differences on standard output, a line each, at most ``limit`` of a store; messages on standard error."""
+    """Differences on standard output, a line each, at most ``limit`` of a store; messages on standard error.
 
-    def __init__(self, limit: int, *, as_json: bool, quiet: bool) -> None:
+    ``lines`` is None for people.
+    """
+
+    def __init__(self, limit: int, lines: JsonLines | None, *, quiet: bool) -> None:
         self._limit = limit
-        self._json = as_json
+        self._lines = lines
         self._quiet = quiet
         self._shown: Counter[tuple[str, str]] = Counter()
         self._said = time.monotonic()
@@ -35,19 +38,18 @@ class DiffReport(DiffWatcher):
             return
         self._shown[of_store] += 1
         key = key_fields(found.kind, found.key)
-        if self._json:
-            print_json(
+        if self._lines is not None:
+            self._lines.line(
+                "difference",
                 {
-                    "schema_version": _SCHEMA,
-                    "type": "difference",
                     "task": of.task,
                     "store": of.store,
-                    "what": found.rows.value,
+                    "difference": found.rows.value,
                     **as_json(key),
                     "row": found.key.hex(),
                     "a": _value(found.a),
                     "b": _value(found.b),
-                }
+                },
             )
             return
         line = f"{_MARKS[found.rows]}: {of.task}/{of.store} {as_text(key)}"

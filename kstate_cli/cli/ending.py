@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, cast
 
 from kstate_cli.change.commits_made import Commit, committed
+from kstate_cli.cli import json_lines
 from kstate_cli.cli.subject import about
 from kstate_cli.errors import (
     EXIT_OK,
@@ -22,6 +23,9 @@ from kstate_cli.errors import (
 from kstate_cli.host import host_error
 from kstate_cli.texts import command
 
+_ONLY_HELP = "NoArgsIsHelpError"
+"""Click's, which shows nothing but the help."""
+_DEFECT = "defect"
 _REPORT = "report it, with what KSTATE_DEBUG=1 shows of it"
 
 
@@ -33,10 +37,29 @@ def exit_code_of(error: BaseException) -> int:
     return code
 
 
+def tell_program(error: BaseException, code: int) -> None:
+    """Says on standard output what went wrong, where ``-o json`` wants it there. Nothing of results that got lost."""
+    if isinstance(error, OutputLost):
+        return
+    shown = _shown(error)
+    if shown is None and code > EXIT_WARNINGS:
+        shown = KstateError(str(error) or type(error).__name__)
+    if shown is None:
+        return
+    change = committed()
+    json_lines.tell_failure(shown, code, [*notes_of(error), *([] if change is None else _told_change(change))])
+
+
 def tell(*errors: BaseException) -> None:
     """Says on standard error what went wrong, and what was changed by then."""
     for error in errors:
+        if type(error).__name__ == _ONLY_HELP:
+            cast(Any, error).show()
         shown = _shown(error)
+        if shown is not None and shown.code == _DEFECT and os.environ.get("KSTATE_DEBUG"):
+            import traceback
+
+            traceback.print_exception(error, file=sys.stderr)
         if shown is not None:
             _write(shown)
         _write_notes(notes_of(error))
@@ -71,15 +94,15 @@ def _shown(error: BaseException) -> Told | None:
     if isinstance(error, OSError) and (short := host_error(error)) is not None:
         return short
     if isinstance(error, OSError):
-        return KstateError(_of_the_system(error), hint="fix that, and run the command again", hint_details=_runs())
+        again = "fix that, and run the command again"
+        return KstateError(_of_the_system(error), hint=again, hint_details=_runs(), code="system")
     if isinstance(error, RocksError):
         verify = about("verify")
-        return KstateError(str(error), hint=f"see which files are damaged: {verify}" if verify else None)
-    if os.environ.get("KSTATE_DEBUG"):
-        import traceback
-
-        traceback.print_exception(error, file=sys.stderr)
-    return KstateError(f"a defect of kstate: {type(error).__name__}: {error}", hint=_REPORT, hint_details=_runs())
+        return KstateError(
+            str(error), hint=f"see which files are damaged: {verify}" if verify else None, code="rocksdb"
+        )
+    what = f"a defect of kstate: {type(error).__name__}: {error}"
+    return KstateError(what, hint=_REPORT, hint_details=_runs(), code=_DEFECT)
 
 
 def _runs() -> list[str]:
@@ -90,8 +113,7 @@ def _runs() -> list[str]:
 
 def _of_the_command_line(error: Any) -> KstateError | None:
     """Click's own errors, which it would print as they are, with all that a terminal acts on in their arguments."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()  # nothing but the help
+    if type(error).__name__ == _ONLY_HELP:
         return None
     first, *more = (
         str(error.format_message()).split("\n")
@@ -137,6 +159,12 @@ def _write_notes(notes: list[str]) -> None:
 def _write_change(change: Commit) -> None:
     from kstate_cli.cli.output import say
 
-    say(f"  what was done: {change}")
+    for one in _told_change(change):
+        say(f"  {one}")
+
+
+def _told_change(change: Commit) -> list[str]:
+    told = [f"what was done: {change}"]
     if change.app is not None and change.kept and not change.undone:
-        say(f"  to take it back: {command('undo', change.app)}")
+        told.append(f"to take it back: {command('undo', change.app)}")
+    return told

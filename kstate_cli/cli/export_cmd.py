@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,9 +14,13 @@ from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
+    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.export.store_export import Exported
 
-_SCHEMA = 1
+_OF_THE_SUMMARY: Final = (
+    *("application", "store", "kind", "as_of", "key_serde", "value_serde", "rows", "columns", "remarks"),
+)
+"""Members of the manifest."""
 
 
 def export(
@@ -52,7 +56,8 @@ def export(
     Nothing that has expired is hidden. Exit 1 when it is written and something about the store is in doubt.
     """
     from kstate_cli.cli.export_progress import ExportProgress
-    from kstate_cli.cli.output import print_json, say
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.output import say
     from kstate_cli.errors import UsageError
     from kstate_cli.export.engines import ExportEngine
     from kstate_cli.export.store_export import ExportRequest, export_store
@@ -76,27 +81,35 @@ def export(
         overwrite=overwrite,
         last_flush=last_flush,
     )
+    lines = lines_about(request.app)
     with ExportProgress(quiet=quiet) as progress:
         found = export_store(request, progress)
     for remark in found.remarks:
         say(remark, quiet=quiet)
     if output is Format.json:
-        print_json(_summary(found))
+        _print_json(lines, found)
     else:
         _show(found)
     return EXIT_WARNINGS if found.remarks and found.warned else EXIT_OK
 
 
-def _summary(found: Exported) -> dict[str, Any]:
-    return {
-        **found.manifest,
-        "schema_version": _SCHEMA,
-        "type": "export",
-        "out": str(found.out),
-        "engine": found.engine,
-        "files": sum(len(one["files"]) for one in found.manifest["tasks"]),
-        "bytes": found.size,
-    }
+def _print_json(lines: JsonLines, found: Exported) -> None:
+    """What the manifest says, the tasks and files of it as lines."""
+    tasks, known = found.manifest["tasks"], {*_OF_THE_SUMMARY}
+    for one in tasks:
+        lines.line("task", {**{name: one[name] for name in one if name != "files"}, "files": len(one["files"])})
+        for file in one["files"]:
+            path = str(found.out / file["name"])
+            lines.line("file", {"task": one["task"], "partition": one["partition"], "path": path, "rows": file["rows"]})
+    lines.summary(
+        {
+            **{name: value for name, value in found.manifest.items() if name in known},
+            "out": str(found.out),
+            "engine": found.engine,
+            "files": sum(len(one["files"]) for one in tasks),
+            "bytes": found.size,
+        }
+    )
 
 
 def _show(found: Exported) -> None:

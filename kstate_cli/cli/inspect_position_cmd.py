@@ -35,7 +35,9 @@ def inspect_position(
     Exit 3 when a store, or a file that tells them, cannot be read, and with --at when a store is not up to it; 1 when
     rows may be missing.
     """
-    from kstate_cli.cli.output import print_json, say, table
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.output import say, table
+    from kstate_cli.cli.problem_lines import print_problems
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, UsageError
     from kstate_cli.formats.position import Position, is_permitted
     from kstate_cli.formats.task_id import TaskId
@@ -45,7 +47,9 @@ def inspect_position(
     from kstate_cli.texts import command
 
     bound = bound_of(at or ())
-    found = read_application(find_application(app))
+    path = find_application(app)
+    lines = lines_about(path)
+    found = read_application(path)
     rows = [r for r in store_rows(found) if (not task or r["task"] in task) and (not store or r["store"] in store)]
     wrong = _wrong(found, rows, everything=not task and not store)
     if not rows and not wrong:
@@ -62,11 +66,15 @@ def inspect_position(
             if not row["up_to_bound"]:
                 behind.append(f"{row['task']}/{row['store']}")
     complete = all(row["position"] is not None for row in rows)
+    doubts = [problem for problem in found.all_problems() if problem.doubt and not found.running]
+    told = [*wrong, *doubts]
     if output is Format.json:
         for row in rows:
-            print_json(row)
+            lines.line("store", row)
         if merge:
-            print_json({"schema_version": 1, "merged": merged.as_map() if complete else None})
+            lines.line("merged", {"position": merged.as_map() if complete else None})
+        print_problems(lines, told)
+        lines.summary({"stores": len(rows), "behind": len(behind), "running": found.running, "as_of": found.as_of})
     else:
         shown: list[tuple[Any, ...]] = [
             (r["task"], r["store"], r["offsets_in"], _text(r["changelog"]), _text(r["position"])) for r in rows
@@ -74,8 +82,7 @@ def inspect_position(
         if merge:
             shown.append(("", "(merged)", "", "", _text(merged.as_map() if complete else None)))
         table(None, ("task", "store", "in", "changelog", "position"), shown)
-    doubts = [problem for problem in found.all_problems() if problem.doubt and not found.running]
-    for problem in (*wrong, *doubts):
+    for problem in told:
         say(problem.reasoned)
     if wrong:
         raise ConditionNotMet(

@@ -29,7 +29,9 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     """
     import humanize
 
-    from kstate_cli.cli.output import print_json, say, table
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.output import say, table
+    from kstate_cli.cli.problem_lines import print_problems
     from kstate_cli.host import STORES_STAY
     from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
@@ -39,14 +41,25 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
 
     if spec and output is Format.json:
         raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
-    found = read_application(find_application(app))
+    path = find_application(app)
+    lines = lines_about(path)
+    found = read_application(path)
     rows, unread = ([], frozenset()) if spec else _told(found, store_rows(found))
     to_do = 0
     if spec:
         to_do = _print_spec(found, quiet=quiet)
     elif output is Format.json:
         for row in rows:
-            print_json(row)
+            lines.line("store", row)
+        print_problems(lines, found.all_problems())
+        lines.summary(
+            {
+                "stores": len(rows),
+                "bytes": sum(row["bytes"] for row in rows),
+                "running": found.running,
+                "as_of": found.as_of,
+            }
+        )
     else:
         table(
             None,
@@ -113,19 +126,19 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
         task, store = row["task"], row["store"]
         row["opens_in"] = [name for name in row["opens_in"] if (task, store, name) not in fails]
         if (task, store) in counted:
-            row["keys_estimate"], row["keys_exact"] = counted[task, store].number, counted[task, store].exact
+            row["rows"], row["rows_exact"] = counted[task, store].number, counted[task, store].exact
     return rows, frozenset(f"{task}/{store}" for (task, store), one in counted.items() if one.unread)
 
 
 def _uncounted(rows: list[dict[str, Any]]) -> set[str]:
     """Stores whose rows cannot be read."""
-    return {f"{row['task']}/{row['store']}" for row in rows if row["keys_estimate"] is None and row["bytes"]}
+    return {f"{row['task']}/{row['store']}" for row in rows if row["rows"] is None and row["bytes"]}
 
 
 def _keys(row: dict[str, Any]) -> str:
-    if row["keys_estimate"] is None:
+    if row["rows"] is None:
         return "?" if row["bytes"] else "-"
-    return f"{'' if row['keys_exact'] else '~'}{row['keys_estimate']}"
+    return f"{'' if row['rows_exact'] else '~'}{row['rows']}"
 
 
 def _print_spec(app: Application, *, quiet: bool) -> int:

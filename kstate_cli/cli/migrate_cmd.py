@@ -80,6 +80,7 @@ def migrate(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress, say
     from kstate_cli.cli.plan_view import show_plan
+    from kstate_cli.cli.subject import found_app
     from kstate_cli.migrate.ages import ages_of_converted
     from kstate_cli.migrate.planner import MigrateOptions, plan_migration
     from kstate_cli.releases import release
@@ -93,6 +94,7 @@ def migrate(
         headers_format=dsl_store_format is StoreFormat.HEADERS,
     )
     path = find_application(app)
+    found_app(path)
     ages: list[Age] = []
 
     def planner(found: Application) -> Plan:
@@ -135,8 +137,7 @@ def _finish(outcome: ChangeOutcome, output: Format, *, quiet: bool, warnings_ok:
         yield f"next: start the application with {plan.target}; back: {command('undo', plan.app)}"
 
     members = {
-        "target": plan.target,
-        "steps": len(plan.steps),
+        "release": plan.target,
         "headers_dropped": result.headers_dropped if result else 0,
         "rows_converted": result.rows_converted if result else 0,
     }

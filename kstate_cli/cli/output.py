@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from kstate_cli.cli.standard import showable
 from kstate_cli.cli.terminal import console, progress_bar
@@ -41,11 +40,6 @@ def error_lines(error: Told) -> list[str]:
     if error.hint:
         lines += [f"  what to do: {error.hint}", *(f"    {one}" for one in error.hint_details)]
     return [safe(line) for line in lines]
-
-
-def print_json(row: dict[str, Any]) -> None:
-    """One JSON line on standard output."""
-    sys.stdout.write(json.dumps(row) + "\n")
 
 
 def say(text: str, *, quiet: bool = False) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli import standard
+from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
@@ -23,16 +24,15 @@ def show_plan(plan: Plan, output: Format) -> None:
 
 
 def _show_steps(plan: Plan, output: Format) -> None:
-    from kstate_cli.cli.output import print_json, say, table
+    from kstate_cli.cli.output import say, table
 
     if output is Format.json:
+        lines = JsonLines(plan.app)
         for step in plan.steps:
-            print_json(
-                {"schema_version": 1, "type": "step", "action": step.action, "path": step.path, "what": step.describe()}
-            )
+            lines.line("step", {"action": step.action, "path": step.path, "message": step.describe()})
         for kind, texts in (("warning", plan.warnings), ("note", plan.notes)):
             for text in texts:
-                print_json({"schema_version": 1, "type": kind, "text": text})
+                lines.line(kind, {"message": text})
         return
     if plan.steps:
         table(
@@ -60,15 +60,13 @@ def show_end(
 
     ``nothing`` says why there was nothing to do, ``done`` what a run did; ``result`` is None where none was.
     """
-    from kstate_cli.cli.output import print_json, say
+    from kstate_cli.cli.output import say
 
     if output is Format.json:
-        print_json(
+        JsonLines(plan.app).summary(
             {
-                "schema_version": 1,
-                "type": "summary",
-                "app": str(plan.app),
                 **members,
+                "steps": len(plan.steps),
                 "warnings": len(plan.warnings),
                 "executed": result is not None,
                 "run": result.run if result else None,

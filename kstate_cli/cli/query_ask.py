@@ -12,6 +12,7 @@ from kstate_cli.cli.bounds import bound_of
 from kstate_cli.cli.output import say
 from kstate_cli.cli.query_options import Asked, RowFormat
 from kstate_cli.cli.query_view import Row, View
+from kstate_cli.cli.subject import found_app
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
@@ -91,7 +92,8 @@ def answer(
                 for remark in store.remarks:
                     say(remark, quiet=options.quiet)
                     doubts = not running
-        view = View(options.output, asked.store, columns, asked.serdes)
+        found_app(streams.path)
+        view = View(asked, columns, streams.path)
         return _Telling(asked, view, row, streams).tell(answers, collated=collated) or (
             EXIT_WARNINGS if doubts else EXIT_OK
         )
@@ -121,8 +123,8 @@ class _Telling:
         if self._asked.options.explain:
             self._explain(told)
         try:
-            found = {partition: one.result for partition, one in told.items() if one.is_success}
-            for partition, rows in self._collated(found) if collated else found.items():
+            answered = {partition: one.result for partition, one in told.items() if one.is_success}
+            for partition, rows in self._collated(answered) if collated else answered.items():
                 self._print(partition, rows)
         except SerdeError:
             self._view.end()
@@ -133,6 +135,17 @@ class _Telling:
         for partition, one in told.items():
             if one.is_failure:
                 self._fail(partition, one.failure_reason, one.failure_message, by_host=one.failed_by_host)
+        self._view.object(
+            "summary",
+            {
+                "store": self._asked.store,
+                "rows": self._view.count,
+                "more": self._more,
+                "unread": self._view.unreadable,
+                "failures": len(self._failed),
+            },
+        )
+        self._view.end()
         if self._failed:
             raise self._verdict()
         if self._view.unreadable:
@@ -151,9 +164,9 @@ class _Telling:
             say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=quiet)
         return 0
 
-    def _collated(self, found: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
+    def _collated(self, answered: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
         """One iterator over all partitions; its rows carry their partition."""
-        parts = [_tagged(partition, rows) for partition, rows in found.items()]
+        parts = [_tagged(partition, rows) for partition, rows in answered.items()]
         yield None, collate(parts)
 
     def _print(self, partition: int | None, result: Any) -> None:
@@ -175,9 +188,7 @@ class _Telling:
         self._failed[partition] = reason
         self._by_host |= by_host
         more = self._kinds() if reason is FailureReason.UNKNOWN_QUERY_TYPE else ""
-        self._view.object(
-            "failure", {"partition": partition, "reason": reason.value, "message": message, "complete": False}
-        )
+        self._view.object("failure", {"partition": partition, "code": reason.value, "message": message})
         self._view.end()
         say(f"{self._name(partition)}: {reason.value}: {message}{more}")
 
@@ -275,4 +286,4 @@ def _spec(asked: Asked) -> Spec | None:
 
 
 def _offsets(position: dict[str, dict[int, int]]) -> str:
-    return " ".join(f"{topic}-{p}={o}" for topic, found in position.items() for p, o in found.items()) or "empty"
+    return " ".join(f"{topic}-{p}={o}" for topic, of_topic in position.items() for p, o in of_topic.items()) or "empty"

@@ -6,13 +6,14 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from kstate_cli.cli.output import print_json, safe, say, table
-from kstate_cli.cli.query_options import RowFormat
+from kstate_cli.cli.json_lines import JsonLines
+from kstate_cli.cli.output import safe, say, table
+from kstate_cli.cli.query_options import Asked, RowFormat
 from kstate_cli.cli.standard import as_data
 from kstate_cli.formats.values import Header
-from kstate_cli.query import StoreSerdes
 from kstate_cli.rows.rendering import bytes_text, jsonable
 from kstate_cli.rows.times import show_time
 from kstate_cli.rows.values import Unreadable
@@ -20,7 +21,6 @@ from kstate_cli.rows.values import Unreadable
 Row = dict[str, Any]
 """Column -> what the library gave: keys and values for their serdes, times in milliseconds."""
 
-_SCHEMA = 1
 _BATCH = 1000
 _TOLD = 5
 _NO_TIMESTAMP = -1
@@ -37,9 +37,11 @@ class View:
     few are told, and ``unreadable`` counts them. In JSON the member is null, and ``unreadable`` of the row tells of it.
     """
 
-    def __init__(self, output: RowFormat, store: str, columns: Sequence[str], serdes: StoreSerdes) -> None:
+    def __init__(self, asked: Asked, columns: Sequence[str], app: Path) -> None:
+        output, serdes = asked.options.output, asked.serdes
         self._output = output
-        self._store = store
+        self._store = asked.store
+        self._lines = JsonLines(app)
         self._columns = ("partition", *columns)
         self._serdes = {"key": serdes.key, "value": serdes.value}
         self._rows: list[tuple[str, ...]] = []
@@ -58,7 +60,7 @@ class View:
             marks: Row = {}
             shown = {name: self._json(name, row, value, marks) for name, value in row.items()}
             more = {"unreadable": marks} if marks else {}
-            print_json({"schema_version": _SCHEMA, "type": "row", "partition": partition, **shown, **more})
+            self._lines.line("row", {"partition": partition, **shown, **more})
             return
         cells = ("" if partition is None else str(partition), *(self._text(one, row) for one in self._columns[1:]))
         if self._output is RowFormat.csv:
@@ -72,7 +74,7 @@ class View:
     def object(self, kind: str, row: Row) -> None:
         """A line of JSON that is no row; nothing in other formats."""
         if self._output is RowFormat.json:
-            print_json({"schema_version": _SCHEMA, "type": kind, **row})
+            self._lines.line(kind, row)
 
     def end(self) -> None:
         """Prints what is left, and writes everything out."""
@@ -100,7 +102,7 @@ class View:
             shown = self._shown(name, row, value, self._serdes[name].render)
             if not isinstance(shown, Unreadable):
                 return shown
-            marks[name] = {"bytes": None if shown.data is None else jsonable(shown.data), "why": shown.why}
+            marks[name] = {"data": None if shown.data is None else jsonable(shown.data), "message": shown.why}
             return None
         return [_header(one) for one in value] if name == "headers" else value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,10 +51,12 @@ def restore(
     """
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.facts_source import facts_source
+    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.restore_progress import RestoreProgress
     from kstate_cli.cli.restore_report import finish
     from kstate_cli.cli.state_command import StateCommand
+    from kstate_cli.cli.subject import found_app
     from kstate_cli.releases import release
     from kstate_cli.restore.judge import Allowed
     from kstate_cli.restore.pipeline import application_path
@@ -86,6 +89,7 @@ def restore(
         ),
     )
     path = application_path(app)
+    found_app(path)
     request = RestoreRequest(
         app=path,
         dump=wanted.dump,
@@ -115,20 +119,23 @@ def restore(
     heard = StateCommand(told.on_state_change, request.app) if told.on_state_change is not None else None
     output, quiet = told.output, told.quiet
     with Metrics(told.metrics_file, "restore", request.app) as metrics:
-        with RestoreProgress(quiet=quiet, json=output is Format.json, on_state=heard) as progress:
+        lines = JsonLines(path, sys.stderr) if output is Format.json else None
+        with RestoreProgress(lines, quiet=quiet, on_state=heard) as progress:
             outcome = run_restore(request, on_plan=lambda plan: _show_plan(plan, output, progress), watcher=progress)
         metrics.records = sum(report.records for report in outcome.reports)
         return metrics.done(finish(outcome, output, quiet=quiet, warnings_ok=told.warnings_ok))
 
 
 def _show_plan(plan: RestorePlan, output: Format, progress: RestoreProgress) -> None:
-    from kstate_cli.cli.output import print_json, say
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import show_plan
 
     progress.expect(plan)
     show_plan(plan.change, output)
+    lines = JsonLines(plan.change.app)
     for one in plan.left:
         if output is Format.json:
-            print_json({"schema_version": 1, "type": "left", "store": one.shown, "why": one.why})
+            lines.line("left", {"task": one.task, "store": one.store, "message": one.why})
         else:
             say(f"{one.shown}: left as it is: {one.why}")

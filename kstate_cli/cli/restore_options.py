@@ -249,7 +249,7 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
 
     if path is None:
         return {}
-    found = {}
+    committed = {}
     try:
         for topic, offsets in _object(parse_json(read_given(path)), "the file").items():
             if not legal_topic(topic):
@@ -258,10 +258,10 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
                 key = TopicPartition(topic, parse_partition(partition))
                 if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= MAX_I64:
                     raise ValueError(f"{key}: {str(offset)[:100]} is not an offset")
-                found[key] = offset
+                committed[key] = offset
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint='it holds JSON: {"topic": {"0": 42}}') from None
-    return found
+    return committed
 
 
 def _object(content: Any, what: str) -> dict[str, Any]:

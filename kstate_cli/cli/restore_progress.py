@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.output import safe
 from kstate_cli.cli.terminal import progress_bar
 from kstate_cli.restore.restoration import RestoreWatcher
@@ -32,10 +32,12 @@ _NAMES = {
 
 
 class RestoreProgress(RestoreWatcher):
-    """Slices, records, bytes, rate and time left, on standard error."""
+    """Slices, records, bytes, rate and time left, on standard error: as ``lines``, or for people without them."""
 
-    def __init__(self, *, quiet: bool, json: bool, on_state: Callable[[str, str], None] | None = None) -> None:
-        self._quiet, self._json = quiet, json
+    def __init__(
+        self, lines: JsonLines | None, *, quiet: bool, on_state: Callable[[str, str], None] | None = None
+    ) -> None:
+        self._quiet, self._lines = quiet, lines
         self._on_state = on_state
         self._phase = ""
         self._began = 0.0
@@ -55,7 +57,8 @@ class RestoreProgress(RestoreWatcher):
         if not self._quiet and plan.work:
             records = sum(one.records for one in plan.work)
             self._line(
-                {"type": "plan", "stores": len(plan.work), "records": records},
+                "plan",
+                {"stores": len(plan.work), "records": records},
                 f"{len(plan.work)} stores, up to {records:,} records",
             )
 
@@ -66,13 +69,15 @@ class RestoreProgress(RestoreWatcher):
         self._phase = name
         if name == "stage":
             self._stop()
-        self._line({"type": "phase", "phase": name}, _NAMES.get(name, name))
+        self._line("phase", {"phase": name}, _NAMES.get(name, name))
 
     def state(self, before: RestoreState, after: RestoreState) -> None:
         """A change of state, as KIP-728 and KIP-696 name them."""
         if not self._quiet:
             self._line(
-                {"type": "state", "before": before.value, "state": after.value}, f"{before.value} -> {after.value}"
+                "state",
+                {"before": before.value, "restoration": after.value},
+                f"{before.value} -> {after.value}",
             )
         if self._on_state is not None:
             self._on_state(before.value, after.value)
@@ -82,17 +87,18 @@ class RestoreProgress(RestoreWatcher):
     def recovered(self, text: str) -> None:
         """What has become of a run of another process."""
         if not self._quiet:
-            self._line({"type": "recovered", "text": text}, text)
+            self._line("recovered", {"message": text}, text)
 
     def warning(self, text: str) -> None:
         """Shown even when quiet."""
-        self._line({"type": "warning", "text": text}, f"warning: {text}")
+        self._line("warning", {"message": text}, f"warning: {text}")
 
     def resumed(self, predecessor: str, slices: int, total: int) -> None:
         """An interrupted run has left something."""
         if not self._quiet:
             self._line(
-                {"type": "resumed", "predecessor": predecessor, "slices": slices, "of": total},
+                "resumed",
+                {"predecessor": predecessor, "slices": slices, "of": total},
                 f"resuming run {predecessor}: {slices} of {total} slices are there",
             )
 
@@ -100,7 +106,7 @@ class RestoreProgress(RestoreWatcher):
         """Slices that are finished."""
         if self._quiet or not self._began:
             return
-        if sys.stderr.isatty() and not self._json:
+        if sys.stderr.isatty() and self._lines is None:
             self._show(done, total, records, all_records)
             return
         now = time.monotonic()
@@ -110,8 +116,8 @@ class RestoreProgress(RestoreWatcher):
         rate = records / max(now - self._began, 1e-9)
         left = (all_records - records) / rate if rate else 0.0
         self._line(
+            "progress",
             {
-                "type": "progress",
                 "slices": done,
                 "of": total,
                 "records": records,
@@ -138,8 +144,8 @@ class RestoreProgress(RestoreWatcher):
             self._bar.stop()
             self._bar = None
 
-    def _line(self, event: dict[str, Any], text: str) -> None:
-        if self._json:
-            sys.stderr.write(json.dumps({"schema_version": 1, **event}) + "\n")
+    def _line(self, kind: str, members: dict[str, Any], text: str) -> None:
+        if self._lines is not None:
+            self._lines.line(kind, members)
         elif self._bar is None:
             sys.stderr.write(f"kstate: {safe(text)}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.output import Format
 from kstate_cli.texts import command
 
@@ -17,7 +18,7 @@ def finish(outcome: RestoreOutcome, output: Format, *, quiet: bool, warnings_ok:
 
     change = outcome.plan.change
     if output is Format.json:
-        _print_stores(outcome)
+        _print_stores(outcome, JsonLines(change.app))
     else:
         _show_stores(outcome, quiet=quiet)
     show_end(
@@ -40,17 +41,15 @@ def finish(outcome: RestoreOutcome, output: Format, *, quiet: bool, warnings_ok:
     return exit_code(change, warnings_ok=warnings_ok, warned=any(report.null_keys for report in outcome.reports))
 
 
-def _print_stores(outcome: RestoreOutcome) -> None:
-    from kstate_cli.cli.output import print_json
-
+def _print_stores(outcome: RestoreOutcome, lines: JsonLines) -> None:
     for report in outcome.reports:
         offsets: dict[str, dict[int, int]] = {}
         for tp, offset in sorted(report.offsets.items()):
             offsets.setdefault(tp.topic, {})[tp.partition] = offset
-        print_json(
+        lines.line(
+            "store",
             {
-                "schema_version": 1,
-                "type": "store",
+                "task": report.task,
                 "store": report.store,
                 "records": report.records,
                 "rows": report.rows,
@@ -58,9 +57,9 @@ def _print_stores(outcome: RestoreOutcome) -> None:
                 "expired": report.expired,
                 "null_keys": report.null_keys,
                 "has_position": report.has_position,
-                "offsets": offsets,
+                "changelog": offsets,
                 "seconds": round(report.seconds, 3),
-            }
+            },
         )
 
 
@@ -73,7 +72,7 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
             ("store", "records", "rows", "deleted", "expired", "offset", "seconds"),
             [
                 (
-                    report.store,
+                    report.shown,
                     f"{report.records:,}",
                     f"{report.rows:,}",
                     f"{report.deleted:,}",
@@ -87,7 +86,7 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
         )
     for report in outcome.reports:
         if report.null_keys:
-            say(f"warning: {report.store}: {report.null_keys:,} records without a key, which Streams skips too")
+            say(f"warning: {report.shown}: {report.null_keys:,} records without a key, which Streams skips too")
     without = sum(not report.has_position for report in outcome.reports)
     if without:
         say(f"note: no changelog record told a Position of {without} stores: theirs is empty", quiet=quiet)

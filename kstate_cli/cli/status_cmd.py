@@ -15,17 +15,20 @@ if TYPE_CHECKING:
 def status(app: App, output: Output = Format.table) -> int:
     """Show the runs of kstate on an application: state, times, errors, and the bytes that are kept for undo."""
     from kstate_cli.change.folder import read_runs
-    from kstate_cli.cli.output import print_json, say
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.output import say
     from kstate_cli.statedir.find import find_runs_of
     from kstate_cli.statedir.locks import read_lock_table
     from kstate_cli.statedir.names import LOCK
 
     path = find_runs_of(app)
+    lines = lines_about(path)
     held = read_lock_table().held(path / LOCK)
     rows = [_row(run, held=held) for run in read_runs(path)]
     if output is Format.json:
         for row in rows:
-            print_json(row)
+            lines.line("run", row)
+        lines.summary({"runs": len(rows), "bytes_pinned": sum(row["bytes_pinned"] for row in rows)})
     elif rows:
         _show(rows)
     else:
@@ -49,7 +52,6 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
     left = left_in_area(run) if run.state not in UNFINISHED or state == "interrupted" else None
     stores = store_progress(run) if restoration == "RESTORING" else []
     return {
-        "schema_version": 1,
         "run": run.name,
         "path": str(run.path),
         "command": first.get("command"),
@@ -58,16 +60,19 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
         "predecessor": run.last(RESUMES_EVENT).get("predecessor"),
         "started": first.get("at"),
         "changed": run.events[-1]["at"] if run.events else None,
-        "why": run.damage or run.last("failed").get("why"),
+        "message": run.damage or run.last("failed").get("why"),
         "by": {name: first.get(name) for name in ("argv", "user", "host", "version", "reason")},
         "bytes_pinned": pinned_bytes(run),
         "staging": None if left is None else _staging(left),
-        "stores": [{"store": one.store, "slices": one.done, "of": one.total, "records": one.records} for one in stores],
+        "progress": [
+            {"task": one.task, "store": one.store, "slices": one.done, "of": one.total, "records": one.records}
+            for one in stores
+        ],
     }
 
 
 def _staging(left: Leftover) -> dict[str, Any]:
-    return {"place": left.place, "files": left.files, "bytes": left.size, "stays": left.why}
+    return {"path": left.place, "files": left.files, "bytes": left.size, "message": left.why}
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
@@ -87,7 +92,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
                 row["started"] or "-",
                 row["changed"] or "-",
                 humanize.naturalsize(row["bytes_pinned"], binary=True),
-                row["why"] or (f"resumes {row['predecessor']}" if row["predecessor"] else "-"),
+                row["message"] or (f"resumes {row['predecessor']}" if row["predecessor"] else "-"),
             )
             for row in rows
         ],
@@ -98,15 +103,18 @@ def _show(rows: list[dict[str, Any]]) -> None:
             "left in a staging area, until its run is cleaned",
             ("run", "place", "files", "bytes", "stays"),
             [
-                (run, one["place"], one["files"], humanize.naturalsize(one["bytes"], binary=True), one["stays"] or "-")
+                (run, one["path"], one["files"], humanize.naturalsize(one["bytes"], binary=True), one["message"] or "-")
                 for run, one in staging
             ],
         )
-    stores = [(row["run"], one) for row in rows for one in row["stores"]]
+    stores = [(row["run"], one) for row in rows for one in row["progress"]]
     if stores:
         table(
             "restoring",
             ("run", "store", "slices", "records"),
-            [(run, one["store"], f"{one['slices']} of {one['of']}", f"{one['records']:,}") for run, one in stores],
+            [
+                (run, f"{one['task']}/{one['store']}", f"{one['slices']} of {one['of']}", f"{one['records']:,}")
+                for run, one in stores
+            ],
             right=frozenset({"records"}),
         )

@@ -13,9 +13,24 @@ _APP = frozenset({"app", "a"})
 _given: list[str] = []
 
 
-def note_subject(found: Any) -> None:
-    """From now on the directory that the command ``found`` is given is known here."""
-    for parameter in found.params:
+def forget() -> None:
+    """A command begins, and is about nothing yet."""
+    _given.clear()
+
+
+def given() -> str | None:
+    """The absolute path of the directory, as it was given until it was found; None where there is none."""
+    return _given[0] if _given else None
+
+
+def found_app(app: str | os.PathLike[str]) -> None:
+    """The application directory is this one: what was given may be the ``state.dir`` that holds it."""
+    _given[:] = [os.fspath(app)]
+
+
+def note_subject(command: Any) -> None:
+    """From now on the directory that ``command`` is given is known here."""
+    for parameter in command.params:
         if parameter.param_type_name == "argument" and parameter.name in _APP:
             _guard(parameter)
 
@@ -24,10 +39,10 @@ def _guard(parameter: Any) -> None:
     process = parameter.process_value
 
     def noted(ctx: Any, value: Any) -> Any:
-        found = process(ctx, value)
-        if isinstance(found, (str, os.PathLike)):
-            _given[:] = [os.path.abspath(os.fspath(found))]
-        return found
+        processed = process(ctx, value)
+        if isinstance(processed, (str, os.PathLike)):
+            _given[:] = [os.path.abspath(os.fspath(processed))]
+        return processed
 
     parameter.process_value = noted
 

@@ -24,10 +24,8 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, InUse, Re
 from kstate_cli.texts import command, first_lines
 
 if TYPE_CHECKING:
-    from kstate_cli.verify.findings import VerifyFinding
+    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.verify.report import AppReport, StoreReport
-
-_SCHEMA = 1
 
 
 def verify(
@@ -55,12 +53,11 @@ def verify(
     and before and after a migration that keeps the rows. Exit codes: 3 something is damaged, 4 something cannot be
     judged (too new, unreadable, not understood), 5 it changed too fast to be read.
     """
+    from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import print_json
     from kstate_cli.cli.verify_progress import VerifyProgress
     from kstate_cli.statedir.find import find_application
     from kstate_cli.verify.application import VerifyRequest, verify_application
-    from kstate_cli.verify.findings import DAMAGE
 
     request = VerifyRequest(
         app=find_application(app),
@@ -70,17 +67,17 @@ def verify(
         workers=workers,
         each_sst=each_sst,
     )
+    lines = lines_about(request.app)
     began = time.monotonic()
     with Metrics(metrics_file, "verify", request.app) as metrics:
         with VerifyProgress(quiet=quiet) as progress:
             found = verify_application(request, progress)
         codes = Counter(finding.code for finding in found.findings)
         metrics.records = sum(one.rows for one in found.stores)
-        metrics.findings = {(code, "damage" if code in DAMAGE else "unknown"): codes[code] for code in codes}
+        metrics.findings = {(code, _level(code)): codes[code] for code in codes}
         if output is Format.json:
-            for one in (*found.stores, *found.tasks):
-                print_json(_row(one, found))
-            print_json(_summary(found, subset, time.monotonic() - began))
+            _print_json(lines, found)
+            lines.summary(_summary(found, subset, time.monotonic() - began))
         else:
             _show(found)
         sys.stdout.flush()
@@ -169,31 +166,50 @@ def _show(found: AppReport) -> None:
         sys.stdout.write(safe(f"{finding.code}: {finding.file}: {finding.what}") + "\n")
 
 
-def _row(one: StoreReport, found: AppReport) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "schema_version": _SCHEMA,
-        "type": "task" if one.store is None else "store",
-        "task": one.task,
-    }
+def _level(code: str) -> str:
+    from kstate_cli.verify.findings import DAMAGE
+
+    return "damage" if code in DAMAGE else "unknown"
+
+
+def _print_json(lines: JsonLines, found: AppReport) -> None:
+    """A line for each store, and task of which there is something to say, each followed by what was found in it."""
+    from kstate_cli.verify.report import OUTSIDE_TASKS
+
+    for one in (*found.stores, *found.tasks):
+        task = None if one.task == OUTSIDE_TASKS else one.task
+        lines.line("task" if one.store is None else "store", {"task": task, **_members(one, found)})
+        for finding in one.findings:
+            lines.line(
+                "finding",
+                {
+                    "task": task,
+                    "store": one.store,
+                    "code": finding.code,
+                    "level": _level(finding.code),
+                    "path": finding.file,
+                    "message": finding.what,
+                },
+            )
+
+
+def _members(one: StoreReport, found: AppReport) -> dict[str, Any]:
+    members: dict[str, Any] = {}
     if one.store is not None:
-        row |= {
+        members |= {
             "store": one.store,
             "kind": one.kind,
             "kind_certain": one.kind_certain,
             "databases": one.databases,
             "rows": one.rows,
-            "bytes": one.content_bytes,
+            "content_bytes": one.content_bytes,
             "digest": one.digest,
             "running": found.running,
             "as_of": found.as_of,
             "remarks": list(one.remarks),
             "seconds": one.seconds,
         }
-    return row | {"ok": not one.findings and not one.doubt, "findings": [_finding(finding) for finding in one.findings]}
-
-
-def _finding(finding: VerifyFinding) -> dict[str, str]:
-    return {"code": finding.code, "file": finding.file, "what": finding.what}
+    return {**members, "ok": not one.findings and not one.doubt}
 
 
 def _summary(found: AppReport, subset: str, seconds: float) -> dict[str, Any]:
@@ -201,15 +217,12 @@ def _summary(found: AppReport, subset: str, seconds: float) -> dict[str, Any]:
 
     codes = Counter(finding.code for finding in found.findings)
     return {
-        "schema_version": _SCHEMA,
-        "type": "summary",
-        "app": str(found.app),
         "ok": not codes and not found.doubtful,
         "doubtful": list(found.doubtful),
         "stores": len(found.stores),
         "databases": sum(one.databases for one in found.stores),
         "rows": sum(one.rows for one in found.stores),
-        "bytes": sum(one.content_bytes for one in found.stores),
+        "content_bytes": sum(one.content_bytes for one in found.stores),
         "findings": dict(sorted(codes.items())),
         "subset": subset,
         "left_out": found.left_out,

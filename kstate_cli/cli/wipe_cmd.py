@@ -72,6 +72,7 @@ def wipe(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress, say
     from kstate_cli.cli.plan_view import show_plan
+    from kstate_cli.cli.subject import found_app
     from kstate_cli.errors import UsageError
     from kstate_cli.statedir.find import find_application
     from kstate_cli.wipe.planner import WipeOptions, plan_wipe
@@ -82,6 +83,7 @@ def wipe(
         raise UsageError("--purge deletes the stores: nothing can be undone", hint="if that is wanted, say --yes too")
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
+    found_app(path)
     request = ChangeRequest(
         app=path,
         planner=lambda found: plan_wipe(found, options),
@@ -124,7 +126,7 @@ def _finish(
                 "--bootstrap-server HOST:PORT --input-topics TOPICS"
             )
 
-    members = {"steps": len(plan.steps), "undoable": result is not None and not purge}
+    members = {"undoable": result is not None and not purge}
     show_end(plan, result, output, members=members, nothing=f"{plan.app} holds nothing of that", done=done, quiet=quiet)
     if for_reset and result is not None and output is not Format.json:
         # Whatever --quiet says: nobody may overlook it.

@@ -65,8 +65,8 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
     here, there = _stores(a, request), _stores(b, request)
     _refuse_unknown(request, a, b, {*here, *there})
     steady = [
-        Steady.of(app, [store for _, store in found.values()])
-        for app, found in ((a, here), (b, there))
+        Steady.of(app, [store for _, store in chosen.values()])
+        for app, chosen in ((a, here), (b, there))
         if not app.running
     ]
     offsets = _offsets(a), _offsets(b)
@@ -99,10 +99,10 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
     )
 
 
-_Found = dict[tuple[str, str], tuple[Task, Store]]
+_TaskStores = dict[tuple[str, str], tuple[Task, Store]]
 
 
-def _stores(app: Application, request: DiffRequest) -> _Found:
+def _stores(app: Application, request: DiffRequest) -> _TaskStores:
     return {
         (task.name, store.name): (task, store)
         for task in app.tasks
@@ -111,7 +111,9 @@ def _stores(app: Application, request: DiffRequest) -> _Found:
     }
 
 
-def _refuse_unknown(request: DiffRequest, a: Application, b: Application, found: Collection[tuple[str, str]]) -> None:
+def _refuse_unknown(
+    request: DiffRequest, a: Application, b: Application, compared: Collection[tuple[str, str]]
+) -> None:
     """A name that is nowhere would count as equal, beside one that is."""
     tasks = [task for app in (a, b) for task in app.tasks]
     # What is so broken that it is no task or store any more is told as that.
@@ -129,7 +131,7 @@ def _refuse_unknown(request: DiffRequest, a: Application, b: Application, found:
             raise UsageError(
                 f"no {what} {', '.join(missing)} in either directory", hint=f"what there is: {command('ls', a.path)}"
             )
-    if not found and request.stores:
+    if not compared and request.stores:
         raise UsageError("no such task or store in either directory", hint=f"what there is: {command('ls', a.path)}")
 
 
@@ -178,13 +180,13 @@ def _alone(
     watcher: DiffWatcher,
 ) -> None:
     """A store that the other directory has not: each of its rows is there only."""
-    (app, found), one.where = (in_b, In.B) if in_a[1] is None else (in_a, In.A)
-    assert found is not None
+    (app, place), one.where = (in_b, In.B) if in_a[1] is None else (in_a, In.A)
+    assert place is not None
     side = one.where.side
     rows = 0
     with closing(Databases()) as databases:
         try:
-            reader, with_rows = _open((app, found), request, databases, side)
+            reader, with_rows = _open((app, place), request, databases, side)
             one.kinds = reader.kind, reader.kind
             for rows, _ in enumerate(rows_of(side, reader, with_rows), 1):
                 if rows % _STEP == 0:
@@ -198,9 +200,9 @@ def _alone(
 
 
 def _open(
-    found: tuple[Application, tuple[Task, Store]], request: DiffRequest, databases: Databases, side: str
+    place: tuple[Application, tuple[Task, Store]], request: DiffRequest, databases: Databases, side: str
 ) -> tuple[StoreReader, list[Segment]]:
-    app, (task, store) = found
+    app, (task, store) = place
     stated = request.spec.store(store.name)
     try:
         reader = open_whole(task, store, others_of(app, task, store), databases, kind=stated.kind if stated else None)
@@ -279,7 +281,7 @@ def _problems(side: str, app: Application, request: DiffRequest) -> list[Unread]
 
     Those of stores that were compared are told there; files of offsets matter only where offsets count.
     """
-    found = []
+    unread = []
     compared_here = [Place.of(app.path, store.path) for task in app.tasks for store in task.stores]
     for problem in (*app.problems, *(one for task in app.tasks for one in task.problems)):
         place = problem.place
@@ -290,5 +292,5 @@ def _problems(side: str, app: Application, request: DiffRequest) -> list[Unread]
             continue
         if request.tasks and len(place.names) > 1 and place.task not in request.tasks:
             continue
-        found.append(Unread(f"{side}: {problem.text}", by_host=problem.code is ProblemCode.UNREADABLE))
-    return found
+        unread.append(Unread(f"{side}: {problem.text}", by_host=problem.code is ProblemCode.UNREADABLE))
+    return unread

@@ -34,8 +34,8 @@ def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Itera
     """The rows of one store in the order of their keys, without index rows. Raises StoreUnreadable, naming the side."""
     bounds = store.layout.key.base_rows
     try:
-        found = [segment.scan(*bounds) for segment in segments]
-        yield from found[0] if len(found) == 1 else heapq.merge(*found, key=_KEY)
+        scans = [segment.scan(*bounds) for segment in segments]
+        yield from scans[0] if len(scans) == 1 else heapq.merge(*scans, key=_KEY)
     except StoreUnreadable as error:
         raise error.on(side) from None
 

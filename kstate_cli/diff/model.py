@@ -144,10 +144,10 @@ class Diff:
 class DiffWatcher:
     """What a caller shows meanwhile."""
 
-    def difference(self, of: StoreDiff, found: Difference) -> None:
+    def difference(self, of: StoreDiff, difference: Difference) -> None:
         """A row that differs, as soon as it is known."""
 
-    def store(self, found: StoreDiff) -> None:
+    def store(self, compared: StoreDiff) -> None:
         """A store is done."""
 
     def at(self, of: StoreDiff, rows: int) -> None:

@@ -76,13 +76,13 @@ def same_values(a: Layout, b: Layout, what: Compared) -> Same:
 
 def value_fields(layout: Layout, data: bytes) -> Fields:
     """A value to show: bytes as hexadecimal digits, and what the layout has beside the value."""
-    found = layout.read(data)
-    fields: Fields = {"value": found.value.hex()}
+    read = layout.read(data)
+    fields: Fields = {"value": read.value.hex()}
     if layout.has_timestamps:
-        fields["timestamp"] = known(found.timestamp)
+        fields["timestamp"] = known(read.timestamp)
     if layout.has_headers:
         fields["headers"] = [
-            {"key": one.key, "value": None if one.value is None else one.value.hex()} for one in found.headers
+            {"key": one.key, "value": None if one.value is None else one.value.hex()} for one in read.headers
         ]
     return fields
 

@@ -8,6 +8,7 @@ from kstate_cli.errors import Refused
 class DumpError(Refused):
     """A dump is not what it says, or not what kstate can read. Nothing was touched (exit code 4)."""
 
+    code = "dump"
     usual_hint = "take the dump again, or name another one"
 
 

@@ -91,13 +91,13 @@ def _facts(parquet: pq.ParquetFile, file: ListedFile) -> FileFacts:
 
 
 def _hive(file: ListedFile) -> dict[str, str]:
-    found = dict(file.hive)
-    if len(found) != len(file.hive):
+    values = dict(file.hive)
+    if len(values) != len(file.hive):
         raise DumpError("the path names a topic or a partition twice", where=printable(file.path))
-    partition = found.get("partition")
+    partition = values.get("partition")
     if partition is not None and not (partition.isascii() and partition.isdigit() and len(partition) < 11):
         raise DumpError(f"partition={printable(partition)} in the path is not a number", where=printable(file.path))
-    return found
+    return values
 
 
 def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) -> _OffsetRange | None:
@@ -139,13 +139,13 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) 
 def _from_rows(
     parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: frozenset[str], where: str
 ) -> list[_OffsetRange]:
-    found: dict[tuple[Any, Any], _OffsetRange] = {}
+    ranges: dict[tuple[Any, Any], _OffsetRange] = {}
     for topic, partition, first, last, rows in _grouped(parquet, index, hive, in_file, where):
-        before = found.get((topic, partition))
+        before = ranges.get((topic, partition))
         if before:
             first, last, rows = min(first, before.first), max(last, before.last), rows + before.rows
-        found[topic, partition] = _OffsetRange(topic, partition, first, last, rows)
-    return list(found.values())
+        ranges[topic, partition] = _OffsetRange(topic, partition, first, last, rows)
+    return list(ranges.values())
 
 
 def _grouped(
@@ -173,15 +173,15 @@ def _grouped(
         yield from zip(*(result[name] for name in order), strict=True)
 
 
-def _checked(found: _OffsetRange, hive: dict[str, str], file: ListedFile) -> TopicPartition:
+def _checked(range_: _OffsetRange, hive: dict[str, str], file: ListedFile) -> TopicPartition:
     where = printable(file.path)
-    if not legal_topic(found.topic):
-        raise DumpError(f"{found.topic[:300]!r} is not the name of a topic", where=where)
-    if not 0 <= found.partition <= MAX_I32:
-        raise DumpError(f"topic {found.topic}: {found.partition} is not a partition", where=where)
-    key = TopicPartition(found.topic, found.partition)
-    if found.first < 0:
-        raise DumpError(f"{key} has the negative offset {found.first}", where=where)
+    if not legal_topic(range_.topic):
+        raise DumpError(f"{range_.topic[:300]!r} is not the name of a topic", where=where)
+    if not 0 <= range_.partition <= MAX_I32:
+        raise DumpError(f"topic {range_.topic}: {range_.partition} is not a partition", where=where)
+    key = TopicPartition(range_.topic, range_.partition)
+    if range_.first < 0:
+        raise DumpError(f"{key} has the negative offset {range_.first}", where=where)
     if hive.get("topic", key.topic) != key.topic or int(hive.get("partition", key.partition)) != key.partition:
         raise DumpError(f"the path says another topic or partition than its rows ({key})", where=where)
     return key

@@ -65,14 +65,14 @@ def open_location(uri: str) -> tuple[FileSystem, str]:
     if scheme.lower() in _ALIASES:
         uri = _ALIASES[scheme.lower()] + uri[len(scheme) :]
     try:
-        found, path = fs.FileSystem.from_uri(uri)
+        filesystem, path = fs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError, ValueError) as error:
         # pyarrow's message may repeat the URI with its secrets.
         raise UsageError(
             f"{shown(uri)} cannot be opened ({type(error).__name__})",
             hint="give a local path or a URI that pyarrow knows: file://, s3://, gs://, abfss://, hdfs://",
         ) from None
-    return found, path
+    return filesystem, path
 
 
 def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedFile]:
@@ -84,13 +84,13 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedF
     from pyarrow import fs
 
     try:
-        info = filesystem.get_file_info(root)
-        if info.type == fs.FileType.NotFound:
+        status = filesystem.get_file_info(root)
+        if status.type == fs.FileType.NotFound:
             raise UsageError(f"{shown_as} does not exist", hint="give the folder of the dump")
-        if isinstance(filesystem, fs.LocalFileSystem) and info.type == fs.FileType.Unknown:
+        if isinstance(filesystem, fs.LocalFileSystem) and status.type == fs.FileType.Unknown:
             raise _special(root, shown_as)
-        if info.type == fs.FileType.File:
-            return [ListedFile(info.path, info.base_name, info.size)]
+        if status.type == fs.FileType.File:
+            return [ListedFile(status.path, status.base_name, status.size)]
         if isinstance(filesystem, fs.LocalFileSystem):
             _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))

@@ -251,13 +251,13 @@ def inside(path: str) -> bool:
 
 
 def _committed(whole: _Json) -> dict[TopicPartition, int]:
-    found = {}
+    committed = {}
     for topic, of_topic in _object(whole.get("committed", {}), "committed").items():
         _topic({"topic": topic})
         offsets = _object(of_topic, f"committed of {topic}")
         for partition in offsets:
-            found[TopicPartition(topic, _key(partition))] = _number(offsets, partition, MAX_I64)
-    return found
+            committed[TopicPartition(topic, _key(partition))] = _number(offsets, partition, MAX_I64)
+    return committed
 
 
 def _key(text: str) -> int:

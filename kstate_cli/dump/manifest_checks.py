@@ -48,13 +48,13 @@ def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str) -> No
             known = rows.setdefault(key, [piece.first, piece.last, 0])
             rows[key] = [min(known[0], piece.first), max(known[1], piece.last), known[2] + piece.own]
     said = {TopicPartition(one.topic, one.partition): one for one in manifest.partitions}
-    for key, found in rows.items():
+    for key, in_files in rows.items():
         if key not in said:
             raise DumpError(f"the files hold {key}, which the manifest does not name", where=where)
         told = said[key]
-        if [told.first, told.last, told.rows] != found:
+        if [told.first, told.last, told.rows] != in_files:
             raise DumpError(
-                f"{key}: the files hold {found[2]} rows with offsets {found[0]}..{found[1]},"
+                f"{key}: the files hold {in_files[2]} rows with offsets {in_files[0]}..{in_files[1]},"
                 f" the manifest says {told.rows} with {told.first}..{told.last}",
                 where=where,
             )

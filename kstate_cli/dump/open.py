@@ -48,8 +48,8 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
     """
     filesystem, root = open_location(uri)
     where = shown(uri)
-    found = _survey(filesystem, root, where)
-    if found.manifest is None:
+    files = _survey(filesystem, root, where)
+    if files.manifest is None:
         if not complete:
             raise DumpError(
                 f"the dump has no {manifests.NAME}: a lost file would look like compaction",
@@ -57,25 +57,25 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
                 hint="if you know that no file is missing: --dump-is-complete"
                 " (and --dump-is-committed if it was read with isolation read_committed)",
             )
-        if not found.parquet:
+        if not files.parquet:
             raise DumpError("there is no Parquet file", where=where)
     else:
-        check_files(found.manifest, found.parquet, where)
+        check_files(files.manifest, files.parquet, where)
         if check_digests:
-            _check_digests(filesystem, found.manifest, found.parquet)
+            _check_digests(filesystem, files.manifest, files.parquet)
     with ThreadPoolExecutor(_THREADS) as pool:
-        facts = mapped(pool, lambda file: read_facts(filesystem, file), found.parquet)
+        facts = mapped(pool, lambda file: read_facts(filesystem, file), files.parquet)
     _check_schemas(facts)
-    if found.manifest is not None:
-        check_rows(found.manifest, facts, where)
-    warnings = [*found.warnings, *_judgements(facts, found.manifest, committed_only)]
+    if files.manifest is not None:
+        check_rows(files.manifest, facts, where)
+    warnings = [*files.warnings, *_judgements(facts, files.manifest, committed_only)]
     claimed = "read_committed" if committed_only else None
     return Dump(
         uri=absolute(uri),
-        partitions=_partitions(facts, found.manifest),
-        manifest=found.manifest,
-        committed=found.manifest.committed if found.manifest else {},
-        isolation=found.manifest.isolation if found.manifest else claimed,
+        partitions=_partitions(facts, files.manifest),
+        manifest=files.manifest,
+        committed=files.manifest.committed if files.manifest else {},
+        isolation=files.manifest.isolation if files.manifest else claimed,
         has_headers=any(one.columns.has_headers for one in facts),
         warnings=tuple(warnings),
     )
@@ -151,12 +151,12 @@ def _check_schemas(facts: list[FileFacts]) -> None:
 
 
 def _judgements(facts: list[FileFacts], manifest: Manifest | None, committed_only: bool) -> list[str]:
-    found = []
+    warnings = []
     if any(not one.columns.zoned for one in facts):
-        found.append("timestamps without a time zone are taken as UTC")
+        warnings.append("timestamps without a time zone are taken as UTC")
     if manifest and committed_only and manifest.isolation != "read_committed":
-        found.append(f"the manifest says isolation {manifest.isolation}, and counts")
-    return found
+        warnings.append(f"the manifest says isolation {manifest.isolation}, and counts")
+    return warnings
 
 
 def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[TopicPartition, PartitionDump]:
@@ -165,11 +165,11 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
         for key, piece in one.pieces:
             pieces.setdefault(key, []).append(piece)
     logs = {TopicPartition(one.topic, one.partition): one for one in manifest.partitions} if manifest else {}
-    found = {}
+    partitions = {}
     for key in sorted(pieces.keys() | logs.keys()):
         own = sorted(pieces.get(key, []), key=lambda piece: (piece.first, piece.last, piece.path, piece.row_groups))
         log = logs.get(key)
-        found[key] = PartitionDump(
+        partitions[key] = PartitionDump(
             key.topic,
             key.partition,
             tuple(own),
@@ -182,7 +182,7 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
             log.topic_id if log else None,
             log.reading if log else None,
         )
-    return found
+    return partitions
 
 
 def _some(names: list[str]) -> str:

@@ -71,8 +71,8 @@ def iter_slice(
             low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
             window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
             pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
-            found = [table for piece in pieces for table in _batches(window, piece, names, files)]
-            table = _concatenated(found, names)
+            tables = [table for piece in pieces for table in _batches(window, piece, names, files)]
+            table = _concatenated(tables, names)
             _compare_repeated(window, table, files)
             yield sorted_once(table)
 
@@ -95,17 +95,17 @@ class _Files:
 
     def get(self, piece: Piece) -> pq.ParquetFile:
         """The file of a piece, checked to be the one that the dump was opened with."""
-        found = self._open.pop(piece.path, None)
-        if found is None:
+        parquet = self._open.pop(piece.path, None)
+        if parquet is None:
             if len(self._open) >= _OPEN_FILES:
                 self._open.popitem(last=False)[1].close(force=True)
-            found = open_parquet(self._filesystem, piece.path)
-        self._open[piece.path] = found
-        metadata = found.metadata
+            parquet = open_parquet(self._filesystem, piece.path)
+        self._open[piece.path] = parquet
+        metadata = parquet.metadata
         known = piece.row_groups[-1] < metadata.num_row_groups
         if not known or sum(metadata.row_group(index).num_rows for index in piece.row_groups) != piece.rows:
             raise _changed(piece)
-        return found
+        return parquet
 
 
 def _names(columns: Sequence[str]) -> list[str]:
@@ -200,8 +200,8 @@ def _compare_repeated(part: Slice, table: pa.Table, files: _Files) -> None:
     if not len(again):
         return
     twice = pa.array(again)
-    here = set(files.get(part.pieces[0]).schema_arrow.names)
-    names = [name for name in KNOWN if name in here]
+    columns = set(files.get(part.pieces[0]).schema_arrow.names)
+    names = [name for name in KNOWN if name in columns]
     rows = [
         batch.filter(pc.is_in(batch.column("offset"), value_set=twice))
         for piece in part.pieces
@@ -231,8 +231,8 @@ def _rises(part: Slice, files: _Files) -> bool:
 def _all_offsets(part: Slice, files: _Files) -> npt.NDArray[np.int64]:
     import numpy as np
 
-    found = [_offsets(table) for piece in part.pieces for table in _batches(part, piece, ["offset"], files)]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+    offsets = [_offsets(table) for piece in part.pieces for table in _batches(part, piece, ["offset"], files)]
+    return np.unique(np.concatenate(offsets)) if offsets else np.empty(0, np.int64)
 
 
 def _in_order(part: Slice, names: list[str], files: _Files, most: int) -> Iterator[pa.Table]:

@@ -42,5 +42,5 @@ def digest_at(filesystem: FileSystem, partition: PartitionDump, offset: int) -> 
         return None
     rows, size = sum(piece.own for piece in pieces), sum(piece.share for piece in pieces)
     part = Slice(partition.topic, partition.partition, 0, pieces, offset, offset, rows, size, ordered=False)
-    found: list[dict[str, Any]] = read_slice(part, _COLUMNS, filesystem).to_pylist()
-    return record_digest(found[0]["key"], found[0]["value"], found[0]["timestamp"]) if found else None
+    records: list[dict[str, Any]] = read_slice(part, _COLUMNS, filesystem).to_pylist()
+    return record_digest(records[0]["key"], records[0]["value"], records[0]["timestamp"]) if records else None

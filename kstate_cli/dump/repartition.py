@@ -62,10 +62,10 @@ def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicParti
             f"Spark could not put the dump in order: {first_line(error) or type(error).__name__}",
             hint="fix the cause and run the command again",
         ) from error
-    found = read_dump(target_uri, complete=True, committed_only=False)
-    done = {partition.key: _carried_over(partition, found) for partition in wanted}
+    ordered = read_dump(target_uri, complete=True, committed_only=False)
+    done = {partition.key: _carried_over(partition, ordered) for partition in wanted}
     return replace(
-        found, partitions=done, committed=dump.committed, isolation=dump.isolation, has_headers=dump.has_headers
+        ordered, partitions=done, committed=dump.committed, isolation=dump.isolation, has_headers=dump.has_headers
     )
 
 
@@ -99,11 +99,11 @@ def _rows(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> DataF
         frame = frame.withColumn("partition", functions.col("partition").cast("int"))
         if dict(frame.dtypes)["timestamp"] == "bigint":
             frame = frame.withColumn("timestamp", functions.expr(_FLOORED))
-        here = [
+        conditions = [
             (functions.col("topic") == one.topic) & (functions.col("partition") == one.partition) for one in partitions
         ]
         columns = ["key", "value", *_BY_OFFSET, "timestamp", *(["headers"] if dump.has_headers else [])]
-        frames.append(frame.where(reduce(lambda one, other: one | other, here)).select(*columns))
+        frames.append(frame.where(reduce(lambda one, other: one | other, conditions)).select(*columns))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 

@@ -66,19 +66,19 @@ def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str
     kinds: list[tuple[str, str | None]] = []
     zoned = True
     for name, expected in _EXPECTED.items():
-        found = schema.get_all_field_indices(name)
-        if len(found) > 1:
-            raise DumpError(f"column {name} occurs {len(found)} times", where=printable(path))
-        if not found:
+        indices = schema.get_all_field_indices(name)
+        if len(indices) > 1:
+            raise DumpError(f"column {name} occurs {len(indices)} times", where=printable(path))
+        if not indices:
             if name in in_path:
                 kinds.append((name, None))
             elif name not in _OPTIONAL:
                 raise DumpError(f"column {name} is missing (expected: {expected})", where=printable(path), hint=_HINT)
             continue
-        kind = kind_of(schema.field(found[0]).type)
-        if name == "timestamp" and pa.types.is_timestamp(schema.field(found[0]).type):
+        kind = kind_of(schema.field(indices[0]).type)
+        if name == "timestamp" and pa.types.is_timestamp(schema.field(indices[0]).type):
             int96 = _physical_type(parquet, name) == "INT96"
-            zoned = int96 or schema.field(found[0]).type.tz is not None
+            zoned = int96 or schema.field(indices[0]).type.tz is not None
             kind = "INT96" if int96 else kind
         elif kind != expected and kind not in _ALSO.get(name, ()):
             raise DumpError(

@@ -97,8 +97,8 @@ def _reader(name: str, serde: Serde) -> Callable[[bytes | None], Any]:
         if data is None:
             return None
         try:
-            found = serde.deserialize(data)
-            return serde.text(found) if as_text else found
+            value = serde.deserialize(data)
+            return serde.text(value) if as_text else value
         except NOT_TAKEN as error:
             raise SerdeError(
                 f"{name} cannot be read as {serde.name}: {error}",

@@ -137,8 +137,8 @@ class OutFolder:
 
     def _renamed(self) -> set[str]:
         """The names of files that an interrupted export may have given already."""
-        found = self._read(_NAMES)
-        return {str(name) for name in found if _PART.fullmatch(str(name))} if isinstance(found, list) else set()
+        names = self._read(_NAMES)
+        return {str(name) for name in names if _PART.fullmatch(str(name))} if isinstance(names, list) else set()
 
     def _read(self, name: str) -> Any:
         try:

@@ -101,19 +101,19 @@ def _write(job: PartJob, written: str, progress: Progress) -> int:
     rows = 0
     # Closed in any case, a signal too: it holds a database open.
     with (
-        closing(_batches(job, schema)) as found,
+        closing(_batches(job, schema)) as batches,
         parquet.ParquetWriter(written, schema, compression=_COMPRESSION) as writer,
     ):
-        for group in _groups(found, progress):
+        for group in _groups(batches, progress):
             writer.write_table(pa.Table.from_batches(group, schema))
             rows += sum(batch.num_rows for batch in group)
     return rows
 
 
-def _groups(found: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[list[pa.RecordBatch]]:
+def _groups(batches: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[list[pa.RecordBatch]]:
     group: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in found:
+    for batch in batches:
         group.append(batch)
         rows += batch.num_rows
         size += batch.nbytes

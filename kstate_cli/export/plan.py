@@ -50,7 +50,7 @@ class ExportPlan:
 
 
 def plan_export(
-    found: Sequence[tuple[Task, Store]],
+    stores: Sequence[tuple[Task, Store]],
     folder: Path,
     *,
     key_serde: str,
@@ -63,17 +63,17 @@ def plan_export(
     Raises StoreUnreadable for a store that is damaged or of no certain kind, Refused where tasks do not fit together.
     """
     databases = Databases()
-    readers = [open_whole(task, store, [one for _, one in found], databases, kind=kind) for task, store in found]
+    readers = [open_whole(task, store, [one for _, one in stores], databases, kind=kind) for task, store in stores]
     shapes = {shape_of(reader.kind).name: shape_of(reader.kind) for reader in readers}
     if len(shapes) > 1:
         raise Refused(
-            f"{found[0][1].name} is of different kinds: {', '.join(map(str, readers))}",
+            f"{stores[0][1].name} is of different kinds: {', '.join(map(str, readers))}",
             hint="say in a specification which kind it is, and name that with --spec",
-            hint_details=[f"what its tasks look like: {command('ls', found[0][0].app)}"],
+            hint_details=[f"what its tasks look like: {command('ls', stores[0][0].app)}"],
         )
     plans: list[TaskPlan] = []
     size = 0
-    for (_, store), reader in zip(found, readers, strict=True):
+    for (_, store), reader in zip(stores, readers, strict=True):
         empty = PartJob("", folder, reader.partition, reader.layout, key_serde, value_serde)
         size += sum(_bytes(database) for database in store.databases if not database.empty)
         parts = [part for segment in filled(reader, store) for part in _parts(segment, empty, part_bytes)]
@@ -96,11 +96,11 @@ def _parts(segment: Segment, empty: PartJob, part_bytes: int | None) -> Iterator
     try:
         with Shadow(segment.path) as shadow:
             families = [name for name in shadow.column_families if name != OFFSETS_CF]
-            found = [table for name in families for table in tables(shadow.sstables(name))]
+            ssts = [table for name in families for table in tables(shadow.sstables(name))]
             rows = sum(map(shadow.estimated_rows, families))
     except UNREADABLE as error:
         raise segment.blame(error) from None
-    ranges = _within(split(found, part_bytes), empty.layout) if part_bytes is not None else [(None, None)]
+    ranges = _within(split(ssts, part_bytes), empty.layout) if part_bytes is not None else [(None, None)]
     for lower, below in ranges:
         yield replace(
             empty,

@@ -68,20 +68,20 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
     app = read_application(request.app, stores={request.store}, workers=request.workers)
     refuse_running(app, last_flush=request.last_flush)
     stated = request.spec.store(request.store) or StoreDraft(name=request.store)
-    found = stores_of(app, request.store, topology=request.topology, subtopology=stated.subtopology)
+    stores = stores_of(app, request.store, topology=request.topology, subtopology=stated.subtopology)
     if request.spec.stores or request.spec.application is not None:
         merge(app, request.spec, named=request.spec_named)  # raises where the file is not about this directory
-    steady = Steady.of(app, [store for _, store in found])
+    steady = Steady.of(app, [store for _, store in stores])
     owner = {
         "schema_version": SCHEMA,
         "app": str(app.path),
         "store": request.store,
         "topology": request.topology,
     }
-    remarks = tuple(remark for _, store in found for remark in store.remarks)
+    remarks = tuple(remark for _, store in stores for remark in store.remarks)
     with OutFolder(out, owner, overwrite=request.overwrite) as place:
         plan = plan_export(
-            found,
+            stores,
             place.folder,
             key_serde=request.key_serde,
             value_serde=request.value_serde,

@@ -19,20 +19,20 @@ def parse_json(data: bytes) -> Any:
     twice the last one counts, and NaN and Infinity, which JSON does not have, are numbers.
     """
     try:
-        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_distinct, parse_constant=_no_number)
+        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_distinct, parse_constant=_no_number)
     except MalformedBytesError:
         raise
     except RecursionError:
         raise MalformedBytesError("it is nested too deeply") from None
     except ValueError as error:
         raise MalformedBytesError(str(error)) from None
-    _check_depth(found)
-    return found
+    _check_depth(document)
+    return document
 
 
-def _check_depth(found: Any) -> None:
+def _check_depth(document: Any) -> None:
     """What Python could just read it may not be able to show: a message about it would end in RecursionError."""
-    level = [found]
+    level = [document]
     for _ in range(_DEEPEST):
         level = [one for value in level if isinstance(value, (dict, list)) for one in _members(value)]
         if not level:
@@ -45,13 +45,13 @@ def _members(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             # Which of the two counts is left to the reader by JSON; here it would decide what is restored.
             raise MalformedBytesError(f"a name occurs twice in one object: {name[:100]!r}")
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def _no_number(text: str) -> NoReturn:

@@ -202,7 +202,7 @@ class CombinedKey:
 
 def _prefixed(data: bytes, prefix: bytes, what: str) -> Reader:
     reader = Reader(data, what)
-    found = reader.take(1, "prefix")
-    if found != prefix:
-        raise reader.fail(f"prefix {found.hex()} instead of {prefix.hex()}")
+    first = reader.take(1, "prefix")
+    if first != prefix:
+        raise reader.fail(f"prefix {first.hex()} instead of {prefix.hex()}")
     return reader

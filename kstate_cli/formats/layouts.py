@@ -215,10 +215,10 @@ def lifted(older: ValueLayout, newer: ValueLayout) -> bytes:
     """
     if older is newer:
         return b""
-    found = _LIFTED.get((older, newer))
-    if found is None:
+    header = _LIFTED.get((older, newer))
+    if header is None:
         raise ValueError(f"values are not lifted from {older.value} to {newer.value}")
-    return found
+    return header
 
 
 Strip = Callable[[bytes], tuple[bytes, int]]

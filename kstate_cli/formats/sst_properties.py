@@ -78,15 +78,15 @@ def read_properties(file: BinaryIO) -> SstProperties:
     at, next_ = _varint(handle, 0)
     length, _ = _varint(handle, next_)
     block = _block(file, at, length, size)
-    found = dict(_entries(block))
+    properties = dict(_entries(block))
     return SstProperties(
         raw=block,
-        family=found[_FAMILY].decode("utf-8", "replace") if _FAMILY in found else None,
-        created=_number(found, b"rocksdb.file.creation.time"),
-        oldest_ancestor=_number(found, b"rocksdb.creation.time"),
-        oldest_key=_number(found, b"rocksdb.oldest.key.time"),
-        newest_key=_number(found, b"rocksdb.newest.key.time"),
-        external=_EXTERNAL in found,
+        family=properties[_FAMILY].decode("utf-8", "replace") if _FAMILY in properties else None,
+        created=_number(properties, b"rocksdb.file.creation.time"),
+        oldest_ancestor=_number(properties, b"rocksdb.creation.time"),
+        oldest_key=_number(properties, b"rocksdb.oldest.key.time"),
+        newest_key=_number(properties, b"rocksdb.newest.key.time"),
+        external=_EXTERNAL in properties,
     )
 
 
@@ -110,7 +110,7 @@ def _block(file: BinaryIO, at: int, length: int, size: int) -> bytes:
 def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
-    found: list[tuple[bytes, bytes]] = []
+    entries: list[tuple[bytes, bytes]] = []
     at, key = 0, b""
     if end < 0:
         raise MalformedBytesError("a block has more restart points than bytes")
@@ -122,14 +122,14 @@ def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
             raise MalformedBytesError("an entry of a block reaches beyond it")
         key = key[:shared] + block[at : at + unshared]
         at += unshared
-        found.append((key, block[at : at + length]))
+        entries.append((key, block[at : at + length]))
         at += length
-    return found
+    return entries
 
 
-def _number(found: dict[bytes, bytes], name: bytes) -> int | None:
+def _number(properties: dict[bytes, bytes], name: bytes) -> int | None:
     """None where there is none, and for 0, which is RocksDB's word for not knowing."""
-    data = found.get(name)
+    data = properties.get(name)
     return (_varint(data, 0)[0] or None) if data else None
 
 

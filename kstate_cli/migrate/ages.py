@@ -15,11 +15,11 @@ def ages_of_converted(app: Application, plan: Plan) -> list[Age]:
     if not converted:
         return []
     known = read_ages(app.path)
-    found = []
+    ages = []
     for resolved in resolve(app):
         for one in resolved.stores:
             if any(database.path in converted for database in one.store.databases):
                 before = age_of(known, resolved.task.name, one)
                 name = f"{resolved.task.name}/{one.store.name}"
-                found.append(Age(name, one.offsets, before.as_of_ms, before.logs))
-    return found
+                ages.append(Age(name, one.offsets, before.as_of_ms, before.logs))
+    return ages

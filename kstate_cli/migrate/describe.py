@@ -11,7 +11,6 @@ from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import opens_in
 from kstate_cli.statedir.model import Application
 
-SCHEMA = 1
 Row = dict[str, Any]
 
 
@@ -19,24 +18,23 @@ def store_rows(app: Application) -> list[Row]:
     """A row for each store with a directory, and for each store that only has an offset."""
     rows: list[Row] = []
     for task in resolve(app):
-        rows += [_store_row(app, task, found) for found in task.stores]
+        rows += [_store_row(app, task, offsets) for offsets in task.stores]
         rows += [_absent_row(app, task, name, offsets) for name, offsets in sorted(task.absent.items())]
     return rows
 
 
-def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
-    store = found.store
+def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> Row:
+    store = offsets.store
     problems = [p for d in store.databases for p in d.problems]
     row: Row = {
-        "schema_version": SCHEMA,
         "task": task.task.name,
         "store": store.name,
         "kind": store.kind.name,
         "kind_certain": store.kind.certain,
         "kind_from": store.kind.inferred_from,
-        "offsets_in": found.offsets_in,
-        "changelog": task.offsets_shown(found),
-        "position": found.position_shown,
+        "offsets_in": offsets.offsets_in,
+        "changelog": task.offsets_shown(offsets),
+        "position": offsets.position_shown,
         "status": store.status,
         "running": app.running,
         "as_of": app.as_of,
@@ -48,11 +46,10 @@ def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
         ),
         "column_families": sorted(store.families),
         "segments": [d.segment_start for d in store.databases] if store.segmented else None,
-        "keys_estimate": None if any(p.fatal for p in problems) else sum(d.rows for d in store.databases),
-        "keys_exact": False,
+        "rows": None if any(p.fatal for p in problems) else sum(d.rows for d in store.databases),
+        "rows_exact": False,
         "bytes": sum(d.size for d in store.databases),
         "leftovers": list(task.task.leftovers),
-        "problems": [p.text for p in problems],
         "unclean": [str(reason) for reason in task.unclean if reason.store == store.name],
     }
     return row
@@ -61,7 +58,6 @@ def _store_row(app: Application, task: TaskOffsets, found: StoreOffsets) -> Row:
 def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping[TopicPartition, int]) -> Row:
     """A custom store, one in memory, or one that is gone: only its offset is here."""
     row: Row = {
-        "schema_version": SCHEMA,
         "task": task.task.name,
         "store": name,
         "kind": "no-directory",
@@ -77,11 +73,10 @@ def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping
         "opens_in": [],
         "column_families": [],
         "segments": None,
-        "keys_estimate": None,
-        "keys_exact": False,
+        "rows": None,
+        "rows_exact": False,
         "bytes": 0,
         "leftovers": list(task.task.leftovers),
-        "problems": [],
         "unclean": [],
     }
     return row

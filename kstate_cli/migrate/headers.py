@@ -36,12 +36,12 @@ def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
     plain there (``StreamJoinedStoreFactory``); only their names tell them apart.
     """
     kind = store_kind(store.kind.name)
-    found = []
+    to_older = []
     for family in sorted(headers_families() & set(database.column_families)):
         of = kind if kind.layout_in(family) else kinds_of_family(family, segmented=store.segmented)[0]
         target, layout = _older(of, family, store.name)
-        found.append(Conversion(family, target, layout))
-    return tuple(found)
+        to_older.append(Conversion(family, target, layout))
+    return tuple(to_older)
 
 
 def _older(kind: StoreKind, family: str, store_name: str) -> tuple[str, str]:

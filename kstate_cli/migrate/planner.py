@@ -151,15 +151,15 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
 
 def _sources(app: Application) -> tuple[str, ...]:
     """The releases that may have written the directory, oldest first: what its databases agree on."""
-    found: set[str] | None = None
+    releases: set[str] | None = None
     for task in app.tasks:
         for store in task.stores:
             for database in store.databases:
                 version = database.options.rocksdb_version if database.options else None
                 names = set(written_by(version, frozenset(database.column_families)))
                 if names:
-                    found = names if found is None else (found & names or found | names)
-    return tuple(sorted(found or (), key=lambda name: release(name).number))
+                    releases = names if releases is None else (releases & names or releases | names)
+    return tuple(sorted(releases or (), key=lambda name: release(name).number))
 
 
 def _moves_offsets(draft: _MigrationDraft, task: Task) -> bool:
@@ -295,17 +295,17 @@ def _rewrite_only(draft: _MigrationDraft, task: Task) -> None:
 def _into_family(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
     """Into 4.3: offsets, ``-4`` and Positions go into each database, and the files leave."""
     task, keeping = resolved.task, _keeping(draft, resolved.task)
-    for found in resolved.stores:
-        store = found.store
-        record = closed(found.offsets, found.position)
+    for known in resolved.stores:
+        store = known.store
+        record = closed(known.offsets, known.position)
         for database in store.databases:
             draft.steps.append(EditDatabase(_relative(draft, database.path), database, offsets=record))
-        if store.segmented and not store.databases and found.offsets:
+        if store.segmented and not store.databases and known.offsets:
             draft.steps.append(keeping.carrier(store.name, record, segmented=True))
-        if store.is_grace_buffer and found.offsets:
-            _write_offsets(draft, task, found.offsets, store.name)
-        _name_unlogged(draft, found)
-        if store.position_file is not None and (store.databases or found.offsets):
+        if store.is_grace_buffer and known.offsets:
+            _write_offsets(draft, task, known.offsets, store.name)
+        _name_unlogged(draft, known)
+        if store.position_file is not None and (store.databases or known.offsets):
             draft.steps.append(keeping.without_position(store.name, "its Position is in the store now"))
     for name, offsets in sorted(resolved.absent.items()):
         if not task.is_global and legal_store_name(name) and name not in task.store_files:
@@ -354,16 +354,16 @@ def _out_of_family(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
     """Out of 4.3: the column family goes, and the files that the older releases read are written."""
     task, keeping = resolved.task, _keeping(draft, resolved.task)
     lines: dict[TopicPartition, int] = {}
-    for found in resolved.stores:
-        store = found.store
+    for known in resolved.stores:
+        store = known.store
         _edit_out(draft, store)
-        if found.stale:
+        if known.stale:
             draft.warnings.append(
                 f"{task.name}/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "
                 "where a release up to 4.2 does not start with an unknown one"
             )
             continue
-        offsets = found.offsets
+        offsets = known.offsets
         if not offsets and not store.databases and store.segmented and not task.is_global:
             # No segment, so no row: "from the beginning" is true, and no line at all wipes the task under EOS.
             offsets = {usual_changelog(draft.app.app_id, task, store.name): OFFSET_UNKNOWN}
@@ -371,9 +371,9 @@ def _out_of_family(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
             if tp in lines and lines[tp] != offset:
                 draft.warnings.append(f"{task.name}: stores disagree about {tp}: the lowest offset is taken")
             lines[tp] = min(offset, lines.get(tp, offset))
-        _name_unlogged(draft, found)
-        _position_file(draft, task, found)
-    for tp in {tp for found in resolved.stores if found.stale for tp in found.offsets}:
+        _name_unlogged(draft, known)
+        _position_file(draft, task, known)
+    for tp in {tp for known in resolved.stores if known.stale for tp in known.offsets}:
         # Who owns a topic the directory does not say. Without its line a store is rebuilt, which is slow but right.
         if lines.pop(tp, None) is not None:
             draft.warnings.append(
@@ -431,12 +431,12 @@ def _without_unreadable(
     return lines
 
 
-def _position_file(draft: _MigrationDraft, task: Task, found: StoreOffsets) -> None:
-    if task.is_global or found.position.is_empty:
+def _position_file(draft: _MigrationDraft, task: Task, known: StoreOffsets) -> None:
+    if task.is_global or known.position.is_empty:
         return
-    name = found.store.name
+    name = known.store.name
     try:
-        draft.steps.append(_keeping(draft, task).position(name, found.position, _position_text(found.position)))
+        draft.steps.append(_keeping(draft, task).position(name, known.position, _position_text(known.position)))
     except ValueError as error:
         raise _unwritable(draft, f"the Position of {task.name}/{name}", error) from None
 
@@ -468,11 +468,11 @@ def _write_offsets(draft: _MigrationDraft, task: Task, offsets: Offsets, store: 
         raise _unwritable(draft, f"{task.name}/{name}", error) from None
 
 
-def _name_unlogged(draft: _MigrationDraft, found: StoreOffsets) -> None:
+def _name_unlogged(draft: _MigrationDraft, known: StoreOffsets) -> None:
     """A clean store without an offset anywhere has no changelog, or Streams restores it from the beginning."""
-    if not found.offsets and found.store.databases and not found.store.empty:
+    if not known.offsets and known.store.databases and not known.store.empty:
         draft.warnings.append(
-            f"{_relative(draft, found.store.path)}: no offset anywhere: it counts as a store without a changelog"
+            f"{_relative(draft, known.store.path)}: no offset anywhere: it counts as a store without a changelog"
         )
 
 

@@ -78,14 +78,14 @@ class TaskOffsets:
         """Nobody knows the offsets of the task: its file has them and cannot be read."""
         return self.task.checkpoint is not None and self.task.checkpoint.content is None
 
-    def offsets_shown(self, found: StoreOffsets) -> dict[str, dict[int, int]] | None:
+    def offsets_shown(self, store: StoreOffsets) -> dict[str, dict[int, int]] | None:
         """The offsets of one of its stores as ``{topic: {partition: offset}}``; None where nobody knows them."""
-        return None if self.unreadable and not found.offsets else by_topic(found.offsets)
+        return None if self.unreadable and not store.offsets else by_topic(store.offsets)
 
 
 def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
     """``{topic: {partition: offset}}``."""
-    found: dict[str, dict[int, int]] = {}
+    topics: dict[str, dict[int, int]] = {}
     for tp, offset in sorted(offsets.items()):
-        found.setdefault(tp.topic, {})[tp.partition] = offset
-    return found
+        topics.setdefault(tp.topic, {})[tp.partition] = offset
+    return topics

@@ -34,47 +34,47 @@ def give_lines(app_id: str, task: Task, lines: dict[TopicPartition, int]) -> Own
     """
     if task.is_global:
         return _give_global(task, lines)
-    found = Owners()
+    owners = Owners()
     names = {store.name for store in task.stores}
     prefixes = _prefixes(app_id, task, lines, names)
     sources: dict[TopicPartition, int] = {}
     for tp, offset in lines.items():
         if tp.partition != task.partition:
-            found.unknown[tp] = offset
+            owners.unknown[tp] = offset
             continue
         name = _store_of(tp.topic, prefixes)
         if name is None:
             sources[tp] = offset
         elif name in names:
-            found.stores.setdefault(name, {})[tp] = offset
+            owners.stores.setdefault(name, {})[tp] = offset
         else:
-            found.absent.setdefault(name, {})[tp] = offset
-    without = [store for store in task.stores if store.name not in found.stores]
+            owners.absent.setdefault(name, {})[tp] = offset
+    without = [store for store in task.stores if store.name not in owners.stores]
     for tp, offset in sources.items():
         candidates = [store for store in without if tp.topic in store.position.topics] or without
         if not candidates:
-            found.unknown[tp] = offset
+            owners.unknown[tp] = offset
         for store in candidates:
-            found.stores.setdefault(store.name, {})[tp] = offset
+            owners.stores.setdefault(store.name, {})[tp] = offset
         if len(candidates) > 1:
             named = ", ".join(store.name for store in candidates)
-            found.notes.append(
+            owners.notes.append(
                 f"{task.name}: the offset of {tp} goes to {named}: any of them may be built from that topic"
             )
-    return found
+    return owners
 
 
 def _give_global(task: Task, lines: dict[TopicPartition, int]) -> Owners:
     """Global stores are built from source topics, whose names say nothing: every store gets every line."""
-    found = Owners()
+    owners = Owners()
     if not task.stores:
-        found.unknown.update(lines)
+        owners.unknown.update(lines)
     for store in task.stores:
         if lines:
-            found.stores[store.name] = dict(lines)
+            owners.stores[store.name] = dict(lines)
     if len(task.stores) > 1 and lines:
-        found.notes.append("global: each store gets the offsets of all topics: Streams asks each for its own only")
-    return found
+        owners.notes.append("global: each store gets the offsets of all topics: Streams asks each for its own only")
+    return owners
 
 
 def _prefixes(app_id: str, task: Task, lines: Iterable[TopicPartition], names: set[str]) -> tuple[str, ...]:

@@ -11,23 +11,23 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 
 def memory_here() -> int:
     """Physical memory in bytes, or the limit of the container (cgroup v2, v1) where that is less."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in (_CGROUPS / "memory.max", _CGROUPS / "memory/memory.limit_in_bytes"):
         text = _text(path)
         if text.isdigit():
-            found = min(found, int(text))
-    return found
+            memory = min(memory, int(text))
+    return memory
 
 
 def cores_here() -> int:
     """Processors that this process may use, or the quota of the container (cgroup v2, v1) where that is less."""
-    found = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))
     quota = _text(_CGROUPS / "cpu.max").split()
     if not quota:
         quota = [_text(_CGROUPS / f"cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]
     if len(quota) == 2 and all(part.isdigit() for part in quota) and int(quota[1]):
-        found = min(found, -(-int(quota[0]) // int(quota[1])))
-    return max(1, found)
+        cores = min(cores, -(-int(quota[0]) // int(quota[1])))
+    return max(1, cores)
 
 
 def _text(path: Path) -> str:

@@ -7,3 +7,5 @@ from kstate_cli.errors import ConditionNotMet
 
 class QueryFailedError(ConditionNotMet):
     """Some partition did not answer, and the caller wants an answer of each."""
+
+    code = "query-failed"

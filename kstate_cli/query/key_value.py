@@ -21,14 +21,14 @@ from kstate_cli.rows.values import ValueAndTimestamp
 
 def key_query(store: StoreReader, query: KeyQuery[Any, Any]) -> Any:
     """The value, or None."""
-    found = _get(store, query.key)
-    return None if found is None else store.value(found, store.key_bytes(query.key))
+    row = _get(store, query.key)
+    return None if row is None else store.value(row, store.key_bytes(query.key))
 
 
 def timestamped_key_query(store: StoreReader, query: TimestampedKeyQuery[Any, Any]) -> ValueAndTimestamp[Any] | None:
     """The value and its timestamp, or None."""
-    found = _get(store, query.key)
-    return None if found is None else store.stamped(found, store.key_bytes(query.key))
+    row = _get(store, query.key)
+    return None if row is None else store.stamped(row, store.key_bytes(query.key))
 
 
 def range_query(store: StoreReader, query: RangeQuery[Any, Any]) -> RowIterator[Any]:

@@ -16,9 +16,9 @@ from kstate_cli.rows.store import StoreReader
 def raw_key_query(store: StoreReader, query: RawKeyQuery) -> bytes | None:
     """The row of the first segment that has the key: a key belongs to one segment only."""
     for segment in store.segments:
-        found = segment.get(query.key)
-        if found is not None:
-            return found
+        value = segment.get(query.key)
+        if value is not None:
+            return value
     return None
 
 

@@ -172,12 +172,12 @@ class StateQueryResult(Generic[R]):
         silence: where no partition has a result and some have failed, the first failure is the answer. ValueError
         where more than one partition has a result.
         """
-        found = [one for one in self._partitions.values() if one.is_success and one.result is not None]
-        if len(found) > 1:
-            with_result = [p for p, one in self._partitions.items() if one in found]
+        successes = [one for one in self._partitions.values() if one.is_success and one.result is not None]
+        if len(successes) > 1:
+            with_result = [p for p, one in self._partitions.items() if one in successes]
             raise ValueError(f"more than one partition has a result: {', '.join(map(str, with_result))}")
-        if found:
-            return found[0]
+        if successes:
+            return successes[0]
         return next((one for one in self._partitions.values() if one.is_failure), None)
 
     @property

@@ -54,10 +54,10 @@ class RowIterator(Generic[T]):
     def __next__(self) -> T:
         row = next(self._source)
         try:
-            found: T = row if self._decode is None else self._decode(row)
+            decoded: T = row if self._decode is None else self._decode(row)
         except MalformedBytesError as error:
             raise self._unreadable(error) from None
-        return found
+        return decoded
 
     def prime(self, where: str, app: Path) -> None:
         """Reads the first row ahead: raises now what would else be raised by the first ``next``.

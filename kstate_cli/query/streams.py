@@ -91,15 +91,15 @@ class OfflineStreams:
         Raises UnknownStateStoreError where no task here has the store, SerdeError for a key that its serde does not
         take, UsageError and Refused for a directory that cannot be asked.
         """
-        found = {task.name: (task, store) for task, store in self.stores(request.store)}
-        if GLOBAL in found:
-            return StateQueryResult(global_result=self._answer(request, *found[GLOBAL]))
-        by_partition = {task.partition: (task, store) for task, store in found.values()}
+        by_task = {task.name: (task, store) for task, store in self.stores(request.store)}
+        if GLOBAL in by_task:
+            return StateQueryResult(global_result=self._answer(request, *by_task[GLOBAL]))
+        by_partition = {task.partition: (task, store) for task, store in by_task.values()}
         wanted = request.partitions if request.partitions is not None else {p for p in by_partition if p is not None}
         answers: dict[int, QueryResult[R]] = {}
         for partition in sorted(wanted):
-            here = by_partition.get(partition)
-            answers[partition] = self._answer(request, *here) if here else self._absent(request.store, partition)
+            place = by_partition.get(partition)
+            answers[partition] = self._answer(request, *place) if place else self._absent(request.store, partition)
         return StateQueryResult(answers)
 
     def stores(self, name: str) -> list[tuple[Task, Store]]:
@@ -184,12 +184,12 @@ class OfflineStreams:
                 return QueryResult.not_up_to_bound(store.position, bound, task.partition)
             if handler is None:
                 return QueryResult.for_unknown_query_type(request.query, reader)
-            found = handler(reader, request.query)
-            if isinstance(found, RowIterator):
+            answer = handler(reader, request.query)
+            if isinstance(answer, RowIterator):
                 # What cannot be read at all is a failure of the query, not of its first row.
-                found.prime(f"{task.name}/{store.name}", task.app)
+                answer.prime(f"{task.name}/{store.name}", task.app)
         except (StoreUnreadable, MalformedBytesError) as error:
             message = f"{task.name}/{store.name} failed to handle query {request.query}:\n{error}"
             by_host = isinstance(error, StoreUnreadable) and error.by_host
             return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, message, by_host=by_host)
-        return found if isinstance(found, QueryResult) else QueryResult.for_result(found)
+        return answer if isinstance(answer, QueryResult) else QueryResult.for_result(answer)

@@ -49,9 +49,9 @@ def multi_versioned_key_query(
     first = MIN_I64 if query.from_timestamp is None else query.from_timestamp
     last = FOREVER if query.to_timestamp is None else query.to_timestamp
     ascending = query.order is ResultOrder.ASCENDING
-    found = _versions(store, key, first, last)
+    versions = _versions(store, key, first, last)
     # One key's history is small: Streams, too, holds all of its rows.
-    source = iter(list(found)[::-1]) if ascending else found
+    source = iter(list(versions)[::-1]) if ascending else versions
     return RowIterator(source, order=lambda record: record.timestamp, reverse=not ascending)
 
 

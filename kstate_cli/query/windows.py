@@ -24,7 +24,7 @@ _SESSION_TAIL = 16
 _LAST = b"\xff" * 8
 """Behind every sequence number and every start of a session."""
 
-_Found = tuple[int | None, bytes, bytes]
+_WindowRow = tuple[int | None, bytes, bytes]
 """Start of the segment, key of the row, value of the row."""
 
 
@@ -47,9 +47,9 @@ def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) ->
     read = store.layout.key.window
     value = _values(store) or _as_it_is
 
-    def decode(row: _Found) -> tuple[Windowed[Any], Any]:
-        found = read(row[1])
-        return Windowed(store.key(found.key), found.start, None), value(row[2], found.key)
+    def decode(row: _WindowRow) -> tuple[Windowed[Any], Any]:
+        window = read(row[1])
+        return Windowed(store.key(window.key), window.start, None), value(row[2], window.key)
 
     return RowIterator(_windows(store, first, query.time_to), order=itemgetter(0, 1), decode=decode)
 
@@ -110,21 +110,21 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
             size = len(prefixed) + _WINDOW_TAIL
             for row, _ in segment.scan(prefixed + _time(first), prefixed + _time(last) + _LAST):
                 if len(row) == size:
-                    found = WindowKey.from_key_first(row)
-                    base = segment.get(found.to_time_first())
+                    window = WindowKey.from_key_first(row)
+                    base = segment.get(window.to_time_first())
                     # An index row may outlive its base row when the application dies between two writes.
                     if base is not None:
-                        yield segment.own(found.start), base
+                        yield segment.own(window.start), base
         else:
             for row, value in _base_rows(segment, first):
-                found = read(row)
-                if found.start > last:
+                window = read(row)
+                if window.start > last:
                     break
-                if found.key == key:
-                    yield segment.own(found.start), value
+                if window.key == key:
+                    yield segment.own(window.start), value
 
 
-def _windows(store: StoreReader, first: int, last: int) -> Iterator[_Found]:
+def _windows(store: StoreReader, first: int, last: int) -> Iterator[_WindowRow]:
     schema, read = store.layout.key, store.layout.key.window
     for segment in store.between(first, last):
         if schema.time_ordered:
@@ -153,17 +153,17 @@ def _sessions_of(store: StoreReader, key: bytes, first: int) -> Iterator[tuple[S
             size = len(prefixed) + _SESSION_TAIL
             for row, _ in segment.scan(prefixed + _time(first), prefixed + _time(FOREVER) + _LAST + b"\0"):
                 if len(row) == size:
-                    found = SessionKey.from_key_first(row)
-                    base = segment.get(found.to_time_first())
+                    session = SessionKey.from_key_first(row)
+                    base = segment.get(session.to_time_first())
                     if base is not None:
-                        segment.own(found.end)
-                        yield found, base
+                        segment.own(session.end)
+                        yield session, base
         else:
             for row, value in _base_rows(segment, first):
-                found = read(row)
-                if found.key == key:
-                    segment.own(found.end)
-                    yield found, value
+                session = read(row)
+                if session.key == key:
+                    segment.own(session.end)
+                    yield session, value
 
 
 def _base_rows(segment: Segment, first: int) -> Iterator[Row]:
@@ -191,9 +191,9 @@ def newest(store: StoreReader) -> int | None:
         if ordered:
             rows: Iterator[Row] = segment.scan(BASE_PREFIX, INDEX_PREFIX, reverse=True)
             last = next(rows, None)
-            found = None if last is None else int(time(last[0]))
+            newest_time = None if last is None else int(time(last[0]))
         else:
-            found = max((time(row) for row, _ in segment.scan()), default=None)
-        if found is not None:
-            return found
+            newest_time = max((time(row) for row, _ in segment.scan()), default=None)
+        if newest_time is not None:
+            return newest_time
     return None

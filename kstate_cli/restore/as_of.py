@@ -21,7 +21,7 @@ from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.restore.judge import Action
 from kstate_cli.restore.plan import RestoredPartition, StoreWork
-from kstate_cli.statedir.age import written
+from kstate_cli.statedir.age import sst_age
 from kstate_cli.statedir.scan import read_application
 
 _NS = 1_000_000
@@ -63,8 +63,8 @@ def another_log(dump: Dump, one: PartitionDump, facts: LogFacts | None, before: 
             return f"{who} has leader epoch {epoch}, below the {mark.leader_epoch} of the log that the store is from"
     if mark.last is None or mark.digest is None:
         return None
-    found = digest_at(open_location(dump.uri)[0], one, mark.last)
-    if found is not None and found != mark.digest:
+    digest = digest_at(open_location(dump.uri)[0], one, mark.last)
+    if digest is not None and digest != mark.digest:
         return f"its record at offset {mark.last} is not the one that the store was made from"
     return None
 
@@ -72,12 +72,12 @@ def another_log(dump: Dump, one: PartitionDump, facts: LogFacts | None, before: 
 def marks(work: StoreWork, dump: Dump, facts: Facts) -> dict[TopicPartition, LogMark]:
     """What tells the logs that a store is made from. Raises DumpError where the dump cannot be read."""
     filesystem = open_location(dump.uri)[0]
-    found = {}
+    log_marks = {}
     for part in work.parts:
         one, told = part.dump, facts.get(part.dump.key)
         epochs = [one.reading.leader_epoch if one.reading else None, told.leader_epoch if told else None]
         last = part.log.last
-        found[one.key] = LogMark(
+        log_marks[one.key] = LogMark(
             one.topic_id or (told.topic_id if told else None),
             # Of the end of the log: it says nothing of a store that ends before. The dump may be older than what the
             # broker says now: the lower of the two is surely of its log.
@@ -85,7 +85,7 @@ def marks(work: StoreWork, dump: Dump, facts: Facts) -> dict[TopicPartition, Log
             last,
             None if last is None else digest_at(filesystem, one, last),
         )
-    return found
+    return log_marks
 
 
 def bounds(work: Iterable[StoreWork], dump: Dump, facts: Facts, run: str) -> list[Age]:
@@ -100,7 +100,7 @@ def made(app: Path, before: Iterable[Age], *, workers: int) -> list[Age]:
         for task in read_application(app, workers=workers).tasks
         for store in task.stores
     }
-    return [replace(age, identity=written(stores[age.store]).identity) for age in before if age.store in stores]
+    return [replace(age, identity=sst_age(stores[age.store]).identity) for age in before if age.store in stores]
 
 
 def task_times(work: Iterable[StoreWork], tasks: Mapping[str, TaskOffsets], ages: Iterable[Age]) -> dict[str, int]:
@@ -110,14 +110,14 @@ def task_times(work: Iterable[StoreWork], tasks: Mapping[str, TaskOffsets], ages
     data of the task is, not when kstate made the directory.
     """
     known, restored = tuple(ages), list(work)
-    found: dict[str, int] = {}
+    times_of_tasks: dict[str, int] = {}
     for task in {one.task for one in restored}:
-        mine = {one.spec.name: one.as_of_ms for one in restored if one.task == task}
+        as_of = {one.spec.name: one.as_of_ms for one in restored if one.task == task}
         resolved = tasks.get(task)
         for other in resolved.stores if resolved is not None else ():
-            if other.store.name not in mine and other.offsets and not other.store.empty:
-                mine[other.store.name] = age_of(known, task, other).as_of_ms
-        times = [one for one in mine.values() if one is not None]
-        if len(times) == len(mine):
-            found[task] = min(times) * _NS
-    return found
+            if other.store.name not in as_of and other.offsets and not other.store.empty:
+                as_of[other.store.name] = age_of(known, task, other).as_of_ms
+        times = [one for one in as_of.values() if one is not None]
+        if len(times) == len(as_of):
+            times_of_tasks[task] = min(times) * _NS
+    return times_of_tasks

@@ -33,10 +33,10 @@ def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
         return None
 
 
-def merge_positions(table: pa.Table, segments: Any, found: dict[int, Position]) -> None:
-    """Merges the Positions of a batch into ``found``, by segment; a record of segment -1 is left out."""
+def merge_positions(table: pa.Table, segments: Any, by_segment: dict[int, Position]) -> None:
+    """Merges the Positions of a batch into ``by_segment``; a record of segment -1 is left out."""
     for row, headers in enumerate(table.column("headers").to_pylist()):
         segment = int(segments[row])
         position = position_of(headers) if headers and segment >= 0 else None
         if position is not None:
-            found[segment] = found[segment].merge(position) if segment in found else position
+            by_segment[segment] = by_segment[segment].merge(position) if segment in by_segment else position

@@ -33,8 +33,8 @@ def buffers(array: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
     import numpy as np
 
     _, offsets, data = array.buffers()
-    found = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    return found, np.frombuffer(data or b"", dtype=np.uint8)
+    bounds = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    return bounds, np.frombuffer(data or b"", dtype=np.uint8)
 
 
 def segment_times(keys: pa.BinaryArray, rule: KeySchema, what: str) -> Ints:
@@ -77,8 +77,8 @@ def _numbers(data: npt.NDArray[np.uint8], starts: Ints, kind: str) -> Ints:
     # Block by block: the indexes take as much again as the bytes, eight times over.
     for first in range(0, len(starts), _BLOCK_ROWS):
         block = slice(first, first + _BLOCK_ROWS)
-        found = data[starts[block, None] + np.arange(width)]
-        numbers[block] = np.ascontiguousarray(found).view(kind).ravel()
+        taken = data[starts[block, None] + np.arange(width)]
+        numbers[block] = np.ascontiguousarray(taken).view(kind).ravel()
     return numbers
 
 
@@ -165,8 +165,8 @@ def row_values(
     return [None if value is None else time + value for value, time in zip(values, times, strict=True)]
 
 
-def _headers(found: list[dict[str, Any]] | None) -> tuple[Header, ...]:
-    return tuple(Header(one["key"], one["value"]) for one in found or ())
+def _headers(headers: list[dict[str, Any]] | None) -> tuple[Header, ...]:
+    return tuple(Header(one["key"], one["value"]) for one in headers or ())
 
 
 def _buffered(value: bytes, what: str) -> bytes:

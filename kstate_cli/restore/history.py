@@ -124,12 +124,12 @@ def _newest(base: str) -> int:
 
 def _load(job: SliceJob, replay: VersionedReplay, wanted: set[bytes]) -> None:
     """Gives the replay what the store has of the keys that the slice changes."""
-    found: dict[bytes, list[tuple[bytes, bytes]]] = {}
+    by_key: dict[bytes, list[tuple[bytes, bytes]]] = {}
     with Shadow(Path(job.base)) as shadow:
         for key, value in shadow.rows(DEFAULT_CF):
             if key[_PREFIX:] in wanted:
-                found.setdefault(key[_PREFIX:], []).append((key, value))
-    for key, rows in found.items():
+                by_key.setdefault(key[_PREFIX:], []).append((key, value))
+    for key, rows in by_key.items():
         replay.load(key, rows)
 
 

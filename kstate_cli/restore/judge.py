@@ -123,10 +123,10 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_
     if not has_rows or not log.forgets:
         return caught_up
     ended = None if log.reading is None else log.reading.ended_ms
-    found = heard(as_of_ms, ended, log.retention_ms)
-    if found is Heard.YES:
+    deletes_heard = heard(as_of_ms, ended, log.retention_ms)
+    if deletes_heard is Heard.YES:
         return caught_up
-    if found is Heard.UNKNOWN:
+    if deletes_heard is Heard.UNKNOWN:
         return replace(caught_up, unsure=True)
     assert as_of_ms is not None
     assert ended is not None

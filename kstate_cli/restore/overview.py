@@ -17,6 +17,7 @@ SLICES_EVENT = "slices"
 class StoreProgress:
     """Slices of one store."""
 
+    task: str
     store: str
     done: int
     total: int
@@ -36,10 +37,16 @@ def store_progress(run: Run) -> list[StoreProgress]:
     for note in Staging(str(event.get("staging", ""))).notes(DONE) if event else ():
         done.setdefault(_shown(note["task"], note["store"]), {})[note["number"]] = note["records"]
     return [
-        StoreProgress(store, len(done.get(store, ())), total, sum(done.get(store, {}).values()))
+        StoreProgress(*_read(store), len(done.get(store, ())), total, sum(done.get(store, {}).values()))
         for store, total in event.get("stores", {}).items()
     ]
 
 
 def _shown(task: str, store: str) -> str:
     return f"{task}/{store}"
+
+
+def _read(shown: str) -> tuple[str, str]:
+    """The task, which may be one of a named topology, and the store, in whose name there is no slash."""
+    task, _, store = shown.rpartition("/")
+    return task, store

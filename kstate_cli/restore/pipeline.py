@@ -130,12 +130,12 @@ def _unmake_application(app: Path, made: int) -> None:
 
 
 def _plan(request: RestoreRequest, dump: Dump, watcher: RestoreWatcher) -> RestorePlan:
-    found = _read(request, watcher)
+    existing = _read(request, watcher)
     only = request.options.stores or None
-    spec = resolve_spec(found, request.spec, request.topology, only=only, named=request.spec_name)
-    if found is None or not found.tasks:
+    spec = resolve_spec(existing, request.spec, request.topology, only=only, named=request.spec_name)
+    if existing is None or not existing.tasks:
         _check_name(request.app, spec)
-    plan = plan_restore(request.app, found, spec, dump, request.options)
+    plan = plan_restore(request.app, existing, spec, dump, request.options)
     if not plan.change.empty:
         _check_means(request, plan)
     if not plan.change.empty and request.app.exists():

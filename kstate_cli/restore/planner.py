@@ -41,10 +41,12 @@ from kstate_cli.texts import command, first_lines, quoted, some
 _NAMED = 5
 
 
-def plan_restore(app: Path, found: Application | None, spec: Spec, dump: Dump, options: RestoreOptions) -> RestorePlan:
+def plan_restore(
+    app: Path, existing: Application | None, spec: Spec, dump: Dump, options: RestoreOptions
+) -> RestorePlan:
     """Judges every store that is asked for. Raises Refused, naming everything that stands in the way."""
-    tasks = {resolved.task.name: resolved for resolved in (resolve(found) if found else [])}
-    draft = RestoreDraft(app, options, dump, tasks, found.all_problems() if found else (), read_ages(app))
+    tasks = {resolved.task.name: resolved for resolved in (resolve(existing) if existing else [])}
+    draft = RestoreDraft(app, options, dump, tasks, existing.all_problems() if existing else (), read_ages(app))
     refuse_uncommitted(draft)
     draft.warnings += dump.warnings
     refuse_unknown(draft, spec, app.name)
@@ -107,7 +109,7 @@ def _wanted(draft: RestoreDraft, spec: Spec) -> dict[str, list[StoreSpec]]:
     if unknown:
         known = some(sorted(store.name for store in spec.stores), _NAMED)
         raise UsageError(f"no store of this name: {', '.join(unknown)}", hint=f"there are: {known}")
-    found: dict[str, list[StoreSpec]] = {}
+    by_task: dict[str, list[StoreSpec]] = {}
     for store in spec.stores:
         if options.stores and store.name not in options.stores:
             continue
@@ -118,16 +120,16 @@ def _wanted(draft: RestoreDraft, spec: Spec) -> dict[str, list[StoreSpec]]:
             draft.warnings.append(f"{store.name} has no changelog: it cannot be restored")
             continue
         for task in _tasks_of(draft, store):
-            found.setdefault(task, []).append(store)
-    missing = sorted(options.tasks - found.keys())
+            by_task.setdefault(task, []).append(store)
+    missing = sorted(options.tasks - by_task.keys())
     if missing and not draft.refused:
-        raise UsageError(f"no task of this name: {', '.join(missing)}", hint=f"tasks: {', '.join(sorted(found))}")
-    names = sorted(found, key=lambda name: TaskId.parse(name).order)
+        raise UsageError(f"no task of this name: {', '.join(missing)}", hint=f"tasks: {', '.join(sorted(by_task))}")
+    names = sorted(by_task, key=lambda name: TaskId.parse(name).order)
     if options.share:
         i, n = options.share
         # Every host has all global stores.
         names = [name for at, name in enumerate(names) if name == GLOBAL or at % n == i - 1]
-    return {name: found[name] for name in names if not options.tasks or name in options.tasks}
+    return {name: by_task[name] for name in names if not options.tasks or name in options.tasks}
 
 
 def _tasks_of(draft: RestoreDraft, store: StoreSpec) -> list[str]:
@@ -290,18 +292,18 @@ def _judge_store(
                 return None
             verdict = replace(verdict, only_copy=verdict.only_copy or other is not None)
         parts.append(RestoredPartition(dump, log, verdict))
-    found = tuple(parts)
-    if len({part.verdict.action for part in found}) > 1 and any(p.verdict.action is Action.REBUILD for p in found):
+    judged = tuple(parts)
+    if len({part.verdict.action for part in judged}) > 1 and any(p.verdict.action is Action.REBUILD for p in judged):
         # A global store is one database: where one partition must be rebuilt, all are, and each needs a base for it. A
         # partition whose log is empty gives no rows then, as it would to Streams.
         others = replace(allowed, rebuild="another partition of its topic must be rebuilt")
-        found = tuple(
+        judged = tuple(
             replace(p, verdict=judge(p.log, None, is_global=True, has_rows=False, allowed=others))
             if p.verdict.action in (Action.LEAVE, Action.CATCH_UP)
             else p
-            for p in found
+            for p in judged
         )
-    return _decide(draft, task, store, existing, found, before)
+    return _decide(draft, task, store, existing, judged, before)
 
 
 def _absent_partitions(
@@ -389,8 +391,8 @@ def _partitions(draft: RestoreDraft, task: str, store: StoreSpec) -> list[Partit
     if store.is_global:
         return [d for key, d in sorted(draft.dump.partitions.items()) if key.topic == store.changelog]
     key = TopicPartition(store.changelog or "", TaskId.parse(task).partition or 0)
-    found = draft.dump.partitions.get(key)
-    return [found] if found else []
+    dumped = draft.dump.partitions.get(key)
+    return [dumped] if dumped else []
 
 
 def _committed(draft: RestoreDraft, store: StoreSpec, key: TopicPartition) -> int | None:

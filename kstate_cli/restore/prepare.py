@@ -57,6 +57,7 @@ _WHOLE = 1 << 62
 class RestoredStore:
     """One line of the table at the end."""
 
+    task: str
     store: str
     records: int = 0
     rows: int = 0
@@ -66,6 +67,11 @@ class RestoredStore:
     has_position: bool = False
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     seconds: float = 0.0
+
+    @property
+    def shown(self) -> str:
+        """How messages call it."""
+        return f"{self.task}/{self.store}"
 
 
 def usual_memory(slots: int, *, jvm: bool = True) -> int:
@@ -170,24 +176,24 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
     records = memory // _held_of_each(work.spec, rows, _tells_positions(slicing.dump, work.spec))
     fitting = min(records * each, _KEY_BYTES)
     limit = _WHOLE if whole else min(fitting, -(-total // pieces))
-    found, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
-    unordered = [one for one in found if not one.ordered and one.bytes > min(fitting, memory) // 2]
+    cut, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
+    unordered = [one for one in cut if not one.ordered and one.bytes > min(fitting, memory) // 2]
     if shuffled or unordered:
         rows, uri = slicing.repartitioned(rows)
-        found, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
+        cut, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
         if shuffled:
             raise Refused(f"{rows.key}: its rows cannot be put in order", hint="write the dump anew, sorted by offset")
-    return [(one, uri) for one in found]
+    return [(one, uri) for one in cut]
 
 
 def _held_of_each(spec: StoreSpec, dump: PartitionDump, positions: bool) -> int:
     """Bytes that a task holds for each record, whatever its value."""
     kind = store_kind(spec.kind)
-    found = _INDEXED_RECORD_BYTES if kind.key.time_ordered else _RECORD_BYTES
+    per_record = _INDEXED_RECORD_BYTES if kind.key.time_ordered else _RECORD_BYTES
     if kind.key.expires and not kind.key.time_ordered:
-        found = _SEGMENTED_RECORD_BYTES
+        per_record = _SEGMENTED_RECORD_BYTES
     keys = sum(piece.key_bytes for piece in dump.pieces) // max(sum(piece.rows for piece in dump.pieces), 1)
-    return found + _KEY_COPIES * keys + (_POSITION_BYTES if positions else 0)
+    return per_record + _KEY_COPIES * keys + (_POSITION_BYTES if positions else 0)
 
 
 def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: int) -> list[SliceJob]:
@@ -237,12 +243,12 @@ def to_steps(
     by_store: dict[tuple[str, str], list[SliceResult]] = {}
     for result in results:
         by_store.setdefault((result.task, result.store), []).append(result)
-    found = [sorted(by_store.get((one.key, one.spec.name), []), key=lambda r: r.number) for one in work]
-    oldest = [_oldest_live(one, mine) for one, mine in zip(work, found, strict=True)]
-    live = [file for mine, limit in zip(found, oldest, strict=True) for file in _live(mine, limit)]
+    of_each = [sorted(by_store.get((one.key, one.spec.name), []), key=lambda r: r.number) for one in work]
+    oldest = [_oldest_live(one, mine) for one, mine in zip(work, of_each, strict=True)]
+    live = [file for mine, limit in zip(of_each, oldest, strict=True) for file in _live(mine, limit)]
     paths = _fetched(live, staging, folder)
-    for one, mine, limit in zip(work, found, oldest, strict=True):
-        report = RestoredStore(one.shown, offsets=one.offsets)
+    for one, mine, limit in zip(work, of_each, oldest, strict=True):
+        report = RestoredStore(one.task, one.spec.name, offsets=one.offsets)
         done += _databases(one, mine, limit, release, paths, app, report)
         reports.append(report)
     return tuple(done), reports

@@ -42,23 +42,23 @@ class TakenOver:
 def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
     """The jobs with their identity; without one where rows on this host go into them, which may have changed."""
     stamps: dict[tuple[str, str], str] = {}
-    found = []
+    with_identity = []
     for job in jobs:
         if job.base:
-            found.append(job)
+            with_identity.append(job)
             continue
         digest = hashlib.sha256(f"{__version__} {replace(job, staging='', memory=0, identity='')!r}".encode())
         for path in sorted({piece.path for piece in job.slice.pieces}):
             if (job.dump_uri, path) not in stamps:
                 stamps[job.dump_uri, path] = _stamp(job.dump_uri, path)
             digest.update(stamps[job.dump_uri, path].encode())
-        found.append(replace(job, identity=digest.hexdigest()))
-    return found
+        with_identity.append(replace(job, identity=digest.hexdigest()))
+    return with_identity
 
 
 def _stamp(uri: str, path: str) -> str:
-    info = open_location(uri)[0].get_file_info(path)
-    return f"{path} {info.size} {info.mtime_ns};"
+    status = open_location(uri)[0].get_file_info(path)
+    return f"{path} {status.size} {status.mtime_ns};"
 
 
 def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> TakenOver:
@@ -77,9 +77,9 @@ def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> Ta
         for note in Staging(str(left)).notes(DONE):
             job = wanted.get(str(note.get("identity")))
             if job is not None and job.identity not in results and note["seal"] == seal(note):
-                found = _moved(note, job, left, folder)
-                if found is not None:
-                    results[job.identity] = found
+                result = _moved(note, job, left, folder)
+                if result is not None:
+                    results[job.identity] = result
         shutil.rmtree(left, ignore_errors=True)
     if not given_up:
         return TakenOver(None)

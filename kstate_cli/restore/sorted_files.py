@@ -162,11 +162,11 @@ def _order(job: SliceJob, kind: StoreKind, counts: _RecordCounts) -> _RowOrder:
     if not kind.key.segmented or kind.key is KeySchema.BUFFER:
         order = convert.sort_order(winners.keys)
         whole = (0 if kind.key.segmented else None, 0, len(order))
-        found = _RowOrder(winners.keys.take(pa.array(order)), winners.record[order], [whole] if len(order) else [])
+        in_order = _RowOrder(winners.keys.take(pa.array(order)), winners.record[order], [whole] if len(order) else [])
         if job.positions:
             assert winners.codes is not None, "codes were asked for"
-            found.segment_of_record = np.where(winners.codes >= 0, whole[0] or 0, -1)
-        return found
+            in_order.segment_of_record = np.where(winners.codes >= 0, whole[0] or 0, -1)
+        return in_order
     return _order_by_segment(job, kind, winners)
 
 
@@ -262,14 +262,14 @@ class _RowValues:
 
     def rows(self, first: int, last: int) -> list[bytes | None]:
         """The values of rows ``first`` to ``last`` (exclusive)."""
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         while first < last:
             if first >= self._end:
                 self._load(first)
             upto = min(last, self._end)
-            found += self._values(first, upto)
+            values += self._values(first, upto)
             first = upto
-        return found
+        return values
 
     def _load(self, first: int) -> None:
         import numpy as np
@@ -317,10 +317,10 @@ class _RowValues:
 def _positions(job: SliceJob, order: _RowOrder) -> tuple[tuple[int | None, Position], ...]:
     """Merges the Positions in the ``c`` headers of records whose segment is live."""
     segmented = is_segmented(job.kind)
-    found: dict[int, Position] = {}
+    by_segment: dict[int, Position] = {}
     number = 0
     for table in _batches(job, ("headers",)):
         segments = order.segment_of_record[number : number + len(table)]
-        merge_positions(table, segments, found)
+        merge_positions(table, segments, by_segment)
         number += len(table)
-    return tuple((segment if segmented else None, position) for segment, position in sorted(found.items()))
+    return tuple((segment if segmented else None, position) for segment, position in sorted(by_segment.items()))

@@ -109,7 +109,7 @@ class Staging:
         OSError.
         """
         if is_local(self.target):
-            found, path = digest_of(file.path, ended), Path(file.path)
+            digest_here, path = digest_of(file.path, ended), Path(file.path)
         else:
             filesystem, remote = self._remote()
             path = folder / os.path.basename(file.path.partition("?")[0])
@@ -118,8 +118,8 @@ class Staging:
                 for chunk in _chunks(source, ended):
                     digest.update(chunk)
                     sink.write(chunk)
-            found = digest.hexdigest()
-        if found != file.digest:
+            digest_here = digest.hexdigest()
+        if digest_here != file.digest:
             raise RunFailed(
                 f"{path} is not what the task wrote there: its SHA-256 differs",
                 hint=unchanged("look at the disk and the memory of that host, and run the command again"),

@@ -29,7 +29,7 @@ from kstate_cli.dump.location import absolute, open_location, shown
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.parallel.workers import same_modules
-from kstate_cli.redaction import kept_uri
+from kstate_cli.redaction import kept_uri, leads_there
 from kstate_cli.restore.file_names import fitting
 from kstate_cli.signals import start
 from kstate_cli.texts import command, printable
@@ -79,7 +79,16 @@ def below(uri: str, name: str) -> str:
 
 
 def check_area(uri: str) -> None:
-    """Refuses an area in which nothing can be written; leaves nothing there. Raises Refused and UsageError."""
+    """Refuses an area in which nothing can be written, and one that could not be found again without its secrets.
+
+    Leaves nothing there. Raises Refused and UsageError.
+    """
+    if not leads_there(uri):
+        raise Refused(
+            f"--staging {shown(uri)}: a path with an @ behind a password leads nowhere once that is left out, and no "
+            "password is ever written down",
+            hint="give a URI without user and password (credentials from the environment), or a path without an @",
+        )
     filesystem, path = open_location(uri)
     try:
         if settled(uri) == path:
@@ -141,11 +150,11 @@ def left_in_area(run: Run) -> Leftover | None:
         # A journal may be anybody's text: nothing is looked at that cannot be a folder of ours.
         return Leftover(run.name, shown(uri) or "?", 0, 0, "its name is not that of a staging folder")
     try:
-        here = "://" not in uri or uri.startswith("file:")
-        found = _found_here(uri, token, event.get("mount")) if here else _found_elsewhere(uri, token)
+        is_local = "://" not in uri or uri.startswith("file:")
+        contents = _found_here(uri, token, event.get("mount")) if is_local else _found_elsewhere(uri, token)
     except (OSError, KstateError, ValueError, subprocess.SubprocessError) as error:
         return Leftover(run.name, shown(uri), 0, 0, f"it cannot be looked at: {_words(error)}")
-    return None if found is None else Leftover(run.name, shown(uri), *found)
+    return None if contents is None else Leftover(run.name, shown(uri), *contents)
 
 
 def _is_ours(uri: str, token: str) -> bool:
@@ -157,10 +166,10 @@ def _is_ours(uri: str, token: str) -> bool:
 def _found(uri: str, token: str) -> tuple[int, int, str | None] | None:
     """Files and bytes there, and why it is not ours; None where nothing is there. Raises OSError and UsageError."""
     filesystem, path = _opened(uri)
-    found = _look(filesystem, path)
-    if found is None:
+    contents = _look(filesystem, path)
+    if contents is None:
         return None
-    files, size, empty = found
+    files, size, empty = contents
     ours = empty or _mark(filesystem, path).get("token") == token
     return files, size, None if ours else f"it has no {MARK} of this run"
 
@@ -242,22 +251,22 @@ def remove_from_area(run: Run) -> Leftover | None:
     The caller holds a lock that keeps other commands of kstate out. Raises RunFailed where it is there and stays: the
     journal, which alone knows of it, must stay as well.
     """
-    found = left_in_area(run)
-    if found is None:
+    left = left_in_area(run)
+    if left is None:
         return None
-    if found.why is None:
+    if left.why is None:
         filesystem, path = _opened(run.last(STAGING_EVENT)["uri"])
         try:
             _delete(filesystem, path)
         except OSError as error:
-            found = Leftover(found.run, found.place, found.files, found.size, _words(error))
+            left = Leftover(left.run, left.place, left.files, left.size, _words(error))
         else:
             # It is gone, whether or not there is room to say so: who looks again finds nothing.
             with contextlib.suppress(OSError):
                 run.write(REMOVED_EVENT)
-            return found
+            return left
     raise RunFailed(
-        f"what run {run.name} left in its staging area stays: {found.place}: {found.why}",
+        f"what run {run.name} left in its staging area stays: {left.place}: {left.why}",
         hint="look at that folder and remove it yourself; then, or to leave it there, delete the run by its name: "
         + command("clean", run.path.parents[2] / run.path.parent.name, "--run", run.name),
     )
@@ -301,10 +310,10 @@ def _look(filesystem: FileSystem, path: str) -> tuple[int, int, bool] | None:
 def _mark(filesystem: FileSystem, path: str) -> dict[str, Any]:
     try:
         with filesystem.open_input_stream(f"{path}/{MARK}") as source:
-            found = parse_json(source.read(1 << 16))
+            members = parse_json(source.read(1 << 16))
     except (FileNotFoundError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return members if isinstance(members, dict) else {}
 
 
 def _delete(filesystem: FileSystem, path: str) -> None:

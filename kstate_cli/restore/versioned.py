@@ -115,13 +115,13 @@ class VersionedReplay:
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
         """The physical rows of all keys, sorted by physical key; rows of expired segments are left out."""
-        found: list[tuple[bytes, bytes]] = []
+        encoded: list[tuple[bytes, bytes]] = []
         for key, history in self._histories.items():
-            found.extend((_PREFIX.pack(at) + key, row) for at, row in history.encoded(self._first_live))
+            encoded.extend((_PREFIX.pack(at) + key, row) for at, row in history.encoded(self._first_live))
             if history.time is not None:
-                found.append((_LATEST_PREFIX + key, _PREFIX.pack(history.time) + history.value))
-        found.sort()
-        return iter(found)
+                encoded.append((_LATEST_PREFIX + key, _PREFIX.pack(history.time) + history.value))
+        encoded.sort()
+        return iter(encoded)
 
     def deleted(self) -> Iterator[bytes]:
         """The physical keys that were loaded and are not among :meth:`rows`, sorted."""

@@ -142,9 +142,9 @@ def _checksums(keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
     import numpy as np
 
     offsets, data = buffers(keys)
-    found = np.zeros(len(keys), dtype=np.uint8)
+    sums = np.zeros(len(keys), dtype=np.uint8)
     # An empty range would be given the byte that it begins at.
     some = np.flatnonzero(offsets[1:] > offsets[:-1])
     if len(some):
-        found[some] = np.add.reduceat(data[: offsets[-1]], offsets[:-1][some], dtype=np.uint8)
-    return found
+        sums[some] = np.add.reduceat(data[: offsets[-1]], offsets[:-1][some], dtype=np.uint8)
+    return sums

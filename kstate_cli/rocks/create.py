@@ -17,10 +17,10 @@ from kstate_cli.rocks.writable import remove_config
 
 def data_family(kind: str) -> str:
     """The column family that the rows of a new store of this kind go to. ValueError for what is not one kind."""
-    found = store_kind(kind)
-    if not found.told:
+    row = store_kind(kind)
+    if not row.told:
         raise ValueError(f"{kind!r} is not one kind of store")
-    return found.family.name
+    return row.family.name
 
 
 @dataclass(frozen=True, slots=True)

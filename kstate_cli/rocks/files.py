@@ -18,11 +18,11 @@ _MOST = (
 """Files that are read or copied whole; SSTs are linked, and write-ahead logs are as large as their rows."""
 
 
-def check_size(path: str, found: os.stat_result) -> NotReadableError | None:
+def check_size(path: str, status: os.stat_result) -> NotReadableError | None:
     """The error for a file of RocksDB that is far larger than RocksDB makes it; None where it is not."""
     name = os.path.basename(path)
     most = next((most for pattern, most in _MOST if pattern.fullmatch(name)), None)
-    return None if most is None or found.st_size <= most else too_large(path, found.st_size, most)
+    return None if most is None or status.st_size <= most else too_large(path, status.st_size, most)
 
 
 def newest_options(path: Path) -> Path | None:

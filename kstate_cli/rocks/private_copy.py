@@ -36,9 +36,9 @@ def private_copy(path: Path, *, writable: bool) -> Path:
     """
     with os.scandir(path) as entries:
         # CURRENT first: the MANIFEST that it names is then at least as new.
-        found = sorted(entries, key=lambda entry: (entry.name != "CURRENT", entry.name))
+        ordered = sorted(entries, key=lambda entry: (entry.name != "CURRENT", entry.name))
     copied = WRITTEN if writable else _READ
-    small = [entry.name for entry in found if copied.fullmatch(entry.name)]
+    small = [entry.name for entry in ordered if copied.fullmatch(entry.name)]
     options = newest_options(path)
     if options is not None:
         # RocksDB reads the newest only, and would delete the older ones.
@@ -52,7 +52,7 @@ def private_copy(path: Path, *, writable: bool) -> Path:
             with os.fdopen(open_regular(f"{path}/{name}"), "rb") as source:
                 _copy(source, folder, name)
         real = path.absolute()
-        for entry in found:
+        for entry in ordered:
             if entry.name.endswith(LINKED_SUFFIXES):
                 if not entry.is_file():
                     # RocksDB would wait for a FIFO.
@@ -88,10 +88,10 @@ def in_temporary(folder: Path) -> Iterator[None]:
 
 
 def _size(path: str) -> int:
-    found = os.stat(path, follow_symlinks=False)
-    if (error := check_size(path, found)) is not None:
+    status = os.stat(path, follow_symlinks=False)
+    if (error := check_size(path, status)) is not None:
         raise error
-    return found.st_size
+    return status.st_size
 
 
 def remove_copy(folder: Path) -> None:

@@ -133,9 +133,9 @@ class Shadow:
         """
         return chain.from_iterable(self._told(pieces(self._families[family], lower, below, reverse=reverse)))
 
-    def _told(self, found: Iterator[list[Row]]) -> Iterator[list[Row]]:
+    def _told(self, pieces: Iterator[list[Row]]) -> Iterator[list[Row]]:
         try:
-            yield from found
+            yield from pieces
         except Exception as error:
             raise self._real(error) from None
 
@@ -166,12 +166,12 @@ class Shadow:
 
     def live_files(self, family: str) -> tuple[LiveFile, ...]:
         """The SSTs of a column family (property ``rocksdb.sstables``), sorted by name."""
-        found = []
+        files = []
         for line in self.sstables(family).splitlines():
             match = _FILE.match(line)
             if match:
-                found.append(LiveFile(f"{int(match[1]):06d}.sst", int(match[2])))
-        return tuple(sorted(found, key=lambda file: file.name))
+                files.append(LiveFile(f"{int(match[1]):06d}.sst", int(match[2])))
+        return tuple(sorted(files, key=lambda file: file.name))
 
     def sstables(self, family: str) -> str:
         """RocksDB's text about the SSTs of a column family: number, size, first and last key of each."""

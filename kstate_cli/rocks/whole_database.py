@@ -155,8 +155,8 @@ class WholeDatabase(Shadow):
 
     def tables(self, family: str) -> list[Table]:
         """The SSTs of a family as the MANIFEST has them, in the order of their first keys."""
-        found = tables(self._families[family].property_value("rocksdb.sstables") or "")
-        return sorted(found, key=lambda one: one.first)
+        ssts = tables(self._families[family].property_value("rocksdb.sstables") or "")
+        return sorted(ssts, key=lambda one: one.first)
 
     def alone(self, table: Table) -> SstContents:
         """Reads every data block of one SST. Raises RocksError at what cannot be read.
@@ -191,9 +191,9 @@ def _read_alone(folder: Path) -> SstContents:
 
 
 def _counts(text: str) -> EntryCounts | None:
-    found = {name: pattern.search(text) for name, pattern in _COUNTS.items()}
-    numbers = {name: int(match[1]) for name, match in found.items() if match}
-    return EntryCounts(**numbers) if len(numbers) == len(found) else None
+    matches = {name: pattern.search(text) for name, pattern in _COUNTS.items()}
+    numbers = {name: int(match[1]) for name, match in matches.items() if match}
+    return EntryCounts(**numbers) if len(numbers) == len(matches) else None
 
 
 def _options() -> Options:

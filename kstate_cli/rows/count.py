@@ -35,14 +35,14 @@ def count_rows(app: Application) -> dict[tuple[str, str], Rows]:
     They are counted in the smallest stores first, until so many bytes or databases were read.
     """
     stores = [(task, store) for task in app.tasks for store in task.stores]
-    found: dict[tuple[str, str], Rows] = {}
+    counts: dict[tuple[str, str], Rows] = {}
     size = databases = 0
     for task, store in sorted(stores, key=lambda one: sum(database.size for database in one[1].databases)):
         size += sum(database.size for database in store.databases)
         databases += sum(not database.empty for database in store.databases)
         counted = size <= _BYTES and databases <= _DATABASES
-        found[task.name, store.name] = _counted(app, task, store) if counted else _estimated(store)
-    return found
+        counts[task.name, store.name] = _counted(app, task, store) if counted else _estimated(store)
+    return counts
 
 
 def _counted(app: Application, task: Task, store: Store) -> Rows:

@@ -28,19 +28,19 @@ class Databases:
 
     def take(self, path: Path) -> Shadow:
         """The database in ``path``, to be given back. Raises RocksError and OSError where it cannot be opened."""
-        found = self._open.get(path)
-        if found is None:
-            found = self._open[path] = _Open(Shadow(path).__enter__())
-        found.users += 1
+        entry = self._open.get(path)
+        if entry is None:
+            entry = self._open[path] = _Open(Shadow(path).__enter__())
+        entry.users += 1
         self._open.move_to_end(path)
-        return found.shadow
+        return entry.shadow
 
     def give_back(self, path: Path) -> None:
         """Ends one use of a database."""
-        found = self._open.get(path)
-        if found is None:
+        entry = self._open.get(path)
+        if entry is None:
             return  # everything was closed meanwhile
-        found.users -= 1
+        entry.users -= 1
         idle = [one for one, known in self._open.items() if not known.users]
         for one in idle[: max(0, len(idle) - _IDLE)]:
             self._open.pop(one).shadow.close()

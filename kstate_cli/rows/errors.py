@@ -13,6 +13,8 @@ from kstate_cli.texts import command
 class UnknownStateStoreError(UsageError):
     """No task here has a store of that name (``UnknownStateStoreException``)."""
 
+    code = "unknown-store"
+
 
 class StoreUnreadable(KstateError):
     """A store cannot be read: damaged, open in another process, of a kind that its bytes leave open. Names the file.
@@ -21,6 +23,7 @@ class StoreUnreadable(KstateError):
     """
 
     exit_code = 6
+    code = "store-unreadable"
 
     def __init__(
         self, message: str, *, hint: str | None = None, hint_details: Sequence[str] = (), by_host: bool = False
@@ -40,6 +43,7 @@ class SerdeError(KstateError):
     """A key cannot be written, or a key or value cannot be read, by the serde that was named for it."""
 
     exit_code = 4
+    code = "serde"
 
 
 def look_closer(app: Path, *, by_host: bool = False) -> str:

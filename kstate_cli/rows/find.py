@@ -25,28 +25,28 @@ def stores_of(
         for task in app.tasks
         if topology in (None, task.topology) and subtopology in (None, None if task.is_global else _number(task))
     ]
-    found = [(task, store) for task in tasks for store in task.stores if store.name == name]
+    matching = [(task, store) for task in tasks for store in task.stores if store.name == name]
     for problem in (*_hidden_tasks(app), *(one for task in tasks for one in _hidden_stores(task, name))):
         raise Refused(
             f"{problem.place.text} {problem.what}: a part of store {name} may be out of sight",
             hint=f"{problem.rule}: put back what belongs there",
         )
-    if not found:
+    if not matching:
         raise UnknownStateStoreError(
             f"no task of {app.path} has a store {name}", hint=f"the stores that there are: {command('ls', app.path)}"
         )
-    topologies = sorted({task.topology or "" for task, _ in found})
+    topologies = sorted({task.topology or "" for task, _ in matching})
     if len(topologies) > 1:
         raise Refused(
             f"store {name} is in several topologies: {', '.join(topologies)}", hint="name one of them: --topology"
         )
-    if len({None if task.is_global else _number(task) for task, _ in found}) > 1:
+    if len({None if task.is_global else _number(task) for task, _ in matching}) > 1:
         raise Refused(
-            f"store {name} is in tasks of several subtopologies: {', '.join(task.name for task, _ in found)}",
+            f"store {name} is in tasks of several subtopologies: {', '.join(task.name for task, _ in matching)}",
             hint=f"all but one are left over; say which one counts in kstate.toml (--spec): "
             f"[stores.{name}] subtopology = …",
         )
-    return found
+    return matching
 
 
 def first_problem(task: Task, store: Store) -> Problem | None:

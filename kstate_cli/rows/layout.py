@@ -66,18 +66,18 @@ def _plain(data: bytes) -> ValueAndTimestamp[bytes]:
 
 
 def _timestamped(data: bytes) -> ValueAndTimestamp[bytes]:
-    found = TimestampedValue.from_bytes(data)
-    return ValueAndTimestamp(found.value, found.timestamp)
+    parts = TimestampedValue.from_bytes(data)
+    return ValueAndTimestamp(parts.value, parts.timestamp)
 
 
 def _headers(data: bytes) -> ValueAndTimestamp[bytes]:
-    found = HeadersValue.from_bytes(data)
-    return ValueAndTimestamp(found.value, found.timestamp, found.headers)
+    parts = HeadersValue.from_bytes(data)
+    return ValueAndTimestamp(parts.value, parts.timestamp, parts.headers)
 
 
 def _headers_session(data: bytes) -> ValueAndTimestamp[bytes]:
-    found = HeadersSessionValue.from_bytes(data)
-    return ValueAndTimestamp(found.value, -1, found.headers)
+    parts = HeadersSessionValue.from_bytes(data)
+    return ValueAndTimestamp(parts.value, -1, parts.headers)
 
 
 _DECODE: Final[Mapping[ValueLayout, ValueReader]] = MappingProxyType(
@@ -91,9 +91,9 @@ _DECODE: Final[Mapping[ValueLayout, ValueReader]] = MappingProxyType(
 
 def layout_of(kind: str, families: frozenset[str]) -> Layout | None:
     """The layout of a kind in a store with these column families; None for what could be several kinds."""
-    found = store_kind(kind)
-    if not found.told:
+    known = store_kind(kind)
+    if not known.told:
         return None
-    here = found.families_in(families)
-    newest = here[0].layout
-    return Layout(kind, tuple((one.name, lifted(one.layout, newest)) for one in here), newest)
+    families_here = known.families_in(families)
+    newest = families_here[0].layout
+    return Layout(kind, tuple((one.name, lifted(one.layout, newest)) for one in families_here), newest)

@@ -33,8 +33,8 @@ def open_store(task: Task, store: Store, others: Sequence[Store], databases: Dat
         raise StoreUnreadable(problem.text, hint=look_closer(task.app, by_host=by_host), by_host=by_host)
     layout = _layout(task, store, others, read_as.kind)
     # A store whose kind is not known has no rows, so that nothing of it need be read.
-    found = sorted(store.databases if layout.families else (), key=lambda one: one.segment_start or 0)
-    ends = [*(one.segment_start or 0 for one in found[1:]), FOREVER + 1]
+    databases_in_order = sorted(store.databases if layout.families else (), key=lambda one: one.segment_start or 0)
+    ends = [*(one.segment_start or 0 for one in databases_in_order[1:]), FOREVER + 1]
     segments = tuple(
         Segment(
             database.path,
@@ -44,7 +44,7 @@ def open_store(task: Task, store: Store, others: Sequence[Store], databases: Dat
             databases,
             end=end,
         )
-        for database, end in zip(found, ends, strict=False)
+        for database, end in zip(databases_in_order, ends, strict=False)
     )
     return StoreReader(
         task,
@@ -52,7 +52,7 @@ def open_store(task: Task, store: Store, others: Sequence[Store], databases: Dat
         layout,
         segments,
         read_as,
-        misplaced_segments=_misplaced_segments(layout.kind, segments, found),
+        misplaced_segments=_misplaced_segments(layout.kind, segments, databases_in_order),
     )
 
 

@@ -13,37 +13,37 @@ from kstate_cli.rows.serde_type import Serde, itself, same
 def imported(name: str, module: str, path: str) -> Serde:
     """The serde ``path`` of a module, as ``serde`` says. Raises ValueError where there is none."""
     try:
-        found: Any = importlib.import_module(module)
+        named: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         # A module that the user's own imports is another matter than the user's own.
-        mine = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
-        what = "there is no such module" if mine else f"{module} cannot be imported: {error}"
+        is_missing = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
+        what = "there is no such module" if is_missing else f"{module} cannot be imported: {error}"
         raise ValueError(f"{name!r}: {what} (PYTHONPATH says where modules are looked for)") from None
     except (Exception, SystemExit) as error:
         raise ValueError(f"{name!r}: {module} cannot be imported: {_told(error)}") from None
     for part in path.split("."):
         try:
-            found = getattr(found, part)
+            named = getattr(named, part)
         except AttributeError:
             raise ValueError(f"{name!r}: {module} has no {path}") from None
-    if isinstance(found, type) or (callable(found) and not _serializes(found)):
+    if isinstance(named, type) or (callable(named) and not _serializes(named)):
         try:
-            found = found()
+            named = named()
         except (Exception, SystemExit) as error:
             raise ValueError(f"{name!r}: {_told(error)}") from None
-    if isinstance(found, Serde):
-        show = None if found.show is None else _text_of(found.show)
-        parts = (found.serialize, found.deserialize, found.parse, found.render)
-    elif _serializes(found):
-        show = _text_of(found.text) if callable(getattr(found, "text", None)) else None
+    if isinstance(named, Serde):
+        show = None if named.show is None else _text_of(named.show)
+        parts = (named.serialize, named.deserialize, named.parse, named.render)
+    elif _serializes(named):
+        show = _text_of(named.text) if callable(getattr(named, "text", None)) else None
         parts = (
-            found.serialize,
-            found.deserialize,
-            getattr(found, "parse", itself),
-            getattr(found, "render", jsonable),
+            named.serialize,
+            named.deserialize,
+            getattr(named, "parse", itself),
+            getattr(named, "render", jsonable),
         )
     else:
-        raise ValueError(f"{name!r} is a {type(found).__name__}, not a serde: it has no serialize and deserialize")
+        raise ValueError(f"{name!r} is a {type(named).__name__}, not a serde: it has no serialize and deserialize")
     serialize, deserialize, parse, render = (_guarded(part) for part in parts)
     # What json.dumps does not take, or would not write as JSON, must not reach it.
     return Serde(
@@ -51,8 +51,8 @@ def imported(name: str, module: str, path: str) -> Serde:
     )
 
 
-def _serializes(found: Any) -> bool:
-    return callable(getattr(found, "serialize", None)) and callable(getattr(found, "deserialize", None))
+def _serializes(candidate: Any) -> bool:
+    return callable(getattr(candidate, "serialize", None)) and callable(getattr(candidate, "deserialize", None))
 
 
 def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -64,8 +64,8 @@ def _splitter(layout: Layout) -> Callable[[bytes], tuple[bytes, int | None, Any]
     return split
 
 
-def _stamped(found: ValueAndTimestamp[bytes]) -> tuple[bytes, int | None, Any]:
-    return found.value, known(found.timestamp), listed(found.headers)
+def _stamped(stamped: ValueAndTimestamp[bytes]) -> tuple[bytes, int | None, Any]:
+    return stamped.value, known(stamped.timestamp), listed(stamped.headers)
 
 
 def _key_value(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:

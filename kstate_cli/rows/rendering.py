@@ -44,15 +44,15 @@ def text_bytes(text: str) -> bytes:
     r"""The bytes that a text stands for: UTF-8, with ``\xNN`` and ``\\``. Raises ValueError for another backslash."""
     out = bytearray()
     end = 0
-    for found in _ESCAPE.finditer(text):
-        out += text[end : found.start()].encode("utf-8")
-        end = found.end()
-        if found[1] is not None:
-            out.append(int(found[1], 16))
-        elif found[2] is not None:
+    for escape in _ESCAPE.finditer(text):
+        out += text[end : escape.start()].encode("utf-8")
+        end = escape.end()
+        if escape[1] is not None:
+            out.append(int(escape[1], 16))
+        elif escape[2] is not None:
             out += b"\\"
         else:
-            raise ValueError(f"a backslash at {found.start()} that is neither \\xNN nor \\\\")
+            raise ValueError(f"a backslash at {escape.start()} that is neither \\xNN nor \\\\")
     return bytes(out + text[end:].encode("utf-8"))
 
 

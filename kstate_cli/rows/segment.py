@@ -66,23 +66,23 @@ class Segment:
         """
         with self._reading() as shadow:
             families = [one for one in self._present(shadow) if _has_rows(shadow, one[0])]
-            found = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
-            if len(found) == 1:
-                yield from found[0]
-            elif found:
-                yield from _newest(found, reverse)
+            scans = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
+            if len(scans) == 1:
+                yield from scans[0]
+            elif scans:
+                yield from _newest(scans, reverse)
 
     def ids(self, prefix_bytes: int) -> list[bytes]:
         """The first ``prefix_bytes`` of its keys, each once, ascending: one seek each. Raises StoreUnreadable."""
-        found: list[bytes] = []
+        prefixes: list[bytes] = []
         lower: bytes | None = b""
         while lower is not None:
             row = next(self.scan(lower), None)
             if row is None:
                 break
-            found.append(row[0][:prefix_bytes])
-            lower = next_prefix(found[-1])
-        return found
+            prefixes.append(row[0][:prefix_bytes])
+            lower = next_prefix(prefixes[-1])
+        return prefixes
 
     def own(self, time: int) -> int:
         """The time of a row of this segment. Raises StoreUnreadable for one that cannot lie in it."""
@@ -165,11 +165,11 @@ def _converted(rows: Iterator[Row], prefix: bytes) -> Iterator[Row]:
     return ((key, prefix + value) for key, value in rows) if prefix else rows
 
 
-def _newest(found: list[Iterator[Row]], reverse: bool) -> Iterator[Row]:
+def _newest(scans: list[Iterator[Row]], reverse: bool) -> Iterator[Row]:
     """Merged by key; of equal keys the row of the family that comes first in the layout."""
     last: bytes | None = None
     # heapq.merge is stable: of equal keys the first iterator's comes first, in both directions.
-    for key, value in heapq.merge(*found, key=lambda row: row[0], reverse=reverse):
+    for key, value in heapq.merge(*scans, key=lambda row: row[0], reverse=reverse):
         if key != last:
             yield key, value
             last = key

@@ -96,10 +96,10 @@ def _json_bytes(value: Any) -> bytes:
 
 
 def _uuid(text: str) -> UUID:
-    found = UUID(text)
-    if str(found) != text.lower():
+    uuid = UUID(text)
+    if str(uuid) != text.lower():
         raise ValueError(f"{text!r} is not a UUID of 36 characters")
-    return found
+    return uuid
 
 
 def _uuid_bytes(value: Any) -> bytes:
@@ -261,8 +261,8 @@ def _session_windowed(name: str, of: Serde) -> Serde:
     """``SessionKeySchema.toBinary``."""
 
     def deserialize(data: bytes) -> Windowed[Any]:
-        found = SessionKey.from_bytes(data)
-        return Windowed(of.deserialize(found.key), found.start, found.end)
+        session = SessionKey.from_bytes(data)
+        return Windowed(of.deserialize(session.key), session.start, session.end)
 
     def serialize(value: Any) -> bytes:
         session = _windowed(value)

@@ -120,14 +120,14 @@ class StoreReader:
     def stamped(self, data: bytes, key: bytes | None = None) -> ValueAndTimestamp[Any]:
         """The value of a row with its timestamp; -1 in a store without. Raises as :meth:`value`."""
         try:
-            found = self._read(data)
+            parts = self._read(data)
         except MalformedBytesError as error:
             if not self.serdes.tolerant:
                 raise
             what = "a value" if key is None else f"the value of key {key!r}"
             why = f"{self.task}/{self.name}: {what} is none of a {self.kind} store: {error}"
             return ValueAndTimestamp(Unreadable(data, why), -1)
-        return ValueAndTimestamp(self._deserialized(found.value, key), found.timestamp, found.headers)
+        return ValueAndTimestamp(self._deserialized(parts.value, key), parts.timestamp, parts.headers)
 
     def _deserialized(self, value: bytes, key: bytes | None) -> Any:
         serde = self.serdes.value

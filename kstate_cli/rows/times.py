@@ -32,17 +32,17 @@ def parse_time(text: str) -> int:
     """
     number = _NUMBER.fullmatch(text)
     if number is not None:
-        found = int(number[1])
+        time_ms = int(number[1])
         other = None if number[2] else _other_reading(number[1])
         if other is not None:
             raise ValueError(f"{text} may be {other}: write that, or {text}ms for milliseconds")
     else:
         # Python 3.10 does not know the Z.
         at = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", _three_digits(text)))
-        found = ((at if at.tzinfo else at.replace(tzinfo=timezone.utc)) - _EPOCH) // _MILLISECOND
-    if not -FOREVER - 1 <= found <= FOREVER:
+        time_ms = ((at if at.tzinfo else at.replace(tzinfo=timezone.utc)) - _EPOCH) // _MILLISECOND
+    if not -FOREVER - 1 <= time_ms <= FOREVER:
         raise ValueError(f"{text} does not fit 64 bits")
-    return found
+    return time_ms
 
 
 def milliseconds(time: int) -> str:
@@ -78,4 +78,4 @@ def show_time(time: int) -> str:
 
 def _three_digits(text: str) -> str:
     """Seconds with three digits behind the point: Python 3.10 takes no other number of them."""
-    return re.sub(r"([.,])(\d+)", lambda found: "." + found[2][:3].ljust(3, "0"), text)
+    return re.sub(r"([.,])(\d+)", lambda digits: "." + digits[2][:3].ljust(3, "0"), text)

@@ -75,9 +75,9 @@ def check_java() -> None:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
         raise Refused(f"Spark needs Java, and {java} cannot be run: {error.strerror}", hint=hint) from None
-    found = _VERSION.search(told.stderr)
-    if found and int(found[1]) < needed:
-        raise Refused(f"Spark needs Java {needed} or later, and {java} is Java {found[1]}", hint=hint)
+    version = _VERSION.search(told.stderr)
+    if version and int(version[1]) < needed:
+        raise Refused(f"Spark needs Java {needed} or later, and {java} is Java {version[1]}", hint=hint)
 
 
 def _needed() -> int:
@@ -184,12 +184,12 @@ class Jvm:
 
 def _members(session: int) -> list[int]:
     """The processes of a session that still live. The session's number is nobody else's while it has members."""
-    found = []
+    processes = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
                 # pid (command) state parent group session …: a command may have spaces and parentheses.
                 state, _, _, of = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[:4]
                 if int(of) == session and state not in (b"Z", b"X"):
-                    found.append(int(name))
-    return found
+                    processes.append(int(name))
+    return processes

@@ -53,12 +53,12 @@ def merge(
             hint="name the right file, or correct 'application' in it",
         )
     known = {s.name for s in stated.stores if s.retention_ms is not None or s.segment_interval_ms is not None}
-    found = infer(app, known_intervals=known) if app is not None else Inference(SpecDraft(None, ()), {}, ())
-    names = dict.fromkeys(s.name for draft in (stated, described, found.draft) for s in draft.stores)
+    inferred = infer(app, known_intervals=known) if app is not None else Inference(SpecDraft(None, ()), {}, ())
+    names = dict.fromkeys(s.name for draft in (stated, described, inferred.draft) for s in draft.stores)
     stores = tuple(
-        _merge(name, named, stated.store(name), described.store(name), found, app is not None) for name in names
+        _merge(name, named, stated.store(name), described.store(name), inferred, app is not None) for name in names
     )
-    return SpecDraft(stated.application or found.draft.application, stores)
+    return SpecDraft(stated.application or inferred.draft.application, stores)
 
 
 def refuse_other_kinds(app: Application, spec: SpecDraft, *, named: str) -> None:
@@ -69,15 +69,15 @@ def refuse_other_kinds(app: Application, spec: SpecDraft, *, named: str) -> None
     if not any(store.kind for store in spec.stores):
         return
     # No interval is asked for: no rows need be read.
-    found = infer(app, known_intervals={store.name for task in app.tasks for store in task.stores})
+    inferred = infer(app, known_intervals={store.name for task in app.tasks for store in task.stores})
     for stated in spec.stores:
-        there = found.draft.store(stated.name)
-        if stated.kind is None or there is None:
+        in_directory = inferred.draft.store(stated.name)
+        if stated.kind is None or in_directory is None:
             continue
         only = StoreDraft(name=stated.name, kind=stated.kind)
-        _refuse_any(stated.name, _contradictions(only, named, there, str(app.path)))
-        if stated.name in found.evidence:
-            _refuse_any(stated.name, _against_evidence(only, named, there, found.evidence[stated.name]))
+        _refuse_any(stated.name, _contradictions(only, named, in_directory, str(app.path)))
+        if stated.name in inferred.evidence:
+            _refuse_any(stated.name, _against_evidence(only, named, in_directory, inferred.evidence[stated.name]))
 
 
 def _merge(
@@ -85,22 +85,22 @@ def _merge(
     named: str,
     stated: StoreDraft | None,
     described: StoreDraft | None,
-    found: Inference,
+    inferred: Inference,
     read: bool,
 ) -> StoreDraft:
     nothing = StoreDraft(name=name)
-    stated, described, there = stated or nothing, described or nothing, found.draft.store(name)
+    stated, described, in_directory = stated or nothing, described or nothing, inferred.draft.store(name)
     _refuse_any(name, _contradictions(stated, named, described, FROM))
-    if there is None:
+    if in_directory is None:
         if read and stated.kind is None:
             why = "it has no directory here: in memory, never opened, or gone"
             nothing = StoreDraft(name=name, questions={"kind": Question(why, (IN_MEMORY,))})
         return stated.over(described).over(nothing)
-    _refuse_any(name, _contradictions(stated, named, there, _DIRECTORY))
-    _refuse_any(name, _contradictions(described, FROM, there, _DIRECTORY))
-    merged = stated.over(described).over(there)
-    if name in found.evidence:
-        _refuse_any(name, _against_evidence(stated, named, merged, found.evidence[name]))
+    _refuse_any(name, _contradictions(stated, named, in_directory, _DIRECTORY))
+    _refuse_any(name, _contradictions(described, FROM, in_directory, _DIRECTORY))
+    merged = stated.over(described).over(in_directory)
+    if name in inferred.evidence:
+        _refuse_any(name, _against_evidence(stated, named, merged, inferred.evidence[name]))
     return merged
 
 

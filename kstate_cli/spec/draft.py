@@ -90,12 +90,12 @@ class StoreDraft:
 
     def filled(self, application: str | None) -> StoreDraft:
         """This draft with the defaults of Streams where nothing is said and nothing speaks against them."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         inferred = dict(self.inferred)
 
         def default(name: str, value: object, why: str) -> None:
             if self.get(name) is None and name not in self.questions:
-                found[name], inferred[name] = value, why
+                values[name], inferred[name] = value, why
 
         named = self.logged is not False and not self.is_global and "logged" not in self._open()
         if application is not None and named:
@@ -111,11 +111,11 @@ class StoreDraft:
             interval = default_segment_interval(self.kind, self.retention_ms)
             # A question about the interval is answered by the retention that somebody gave.
             if interval is not None and self.segment_interval_ms is None:
-                found["segment_interval_ms"] = interval
+                values["segment_interval_ms"] = interval
                 inferred["segment_interval_ms"] = "the rule of Streams for this retention"
         if is_time_ordered(self.kind) and store_kind(str(self.kind)).always_indexed:
             default("indexed", True, "stores of this kind always are")
-        return replace(self, **found, inferred=inferred)
+        return replace(self, **values, inferred=inferred)
 
     def missing(self) -> tuple[Missing, ...]:
         """What must be known and is not. Ask a draft that was :meth:`filled`."""
@@ -131,11 +131,11 @@ class StoreDraft:
             needed["retention_ms"] = "nothing tells the retention"
         if is_time_ordered(self.kind) and not store_kind(str(self.kind)).always_indexed:
             needed["indexed"] = "true for sliding windows, false for others"
-        found = {name: Question(why) for name, why in needed.items() if self.get(name) is None}
-        found |= self._open()
-        if "logged" in found:
-            found.pop("changelog", None)
-        return tuple(Missing(self.name, name, found[name]) for name in FIELDS if name in found)
+        questions = {name: Question(why) for name, why in needed.items() if self.get(name) is None}
+        questions |= self._open()
+        if "logged" in questions:
+            questions.pop("changelog", None)
+        return tuple(Missing(self.name, name, questions[name]) for name in FIELDS if name in questions)
 
     def _open(self) -> dict[str, Question]:
         """Questions that no value has answered."""

@@ -62,10 +62,10 @@ def infer(app: Application, *, known_intervals: Collection[str] = ()) -> Inferen
     drafts: list[StoreDraft] = []
     evidence: dict[str, Evidence] = {}
     notes: list[str] = []
-    for name, found in places.items():
-        draft, known = _store(app, name, found, read=name not in known_intervals)
+    for name, in_tasks in places.items():
+        draft, known = _store(app, name, in_tasks, read=name not in known_intervals)
         drafts.append(draft)
-        if any(store.databases for _, store in found):
+        if any(store.databases for _, store in in_tasks):
             evidence[name] = known
         if draft.logged is False:
             notes.append(f"{name}: {draft.inferred['logged']}: it counts as a store without logging")
@@ -191,10 +191,10 @@ def _topic(answers: _Answers, app: Application, name: str, places: list[tuple[Ta
 
 
 def _offsets(task: Task, store: Store) -> list[Any]:
-    found = list(task.checkpoint.entries) if task.checkpoint else []
+    partitions = list(task.checkpoint.entries) if task.checkpoint else []
     for database in store.databases:
-        found += list(database.offsets.offsets) if database.offsets is not None else []
-    return found
+        partitions += list(database.offsets.offsets) if database.offsets is not None else []
+    return partitions
 
 
 def _times(answers: _Answers, kind: str | None, databases: list[Database], *, read: bool) -> Interval:

@@ -32,7 +32,7 @@ def default_segment_interval(kind: str, retention_ms: int) -> int | None:
 
 def histories_of(interval_ms: int) -> tuple[tuple[int, int], ...]:
     """(least, greatest) history retentions whose versioned stores have segments so long unless told otherwise."""
-    found: list[tuple[int, int]] = []
+    histories: list[tuple[int, int]] = []
     lower = 1
     for longest, parts, least in (*_HISTORIES, (None, 24, 300_000)):
         # history // parts == interval, or anything below when the interval is the least one.
@@ -41,5 +41,5 @@ def histories_of(interval_ms: int) -> tuple[tuple[int, int], ...]:
         if longest is not None:
             last, lower = min(last, longest), longest + 1
         if interval_ms >= least and first <= last:
-            found.append((first, last))
-    return tuple(found)
+            histories.append((first, last))
+    return tuple(histories)

@@ -101,9 +101,9 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
         for database in databases:
             keys = (key for rows in database.samples.values() for key, _ in rows)
             farthest = max(farthest, _farthest(database, keys, time_of))
-        found = _interval(divides, farthest)
+        interval = _interval(divides, farthest)
         # One start alone has divisors of every size: reading on would not decide between them.
-        if read and len(set(starts)) > 1 and found.exact is None:
+        if read and len(set(starts)) > 1 and interval.exact is None:
             return _read(divides, farthest, databases, time_of)
     except _OutsideError as error:
         return Interval(divides, wrong=str(error))
@@ -114,7 +114,7 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
             # No row contradicts anything: as with a bound on the work, only more intervals stay possible.
             return replace(_interval(divides, farthest, all_rows=False), unread=str(error))
         return Interval(divides, wrong=f"rows that cannot be read: {error}")
-    return found
+    return interval
 
 
 def _interval(divides: int, farthest: int, all_rows: bool = True) -> Interval:

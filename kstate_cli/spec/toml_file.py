@@ -188,8 +188,8 @@ def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
             yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
 
 
-def _known(where: str, table: str, found: Mapping[str, Any], known: Iterable[str]) -> None:
-    for key in found:
+def _known(where: str, table: str, members: Mapping[str, Any], known: Iterable[str]) -> None:
+    for key in members:
         if key not in known:
             hint = _similar(key, known) or f"the keys are {', '.join(known)}"
             raise UsageError(f"{where}: {table} has an unknown key {_short(key)}", hint=hint)

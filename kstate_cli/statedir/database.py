@@ -160,9 +160,9 @@ def _check_files(path: Path, place: Place, problems: list[Problem]) -> int:
             what, rule = f"is {kind_of(mode)}, not a regular file", "a RocksDB directory holds regular files only"
             problems.append(Problem(code, place / entry.name, what, rule))
             continue
-        found = entry.stat(follow_symlinks=False)
-        size += found.st_size
-        if (too_large := check_size(entry.path, found)) is not None:
+        status = entry.stat(follow_symlinks=False)
+        size += status.st_size
+        if (too_large := check_size(entry.path, status)) is not None:
             rule = "RocksDB's own files, but for rows, are small"
             problems.append(Problem(ProblemCode.SPECIAL, place / entry.name, too_large.why, rule))
     if not (path / "CURRENT").exists():
@@ -173,7 +173,7 @@ def _check_files(path: Path, place: Place, problems: list[Problem]) -> int:
 
 def _sst_formats(path: Path, place: Place, problems: list[Problem], footless: dict[str, Problem]) -> dict[str, int]:
     """The format_version of each SST, from its footer; ``footless`` gets those without one."""
-    found: dict[str, int] = {}
+    formats: dict[str, int] = {}
     for name in sorted(os.listdir(path)):
         if not name.endswith(".sst") or (path / name).is_symlink():
             continue
@@ -195,7 +195,7 @@ def _sst_formats(path: Path, place: Place, problems: list[Problem], footless: di
         except OSError as error:
             problems.append(_unreadable(place / name, error))
             continue
-        found[name] = footer.format_version
+        formats[name] = footer.format_version
         if footer.format_version > NEWEST_SST_FORMAT:
             problems.append(
                 Problem(
@@ -205,7 +205,7 @@ def _sst_formats(path: Path, place: Place, problems: list[Problem], footless: di
                     "unknown formats are refused",
                 )
             )
-    return found
+    return formats
 
 
 def _check_manifest(path: Path, place: Place, problems: list[Problem]) -> None:

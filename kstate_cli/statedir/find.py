@@ -109,17 +109,17 @@ def _raised(error: OSError) -> None:
 
 def task_directories(app: Path) -> list[tuple[str, Path]]:
     """(name, path) of each task directory in order: ``0_0`` … , named topologies, then ``global``."""
-    found: list[tuple[str, Path]] = []
+    directories: list[tuple[str, Path]] = []
     for entry in sorted(os.listdir(app)):
         path = app / entry
         if path.is_symlink() or not path.is_dir():
             continue
         if is_task_or_global(entry):
-            found.append((entry, path))
+            directories.append((entry, path))
         elif is_topology(entry):
-            found += [
+            directories += [
                 (f"{entry}/{name}", path / name)
                 for name in sorted(os.listdir(path))
                 if is_task(name) and (path / name).is_dir() and not (path / name).is_symlink()
             ]
-    return sorted(found, key=lambda task: TaskId.parse(task[0]).order)
+    return sorted(directories, key=lambda task: TaskId.parse(task[0]).order)

@@ -110,8 +110,8 @@ class Store:
 
         And a Position that is not known, because its file cannot be read.
         """
-        found = (problem for database in self.databases for problem in database.problems if not problem.fatal)
-        told = [problem.reasoned for problem in found]
+        harmless = (problem for database in self.databases for problem in database.problems if not problem.fatal)
+        told = [problem.reasoned for problem in harmless]
         if not self.position_known and self.position_file is not None:
             where = f"{self.position_file.path.parent.name}/{self.position_file.path.name}"
             told.append(f"{where}: {self.position_file.why}: the Position of the store is not known")
@@ -247,10 +247,10 @@ class Application:
 
     def all_problems(self) -> tuple[Problem, ...]:
         """Problems of the application, its tasks and databases."""
-        found = list(self.problems)
+        problems = list(self.problems)
         for task in self.tasks:
-            found += task.problems
+            problems += task.problems
             for store in task.stores:
                 for database in store.databases:
-                    found += database.problems
-        return tuple(found)
+                    problems += database.problems
+        return tuple(problems)

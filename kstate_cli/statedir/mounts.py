@@ -29,13 +29,13 @@ def read_mounts() -> tuple[Mount, ...]:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return ()
-    found = []
+    mounts = []
     for line in lines:
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
         if len(fields) > 4 and after:
-            found.append(Mount(Path(_unescape(fields[4])), after.split(" ")[0]))
-    return tuple(found)
+            mounts.append(Mount(Path(_unescape(fields[4])), after.split(" ")[0]))
+    return tuple(mounts)
 
 
 def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount | None:

@@ -78,16 +78,16 @@ def read_application(
     table = read_lock_table()
     problems = _foreign_in_application(path)
     entered = [(name, task, _entries(name, task)) for name, task in task_directories(path)]
-    found = [(name, task, entries) for name, task, entries in entered if entries is not None]
+    with_entries = [(name, task, entries) for name, task, entries in entered if entries is not None]
     if stores is not None:
-        for _, _, entries in found:
+        for _, _, entries in with_entries:
             entries.stores = [one for one in entries.stores if one[0] in stores]
-    databases_of = {name: _databases(name, entries) for name, _, entries in found}
+    databases_of = {name: _databases(name, entries) for name, _, entries in with_entries}
     jobs = [one for of_task in databases_of.values() for of_store in of_task.values() for one in of_store]
     own = contextlib.nullcontext(workers) if isinstance(workers, Workers) else Workers(workers or os.cpu_count() or 1)
     with own as pool:
         databases = pool.map(_settled, jobs)
-        read = [_read_task(*one, databases_of[one[0]], databases, on_store) for one in found]
+        read = [_read_task(*one, databases_of[one[0]], databases, on_store) for one in with_entries]
     tasks = tuple(task for task in read if task is not None)
     running, pid = _running(path, tasks, table)
     if running:
@@ -148,22 +148,22 @@ def _foreign_in_application(path: Path) -> list[Problem]:
 
     A link counts whether it leads anywhere or not: a volume that is not mounted leaves one that does not.
     """
-    found = []
+    problems = []
     for name in sorted(os.listdir(path)):
         entry = path / name
         named = is_task_or_global(name) or is_topology(name)
         if entry.is_symlink() and (named or name == LOCK or entry.is_dir()):
-            found.append(_link(Place((name,)), "task directories and .lock must lie in the application"))
+            problems.append(_link(Place((name,)), "task directories and .lock must lie in the application"))
         elif named and not entry.is_dir():
-            found.append(_no_task(Place((name,))))
+            problems.append(_no_task(Place((name,))))
         elif is_topology(name):
             for child in sorted(os.listdir(entry)):
                 place = Place((name, child))
                 if (entry / child).is_symlink():
-                    found.append(_link(place, "task directories must lie in the application"))
+                    problems.append(_link(place, "task directories must lie in the application"))
                 elif is_task(child) and not (entry / child).is_dir():
-                    found.append(_no_task(place))
-    return found
+                    problems.append(_no_task(place))
+    return problems
 
 
 def _link(place: Place, rule: str) -> Problem:
@@ -176,17 +176,17 @@ def _no_task(place: Place) -> Problem:
 
 def _databases(task: str, entries: _TaskEntries) -> dict[str, list[_DatabaseToRead]]:
     """The databases of each store of a task, segments in the order of their starts."""
-    found: dict[str, list[_DatabaseToRead]] = {}
+    by_store: dict[str, list[_DatabaseToRead]] = {}
     for name, path, segmented in sorted(entries.stores):
         folder = store_place(task, name, segmented=segmented)
         starts = _segments(name, path) if segmented else [(path, None)]
         every = [_DatabaseToRead(one, start, folder / one.name if segmented else folder) for one, start in starts]
-        found[name] = [one for one in every if _has_database(one.path, one.place, entries)]
-    return found
+        by_store[name] = [one for one in every if _has_database(one.path, one.place, entries)]
+    return by_store
 
 
 def _segments(name: str, path: Path) -> list[tuple[Path, int | None]]:
-    found: list[tuple[Path, int | None]] = []
+    segments: list[tuple[Path, int | None]] = []
     try:
         children = sorted(os.listdir(path))
     except FileNotFoundError:
@@ -194,8 +194,8 @@ def _segments(name: str, path: Path) -> list[tuple[Path, int | None]]:
     for child in children:
         start = segment_start(name, child)
         if start is not None and not (path / child).is_symlink() and (path / child).is_dir():
-            found.append((path / child, start))
-    return sorted(found, key=lambda place: place[1] or 0)
+            segments.append((path / child, start))
+    return sorted(segments, key=lambda place: place[1] or 0)
 
 
 def _read_task(
@@ -246,36 +246,38 @@ def _never_still(shown: str) -> InUse:
 
 
 def _sort_entries(task: Place, path: Path) -> _TaskEntries:
-    found = _TaskEntries()
+    sorted_out = _TaskEntries()
     for name in sorted(os.listdir(path)):
         entry, place = path / name, task / name
         if name in IGNORED:
             continue
         if entry.is_symlink():
-            found.problems.append(_link(place, "files of a task must lie in its directory"))
+            sorted_out.problems.append(_link(place, "files of a task must lie in its directory"))
         elif not entry.is_dir() and not entry.is_file():
-            found.problems += filter(None, [special_entry(entry, place)])
+            sorted_out.problems += filter(None, [special_entry(entry, place)])
         elif entry.is_dir() and is_offsets_file(name):
-            found.problems.append(Problem(ProblemCode.NOT_A_FILE, place, "is a directory", "offset files are files"))
+            sorted_out.problems.append(
+                Problem(ProblemCode.NOT_A_FILE, place, "is a directory", "offset files are files")
+            )
         elif name == CHECKPOINT:
-            found.checkpoint = _read_checkpoint(entry, place, found.problems)
+            sorted_out.checkpoint = _read_checkpoint(entry, place, sorted_out.problems)
         elif name.startswith(CHECKPOINT) and name.endswith(".tmp"):
-            found.leftovers.append(name)
+            sorted_out.leftovers.append(name)
         elif name.startswith(store_checkpoint("")):
-            file = _read_checkpoint(entry, place, found.problems)
-            found.store_files |= {} if file is None else {name.removeprefix(store_checkpoint("")): file}
+            file = _read_checkpoint(entry, place, sorted_out.problems)
+            sorted_out.store_files |= {} if file is None else {name.removeprefix(store_checkpoint("")): file}
         elif name.endswith(POSITION):
-            file = _read_checkpoint(entry, place, found.problems)
-            found.position_files |= {} if file is None else {name.removesuffix(POSITION): file}
+            file = _read_checkpoint(entry, place, sorted_out.problems)
+            sorted_out.position_files |= {} if file is None else {name.removesuffix(POSITION): file}
         elif name.endswith((POSITION + ".tmp", LOCK)):
-            found.leftovers.append(name)
+            sorted_out.leftovers.append(name)
         elif name == ROCKSDB and entry.is_dir():
-            _sort_rocksdb(place, entry, found)
+            _sort_rocksdb(place, entry, sorted_out)
         elif entry.is_dir():
-            _sort_directory(place, name, entry, found)
+            _sort_directory(place, name, entry, sorted_out)
         else:
-            found.problems.append(_ignorable(place))
-    return found
+            sorted_out.problems.append(_ignorable(place))
+    return sorted_out
 
 
 def _ignorable(place: Place) -> Problem:
@@ -291,50 +293,50 @@ def _no_segment(place: Place, rule: str) -> Problem:
     return Problem(ProblemCode.NO_SEGMENT, place, "cannot be parsed as a segment", rule)
 
 
-def _sort_rocksdb(folder: Place, path: Path, found: _TaskEntries) -> None:
+def _sort_rocksdb(folder: Place, path: Path, sorted_out: _TaskEntries) -> None:
     """The stores in ``rocksdb/``: one database each."""
     for name in sorted(os.listdir(path)):
         entry, place = path / name, folder / name
         if entry.is_symlink():
-            found.problems.append(_link(place, "stores must lie in the task"))
+            sorted_out.problems.append(_link(place, "stores must lie in the task"))
         elif (special := special_entry(entry, place)) is not None:
-            found.problems.append(special)
+            sorted_out.problems.append(special)
         elif not entry.is_dir():
-            found.problems.append(_ignorable(place))
+            sorted_out.problems.append(_ignorable(place))
         elif not legal_store_name(name):
-            found.problems.append(_illegal(place.spelled(Spelling.LAST_QUOTED)))
+            sorted_out.problems.append(_illegal(place.spelled(Spelling.LAST_QUOTED)))
         else:
-            found.stores.append((name, entry, False))
+            sorted_out.stores.append((name, entry, False))
 
 
-def _sort_directory(place: Place, name: str, path: Path, found: _TaskEntries) -> None:
+def _sort_directory(place: Place, name: str, path: Path, sorted_out: _TaskEntries) -> None:
     """A directory of a task: a segmented store when its entries say so, else a custom store's or a foreign one."""
     children = sorted(os.listdir(path))
     segments = [child for child in children if segment_start(name, child) is not None]
     if not legal_store_name(name):
-        found.problems.append(_illegal(place.spelled(Spelling.QUOTED)))
+        sorted_out.problems.append(_illegal(place.spelled(Spelling.QUOTED)))
         return
     if children and not segments:
         if (path.parent / position_file(name)).exists():
             rule = (
                 "a store with a Position is one of Streams: 4.3 does not start with what it cannot parse as a segment"
             )
-            found.problems.append(_no_segment(place / children[0], rule))
+            sorted_out.problems.append(_no_segment(place / children[0], rule))
         else:
             # A custom store may keep anything here; Streams would choke on it only if it were a segmented store.
-            found.problems.append(_ignorable(place))
+            sorted_out.problems.append(_ignorable(place))
         return
     for child in children:
         entry = path / child
         if entry.is_symlink():
-            found.problems.append(_link(place / child, "segments must lie in their store"))
+            sorted_out.problems.append(_link(place / child, "segments must lie in their store"))
         elif child not in segments:
             rule = "4.3 does not start with it, older releases open the store silently empty: move it out of the task"
-            found.problems.append(_no_segment(place / child, rule))
+            sorted_out.problems.append(_no_segment(place / child, rule))
         elif not entry.is_dir():
             what, rule = "is not a directory", "a segment is a RocksDB directory"
-            found.problems.append(Problem(ProblemCode.NOT_A_DIRECTORY, place / child, what, rule))
-    found.stores.append((name, path, True))
+            sorted_out.problems.append(Problem(ProblemCode.NOT_A_DIRECTORY, place / child, what, rule))
+    sorted_out.stores.append((name, path, True))
 
 
 def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> CheckpointFile | None:
@@ -349,10 +351,10 @@ def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> Check
         return None
     except (MalformedBytesError, OSError) as caught:
         error = caught
-    found = CheckpointFile(path, content, error, mtime)
+    file = CheckpointFile(path, content, error, mtime)
     if error is not None:
         code, rule = _unread(error)
-        problems.append(Problem(code, place, found.why or "", rule))
+        problems.append(Problem(code, place, file.why or "", rule))
     if content is not None and any(tp.partition < 0 for tp in content.entries):
         negative = MalformedBytesError("names a negative partition")
         problems.append(Problem(ProblemCode.NEGATIVE_PARTITION, place, str(negative), "partitions count from 0"))
@@ -360,7 +362,7 @@ def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> Check
     for line in content.dropped if content else ():
         what, rule = f"negative offset in {line!r}", "Streams drops such a line"
         problems.append(Problem(ProblemCode.DROPPED_LINE, place, what, rule))
-    return found
+    return file
 
 
 def _unread(error: MalformedBytesError | OSError) -> tuple[ProblemCode, str]:
@@ -411,9 +413,9 @@ def _settled(job: _DatabaseToRead) -> Database | None:
     for attempt in range(_ATTEMPTS):
         try:
             before = os.listdir(path)
-            found = read_database(path, job.start, job.place)
-            if not found.problems or attempt == _ATTEMPTS - 1 or sorted(os.listdir(path)) == sorted(before):
-                return found
+            database = read_database(path, job.start, job.place)
+            if not database.problems or attempt == _ATTEMPTS - 1 or sorted(os.listdir(path)) == sorted(before):
+                return database
         except FileNotFoundError:
             if not path.exists():
                 return None

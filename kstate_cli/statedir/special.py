@@ -29,10 +29,10 @@ def special_entries(app: Path) -> Iterator[Problem]:
     """
     waiting = [(str(app), Place())]
     while waiting:
-        folder, here = waiting.pop()
+        folder, place_of_folder = waiting.pop()
         try:
             with os.scandir(folder) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+                ordered = sorted(entries, key=lambda entry: entry.name)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -40,17 +40,17 @@ def special_entries(app: Path) -> Iterator[Problem]:
                 raise short from None
             yield Problem(
                 ProblemCode.UNREADABLE if cannot_be_read(error) else ProblemCode.SPECIAL,
-                here,
+                place_of_folder,
                 f"cannot be listed: {error.strerror}",
                 f"every directory is readable; {CHECK_THE_DISK}",
             )
             continue
-        for entry in found:
-            place = here / entry.name
+        for entry in ordered:
+            place = place_of_folder / entry.name
             if entry.name in IGNORED:
                 continue
             if entry.is_dir(follow_symlinks=False):
-                if len(here.names) < MOST_LEVELS:
+                if len(place_of_folder.names) < MOST_LEVELS:
                     waiting.append((entry.path, place))
                 else:
                     folder_above = Place(place.names[:_NAMED_LEVELS], Spelling.AND_BELOW)
@@ -85,11 +85,11 @@ def refuse_special(app: Path) -> None:
         raise Refused(f"the path {app} is not UTF-8: RocksDB cannot be given it", hint="rename what is not")
     if not app.is_dir() or app.is_symlink():
         return
-    found = sorted(special_entries(app), key=lambda problem: problem.place.text)
-    if found:
+    special = sorted(special_entries(app), key=lambda problem: problem.place.text)
+    if special:
         raise Refused(
             "the directory cannot be changed as it is",
             where=str(app),
-            details=first_lines([one.reasoned for one in found]),
+            details=first_lines([one.reasoned for one in special]),
             hint="move what is named out of the application directory",
         )

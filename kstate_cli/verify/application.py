@@ -103,12 +103,12 @@ def _named(request: VerifyRequest, task: str, store: str) -> bool:
 
 
 def _bytes(path: Path) -> int:
-    found = 0
+    size = 0
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if entry.name.endswith(".sst"):
-                found += entry.stat(follow_symlinks=False).st_size
-    return found
+                size += entry.stat(follow_symlinks=False).st_size
+    return size
 
 
 # --- worker processes -------------------------------------------------------------------------------------------------
@@ -133,9 +133,9 @@ def _run(
 
 def _small_bytes(path: Path) -> int:
     """What the shadow of a database copies, about."""
-    found = 0
+    size = 0
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if entry.name.endswith(".log") or entry.name.startswith("MANIFEST-"):
-                found += entry.stat(follow_symlinks=False).st_size
-    return found
+                size += entry.stat(follow_symlinks=False).st_size
+    return size

@@ -126,13 +126,13 @@ class _Verification:
     def report(self) -> DatabaseReport:
         path, place = self._job.path, self._job.place
         self._findings += files.check_entries(path, place)
-        options_families, found, remarks = files.check_options(path, place)
-        self._findings += found
+        options_families, findings, remarks = files.check_options(path, place)
+        self._findings += findings
         self._remarks += remarks
-        manifest, found = files.check_current(path, place)
-        if self._job.running and found and all(one.code == MISSING for one in found):
+        manifest, findings = files.check_current(path, place)
+        if self._job.running and findings and all(one.code == MISSING for one in findings):
             return DatabaseReport(remarks=(f"{place.text} {_UNDER_WAY}",), gone=True)
-        self._findings += found
+        self._findings += findings
         if manifest is not None:
             self._findings += files.check_manifest(path / manifest, place / manifest)
         if manifest is not None and not any(one.code == NOT_UNDERSTOOD for one in self._findings):
@@ -156,14 +156,14 @@ class _Verification:
         return report if report.findings else replace(report, digest=database_digest(self._families))
 
     def _check_families(self, database: WholeDatabase, manifest: str, named: frozenset[str] | None) -> None:
-        place, there = self._job.place, frozenset(database.column_families)
-        if named is not None and named != there:
-            what = f"names the column families {_names(there)}, OPTIONS {_names(named)}"
+        place, families = self._job.place, frozenset(database.column_families)
+        if named is not None and named != families:
+            what = f"names the column families {_names(families)}, OPTIONS {_names(named)}"
             if self._job.running:
                 self._remarks.append(f"{place.text}/{manifest} {what}: {place.text} {_UNDER_WAY}")
             else:
                 self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{what}: one of them is cut off"))
-        for family in sorted(there - known_families()):
+        for family in sorted(families - known_families()):
             self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, f"column family {family} is none of Streams"))
 
     def _read(self, database: WholeDatabase, manifest: str) -> None:
@@ -263,16 +263,18 @@ class _Verification:
         for table in tables:
             place = self._job.place / table.name
             try:
-                found = database.alone(table)
+                contents = database.alone(table)
             except RocksError as error:
                 self._add(code_of(error), place, error.plain)
                 continue
-            counts = found.counts
+            counts = contents.counts
             if counts is None or counts.range_deletions or counts.merges:
                 continue
             most = counts.entries - counts.deletions
-            if found.rows != most:
-                what = f"gives {found.rows:,} rows, its properties count {most:,}: some are not there, or not in order"
+            if contents.rows != most:
+                what = (
+                    f"gives {contents.rows:,} rows, its properties count {most:,}: some are not there, or not in order"
+                )
                 self._add(CORRUPT, place, what)
 
     def _orphans(self, manifest: str, alive: set[str]) -> None:

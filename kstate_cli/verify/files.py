@@ -43,26 +43,26 @@ _CUT_CURRENT = re.compile(rb"M?A?N?I?F?E?S?T?-?\d*")
 
 def fingerprint(path: Path) -> dict[str, tuple[int, int, int]]:
     """Names, inodes, sizes and times of the files of a database: equal before and after means that nobody wrote."""
-    found = {}
+    stats = {}
     for entry in os.scandir(path):
         if entry.name.startswith("LOG"):
             continue
         stat = entry.stat(follow_symlinks=False)
-        found[entry.name] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-    return found
+        stats[entry.name] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return stats
 
 
 def check_entries(path: Path, place: Place) -> list[VerifyFinding]:
     """A link may lead anywhere, and RocksDB writes none; nor does it write small files without end."""
-    found = []
+    findings = []
     for entry in sorted(os.scandir(path), key=lambda one: one.name):
         where = place / entry.name
         stat = entry.stat(follow_symlinks=False)
         if not entry.is_file(follow_symlinks=False):
-            found.append(VerifyFinding(NOT_UNDERSTOOD, where, f"is {kind_of(stat.st_mode)}, not a regular file"))
+            findings.append(VerifyFinding(NOT_UNDERSTOOD, where, f"is {kind_of(stat.st_mode)}, not a regular file"))
         elif (too_large := check_size(entry.path, stat)) is not None:
-            found.append(VerifyFinding(NOT_UNDERSTOOD, where, too_large.why))
-    return found
+            findings.append(VerifyFinding(NOT_UNDERSTOOD, where, too_large.why))
+    return findings
 
 
 def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFinding]]:
@@ -146,23 +146,23 @@ def check_footer(path: Path, place: Place) -> list[VerifyFinding]:
 
 def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[VerifyFinding]:
     """Each SST that the MANIFEST names: it is there, in its size, and ends as an SST does."""
-    found: list[VerifyFinding] = []
+    findings: list[VerifyFinding] = []
     for file in files:
         where = place / file.name
         try:
             size = (path / file.name).stat().st_size
         except FileNotFoundError:
-            found.append(VerifyFinding(MISSING, where, "is not there; the MANIFEST names it"))
+            findings.append(VerifyFinding(MISSING, where, "is not there; the MANIFEST names it"))
             continue
         if size < file.size:
-            found.append(
+            findings.append(
                 VerifyFinding(TRUNCATED, where, f"has {size:,} bytes of the {file.size:,} that the MANIFEST names")
             )
         elif size > file.size:
-            found.append(VerifyFinding(CORRUPT, where, f"has {size:,} bytes, {file.size:,} in the MANIFEST"))
+            findings.append(VerifyFinding(CORRUPT, where, f"has {size:,} bytes, {file.size:,} in the MANIFEST"))
         else:
-            found += check_footer(path / file.name, place)
-    return found
+            findings += check_footer(path / file.name, place)
+    return findings
 
 
 def _number(name: str) -> int:

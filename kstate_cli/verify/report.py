@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import position_file, store_checkpoint
@@ -13,6 +14,9 @@ from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.verify.database import DatabaseReport
 from kstate_cli.verify.digest import store_digest
 from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, VerifyFinding
+
+OUTSIDE_TASKS: Final = "-"
+"""Stands for a task where what is found lies in none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ def task_reports(
 ) -> tuple[StoreReport, ...]:
     """Findings that belong to no store that is reported."""
     reported = {finding for one in stores for finding in one.findings}
-    found = []
+    reports = []
     for task in app.tasks:
         if not of_tasks or task.name in of_tasks:
             own = tuple(
@@ -110,18 +114,18 @@ def task_reports(
                 if finding not in reported and not any(_belongs(finding, task, store) for store in task.stores)
             )
             if own:
-                found.append(StoreReport(task.name, None, None, own))
+                reports.append(StoreReport(task.name, None, None, own))
     if app.problems and not of_tasks:
         foreign = tuple(VerifyFinding(NOT_UNDERSTOOD, one.place, one.what) for one in app.problems)
-        found.append(StoreReport("-", None, None, foreign))
-    return tuple(found)
+        reports.append(StoreReport(OUTSIDE_TASKS, None, None, foreign))
+    return tuple(reports)
 
 
 def _of_task(task: Task) -> list[VerifyFinding]:
     """What is wrong in a task beside its databases: offset files above all."""
     offset_files = [task.checkpoint, *task.store_files.values(), *task.position_files.values()]
     malformed = {task.place / file.path.name for file in offset_files if file is not None and file.content is None}
-    found = []
+    findings = []
     for problem in task.problems:
         if not problem.fatal:
             continue
@@ -133,8 +137,8 @@ def _of_task(task: Task) -> list[VerifyFinding]:
             code = MISSING
         else:
             code = NOT_UNDERSTOOD
-        found.append(VerifyFinding(code, problem.place, problem.what))
-    return found
+        findings.append(VerifyFinding(code, problem.place, problem.what))
+    return findings
 
 
 def _belongs(finding: VerifyFinding, task: Task, store: Store) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from kstate_cli.cli.app import main
 from kstate_cli.releases import RELEASES
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
+from tests import json_lines
 
 from . import warm
 
@@ -35,8 +35,18 @@ class Done:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Its standard output, which must be JSON Lines and nothing else."""
-        return [json.loads(line) for line in self.out.splitlines()]
+        """Its standard output, which must be JSON Lines and nothing else: all but how it ended."""
+        return json_lines.results(self.out)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The line of that type."""
+        return json_lines.summary(self.out)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The line of that type."""
+        return json_lines.error(self.out)
 
 
 def kstate(*arguments: object, status: int | None = 0) -> Done:
@@ -44,7 +54,7 @@ def kstate(*arguments: object, status: int | None = 0) -> Done:
     if _interpreters_own() != _INTERPRETERS_OWN:
         return kstate_cold(*arguments, status=status)  # only a new interpreter reads them
     run = warm.shared().as_here(*arguments)
-    return _done(run.status, run.out, run.err, status)
+    return _done(arguments, run.status, run.out, run.err, status)
 
 
 def kstate_cold(*arguments: object, status: int | None = 0) -> Done:
@@ -59,13 +69,14 @@ def kstate_cold(*arguments: object, status: int | None = 0) -> Done:
         stdin=subprocess.DEVNULL,
         env=dict(os.environ),  # not what C has put there behind Python's back: readline, which pytest imports, COLUMNS
     )
-    return _done(run.returncode, run.stdout, run.stderr, status)
+    return _done(arguments, run.returncode, run.stdout, run.stderr, status)
 
 
-def _done(code: int, out: str, err: str, status: int | None) -> Done:
+def _done(arguments: tuple[object, ...], code: int, out: str, err: str, status: int | None) -> Done:
     assert "Traceback" not in err, err
     if status is not None:
         assert code == status, f"exit {code}, not {status}\n{out}\n{err}"
+    json_lines.check(arguments, code, out, err)
     return Done(code, out, err)
 
 
@@ -96,6 +107,7 @@ def kstate_here(*arguments: object, status: int | None = 0) -> Done:
     assert "a defect of kstate" not in err.getvalue(), err.getvalue()
     if status is not None:
         assert code == status, f"exit {code}, not {status}\n{out.getvalue()}\n{err.getvalue()}"
+    json_lines.check(arguments, code, out.getvalue(), err.getvalue())
     return Done(code, out.getvalue(), err.getvalue())
 
 

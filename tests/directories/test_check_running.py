@@ -18,8 +18,7 @@ def check(app: Path, target: str, status: int | None) -> Done:
     (app / ".lock").touch()
     with held(app, "application"):
         done = kstate_here("check", app, "--for", target, "-o", "json", status=status)
-    (summary,) = [row for row in done.rows if row["type"] == "summary"]
-    assert (summary["running"], summary["as_of"]) == (True, "last-flush")
+    assert (done.summary["running"], done.summary["as_of"]) == (True, "last-flush")
     return done
 
 
@@ -40,7 +39,7 @@ def test_a_start_that_fails_is_not_foretold(tmp_path: Path, name: str, target: s
     assert {row["level"] for row in done.rows if row["type"] == "finding"} <= {"expected"}
     for row in [one for one in done.rows if one["type"] == "finding"]:
         # No command that changes the directory of a running application.
-        assert row.get("code") not in NOT_KNOWN or "kstate" not in row["mend"], row
+        assert row.get("code") not in NOT_KNOWN or "kstate" not in row["hint"], row
 
 
 def test_closed_it_is_foretold(tmp_path: Path) -> None:

@@ -50,8 +50,7 @@ def _rows(database: Path, family: str) -> dict[bytes, bytes]:
 
 def _diff(a: Path, b: Path, *more: object, status: int = 0) -> tuple[Done, dict[str, Any], list[dict[str, Any]]]:
     done = kstate("diff", a, b, "-o", "json", *more, status=status)
-    *rows, summary = done.rows
-    assert summary["type"] == "summary"
+    rows, summary = done.rows, done.summary
     assert summary["equal"] == (status == 0)
     return done, summary, rows
 
@@ -108,7 +107,7 @@ def test_exactly_the_edited_rows_differ(tmp_path: Path) -> None:
     done, summary, found = _diff(a, b, status=3)
     assert "1 stores or tasks differ" in done.err
     differences = {bytes.fromhex(row["key"]): row for row in _of(found, "difference")}
-    assert {key: row["what"] for key, row in differences.items()} == {
+    assert {key: row["difference"] for key, row in differences.items()} == {
         changed: "different",
         deleted: "only-in-a",
         restamped: "different",
@@ -134,7 +133,7 @@ def test_exactly_the_edited_rows_differ(tmp_path: Path) -> None:
     _edit(segment, family, {window: None})
     _, _, found = _diff(a, b, "--task", "0_0", status=3)
     (row,) = _of(found, "difference")
-    assert (row["store"], row["what"], row["seq"]) == ("window-count", "only-in-a", 0)
+    assert (row["store"], row["difference"], row["seq"]) == ("window-count", "only-in-a", 0)
     assert bytes.fromhex(row["row"]) == window
 
 
@@ -168,8 +167,8 @@ def test_a_store_or_task_on_one_side_only(tmp_path: Path) -> None:
     shutil.rmtree(b / "6_1")
     done, summary, rows = _diff(a, b, status=3)
     assert summary["differing"] == 3
-    assert [(row["task"], row["where"]) for row in _of(rows, "task")] == [("6_1", "a")]
-    assert {(row["task"], row["store"], row["verdict"]) for row in _of(rows, "store") if row["where"] != "both"} == {
+    assert [(row["task"], row["only_in"]) for row in _of(rows, "task")] == [("6_1", "a")]
+    assert {(row["task"], row["store"], row["verdict"]) for row in _of(rows, "store") if row["only_in"]} == {
         ("0_1", "reduce", "only in A"),
         ("6_1", "versioned", "only in A"),
     }
@@ -198,7 +197,7 @@ def test_what_cannot_be_read_is_never_equal(tmp_path: Path) -> None:
     for app in (a, b):
         (app / "0_0" / "link").symlink_to("nowhere")
     done, summary, _ = _diff(a, b, "--store", "link", "--store", "count", status=6)
-    assert len(summary["unreadable"]) == 2
+    assert len(summary["messages"]) == 2
 
 
 def test_a_name_that_is_nowhere_is_refused_beside_one_that_is_known(tmp_path: Path) -> None:
@@ -263,15 +262,15 @@ def test_the_rows_of_a_store_that_only_one_has_are_counted(tmp_path: Path) -> No
     for path in (b / "0_0" / "rocksdb" / "count", b / "0_0" / "session-final", b / "0_1"):
         shutil.rmtree(path)
     for first, second, side in ((a, b, "a"), (b, a, "b")):
-        rows = kstate_here("diff", first, second, "-o", "json", status=3).rows
-        lone = {(row["task"], row["store"]): row for row in rows if row.get("where") == side and "verdict" in row}
+        done = kstate_here("diff", first, second, "-o", "json", status=3)
+        rows, summary = done.rows, done.summary
+        lone = {(row["task"], row["store"]): row for row in rows if row.get("only_in") == side and "verdict" in row}
         assert {("0_0", "count"), ("0_0", "session-final"), ("0_1", "window-count")} <= lone.keys()
         for name, row in lone.items():
             told = both[name][f"rows_{side}"]
             assert (row[f"rows_{side}"], row[f"only_in_{side}"]) == (told, told), name
             assert row["kinds"] == both[name]["kinds"]
         assert sum(row[f"rows_{side}"] for row in lone.values()) > 100
-        (summary,) = [row for row in rows if row["type"] == "summary"]
         assert summary[f"only_in_{side}"] == sum(row[f"rows_{side}"] for row in lone.values())
 
 
@@ -281,9 +280,9 @@ def test_a_store_that_only_one_has_and_that_cannot_be_read(tmp_path: Path) -> No
     (sst, *_) = sorted((a / "0_0" / "rocksdb" / "count").glob("*.sst"))
     sst.unlink()
     done = kstate_here("diff", a, b, "-o", "json", status=6)
-    (row,) = [row for row in done.rows if row.get("where") == "a" and "verdict" in row]
+    (row,) = [row for row in done.rows if row.get("only_in") == "a" and "verdict" in row]
     assert row["verdict"] == "unreadable"
-    assert sst.name in row["unreadable"]
+    assert sst.name in row["message"]
 
 
 def test_what_is_no_store_by_its_name_is_there_all_the_same(tmp_path: Path) -> None:

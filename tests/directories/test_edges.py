@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import errno
 import fcntl
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,8 +26,10 @@ from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.commits_made import forget_commits, note_commit, unchanged
 from kstate_cli.change.edit import EditJob, edit
 from kstate_cli.change.folder import create_run, read_runs
+from kstate_cli.change.journal import RunState
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.restore.restoration import interrupted_hint
+from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.texts import shell
 from tests.faults import tiny_dump
 from tests.faults.cases import DOWN as SEVERAL_STORES
@@ -147,6 +153,21 @@ def test_an_application_that_has_run_since_has_lost_no_times(app: Path) -> None:
     assert "has changed since" in kstate("undo", app, "--times-lost", status=4).err
 
 
+@pytest.mark.parametrize("given", [(), ("--times-lost",), ("--discard-newer",), ("--lock-is-shared",)], ids=" ".join)
+def test_each_printed_undo_asks_for_what_was_asked_before(app: Path, tmp_path: Path, given: tuple[str, ...]) -> None:
+    """Where several things are wrong: who pastes what is printed comes to the end, and is not sent round in circles."""
+    before = content(app)
+    migrate(app)
+    copy = copied(app, tmp_path / "copy", "cp -r")
+    (next(copy.rglob("CURRENT")).parent / "LOG.old.1").write_text("another name")
+    asked = {*given}
+    while (done := kstate("undo", copy, *sorted(asked), status=None)).status:
+        printed = [shlex.split(line)[3:] for line in re.findall(r"kstate undo .*", done.err)]
+        assert printed and all(asked < {*flags} for flags in printed), done.err
+        asked = {*printed[-1]}
+    assert content(copy) == before
+
+
 @pytest.mark.parametrize("there", [True, False], ids=["there", "lost"])
 def test_the_runs_of_another_application_are_refused(app: Path, there: bool) -> None:
     migrate(app)
@@ -161,7 +182,7 @@ def test_the_runs_of_another_application_are_refused(app: Path, there: bool) -> 
         refused = kstate(command[0], other, *command[1:], status=4).err
         assert f"its journal is of application {app.name}, not of app2" in refused
     (row,) = kstate("status", other, "-o", "json").rows
-    assert (row["state"], app.name in row["why"]) == ("damaged", True)
+    assert (row["state"], app.name in row["message"]) == ("damaged", True)
     assert tree_hash(app.parent) == before
     kstate("undo", app)
 
@@ -213,11 +234,17 @@ def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Pat
     left = kstate("clean", app).err
     assert f"{app} holds no task any more" in left
     assert f"kstate clean {app} --run 0001-migrate" in left
+    # What one run only has put aside is found, and moved, by hand.
+    assert (f"To put them back: kstate undo {app} --discard-newer. " in left) is not undone
     assert {path: one for path, one in tree_hash(app.parent).items() if "tree" in path} == {
         path: one for path, one in before.items() if "tree" in path
     }
-    kstate("clean", app, "--run", "0001-migrate")
-    assert not (app.parent / ".kstate").exists()
+    if undone:
+        kstate("clean", app, "--run", "0001-migrate")
+        assert not (app.parent / ".kstate").exists()
+    else:
+        kstate("undo", app, "--discard-newer")
+        assert holds_tasks(app)
 
 
 def test_a_directory_that_was_lost_after_an_interrupted_switch_is_put_back(tmp_path: Path) -> None:
@@ -350,6 +377,32 @@ def test_clean_says_what_finishes_an_undo(tmp_path: Path) -> None:
     app = made("after-undo", tmp_path)
     assert f"at its undo, which is finished by: kstate undo {app}" in kstate("clean", app).err
     assert "finished" in kstate("undo", app).err
+
+
+@pytest.mark.parametrize(
+    "command", [("clean",), ("wipe", "--store", "kv-timestamped", "--purge", "--yes")], ids=lambda words: words[0]
+)
+def test_a_signal_amid_a_deletion_says_what_is_half_done(
+    app: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A new journal name says that no undo is left; so must the command that has given it, and how it goes on."""
+    if command[0] == "clean":
+        migrate(app)
+    unlink = os.unlink
+
+    def and_a_signal(path: str, **more: int) -> None:
+        unlink(path, **more)
+        signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kstate_cli.change.removal.os", SimpleNamespace(**{**vars(os), "unlink": and_a_signal}))
+        ended = kstate_here(command[0], app, *command[1:], status=128 + signal.SIGTERM)
+    (run,) = read_runs(app)
+    assert run.state is RunState.CLEANING
+    assert f"run {run.name} is half deleted: there is no undo to it any more; to go on: " in ended.err
+    go_on = re.findall(r"to go on: kstate (.*)", ended.err)[0]
+    kstate(*shlex.split(go_on))
+    assert not (app.parent / ".kstate").exists()
 
 
 def test_clean_makes_no_lock_for_nothing(app: Path) -> None:
@@ -523,3 +576,33 @@ def test_a_subvolume_is_refused_before_there_is_a_run(app: Path, tmp_path: Path,
         run = create_run(copy, "migrate --to 4.2")
         kstate("clean", copy, "--run", run.name)
         assert not run.path.exists()
+
+
+def bound(path: Path) -> contextlib.AbstractContextManager[Path]:
+    """A mount of the same file system: its device tells nothing, and yet nothing is renamed across it."""
+    path.mkdir(exist_ok=True)
+    return mounted(path, "--bind", str(path))
+
+
+@pytest.mark.parametrize("where", ["APP", "inside", ".kstate", ".kstate/app", "tree"])
+def test_a_mount_in_the_way_is_named_before_anything_is_done(app: Path, where: str) -> None:
+    """What is exchanged is refused; what is only deleted stays possible where the mount hides nothing of it."""
+    migrate(app)
+    (run,) = read_runs(app)
+    own = app.parent / ".kstate"
+    point = {"APP": app, "inside": app / "0_0", ".kstate": own, ".kstate/app": own / app.name, "tree": run.tree / "0_0"}
+    before = content(app), content(run.tree)
+    with bound(point[where]):
+        for command in (("undo",), ("migrate", "--to", "4.3")):
+            refused = kstate(command[0], app, *command[1:], status=4).err
+            assert f"{point[where]} is a mount point" in refused, command
+        if where == "tree":
+            assert f"{point[where]} is a mount point" in kstate("clean", app, status=4).err
+        assert (content(app), content(run.tree)) == before
+        if where in ("APP", "inside"):
+            kstate("clean", app)
+            assert content(app) == before[0]
+            assert read_runs(app) == []
+    if where not in ("APP", "inside"):
+        kstate("undo", app)
+        assert content(app) == before[1]

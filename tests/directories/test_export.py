@@ -230,11 +230,23 @@ def test_rows_are_the_answers_of_queries(tmp_path: Path, golden: str) -> None:
 def test_columns_serdes_and_the_manifest(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     out = tmp_path / "a" / "out"
-    (row,) = kstate("export", app, "latest-order", "--out", out, "--key-serde", "string", "-o", "json", "-q").rows
+    done = kstate("export", app, "latest-order", "--out", out, "--key-serde", "string", "-o", "json", "-q")
     manifest = json.loads((out / "_manifest.json").read_text())
-    assert {name: row[name] for name in manifest} == manifest
-    assert row["type"] == "export"
-    assert row["engine"] == "one process"
+    assert {**done.summary, **{name: manifest[name] for name in manifest if name in done.summary}} == {
+        **done.summary, "schema_version": manifest["schema_version"]
+    }  # fmt: skip
+    assert {*manifest} - {*done.summary} == {"tasks"}
+    tasks = [row for row in done.rows if row["type"] == "task"]
+    files = [(row["task"], row["path"], row["rows"]) for row in done.rows if row["type"] == "file"]
+    assert [
+        {name: row[name] for name in one if name != "files"} for one, row in zip(manifest["tasks"], tasks, strict=True)
+    ] == [{name: one[name] for name in one if name != "files"} for one in manifest["tasks"]]
+    assert files == [
+        (one["task"], str(out / file["name"]), file["rows"]) for one in manifest["tasks"] for file in one["files"]
+    ]
+    assert [row["files"] for row in tasks] == [len(one["files"]) for one in manifest["tasks"]]
+    assert done.summary["files"] == len(files)
+    assert done.summary["engine"] == "one process"
     assert manifest["application"] == "orders"
     assert manifest["as_of"] == "closed"
     assert [one["partition"] for one in manifest["tasks"]] == [0, 1]
@@ -338,10 +350,10 @@ def test_beside_a_running_application_only_when_asked(tmp_path: Path) -> None:
             out = tmp_path / "out"
             assert "--last-flush" in kstate("export", app, "visits", "--out", out, status=5).err
             assert "--last-flush" in kstate("diff", app, app, status=5).err
-            (row,) = kstate("export", app, "visits", "--out", out, "--last-flush", "-o", "json").rows
-            assert row["as_of"] == "last-flush"
-            (*_, summary) = kstate("diff", app, app, "--last-flush", "-o", "json").rows
-            assert summary["as_of"] == {"a": "last-flush", "b": "last-flush"}
+            done = kstate("export", app, "visits", "--out", out, "--last-flush", "-o", "json")
+            assert done.summary["as_of"] == "last-flush"
+            summary = kstate("diff", app, app, "--last-flush", "-o", "json").summary
+            assert (summary["as_of_a"], summary["as_of_b"]) == ("last-flush", "last-flush")
         finally:
             process.kill()
 
@@ -510,5 +522,5 @@ def test_a_task_that_is_left_over_is_exported_only_when_it_is_named(tmp_path: Pa
     assert "several subtopologies: 0_0, 0_1, 99_1" in kstate(*asked, status=4).err
     spec = tmp_path / "kstate.toml"
     spec.write_text("format = 1\n[stores.latest-order]\nsubtopology = 0\n")
-    (row,) = kstate(*asked, "--spec", spec).rows
-    assert [one["task"] for one in row["tasks"]] == ["0_0", "0_1"]
+    rows = kstate(*asked, "--spec", spec).rows
+    assert [row["task"] for row in rows if row["type"] == "task"] == ["0_0", "0_1"]

@@ -84,7 +84,7 @@ def test_what_it_opens(kstate: Sources, tmp_path: Path) -> None:
     assert stores
     assert all(row["opens_in"][-2:] == [LAST.name, NEXT] for row in stores)
     for patch in (NEXT, f"{NEXT}.0"):
-        assert kstate("check", app, "--for", patch, "-o", "json").rows[-1]["start_fails"] is False
+        assert kstate("check", app, "--for", patch, "-o", "json").summary["start_fails"] is False
 
 
 def test_into_it_and_back(kstate: Sources, tmp_path: Path) -> None:
@@ -93,11 +93,11 @@ def test_into_it_and_back(kstate: Sources, tmp_path: Path) -> None:
     assert steps(plans[0]) == steps(plans[1]) != []
     done = kstate("migrate", app, "--to", f"{NEXT}.0", "--workers", "1")
     assert f"unproven: 4.2 to {NEXT}" in done.err
-    assert kstate("check", app, "--for", NEXT, "-o", "json").rows[-1]["start_fails"] is False
+    assert kstate("check", app, "--for", NEXT, "-o", "json").summary["start_fails"] is False
     again = kstate("migrate", app, "--to", NEXT, "--warnings-ok", "--dry-run", "-o", "json")
     assert steps(again) == []
     kstate("migrate", app, "--to", "4.2", "--workers", "1", "--warnings-ok")
-    assert kstate("check", app, "--for", "4.2", "-o", "json").rows[-1]["start_fails"] is False
+    assert kstate("check", app, "--for", "4.2", "-o", "json").summary["start_fails"] is False
 
 
 def test_it_is_restored_for(kstate: Sources, tmp_path: Path) -> None:

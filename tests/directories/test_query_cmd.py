@@ -19,6 +19,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from kstate_cli.cli.app import main
+from tests import json_lines
 from tests.golden import expected, names, unpack
 
 from .big import make_big
@@ -60,13 +61,14 @@ def ask(*arguments: object, status: int = 0) -> Done:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert ended.value.code == status, f"exit {ended.value.code}, not {status}\n{out.getvalue()}\n{err.getvalue()}"
+    json_lines.check(("query", *arguments), status, out.getvalue(), err.getvalue())
     return Done(status, out.getvalue(), err.getvalue())
 
 
 def _rows(*arguments: object, status: int = 0) -> list[dict[str, Any]]:
     found = ask(*arguments, "-o", "json", status=status).rows
-    assert all(row.pop("schema_version") == 1 for row in found)
-    return [row for row in found if row.pop("type") == "row"]
+    rows = [row for row in found if row["type"] == "row"]
+    return [{name: one for name, one in row.items() if name not in json_lines.HEAD} for row in rows]
 
 
 def _made(folder: Path, rows: dict[bytes, bytes], store: str = "made", task: str = "0_0") -> Path:
@@ -97,7 +99,7 @@ def test_key(app: Path) -> None:
     (row,) = _rows("key", app, "count", "k0005", *COUNTS, "--timestamps")
     assert row == {"partition": 0, "key": "k0005", "value": 6, "timestamp": 1704068596903, "headers": []}
     none = ask("key", app, "count", "nobody", *COUNTS, "-o", "json")
-    assert (none.out, none.err) == ("", "none: count has no such row\n")
+    assert (none.rows, none.summary["rows"], none.err) == ([], 0, "none: count has no such row\n")
     assert ask("key", app, "count", "nobody", *COUNTS, "--quiet") == Done(0, "", "")
 
 
@@ -353,7 +355,7 @@ def test_the_reader_may_go(tmp_path: Path) -> None:
 
 
 def _failures(done: Done) -> dict[int | None, str]:
-    return {row["partition"]: row["reason"] for row in done.rows if row["type"] == "failure"}
+    return {row["partition"]: row["code"] for row in done.rows if row["type"] == "failure"}
 
 
 def test_bounds(app: Path) -> None:
@@ -437,7 +439,7 @@ def test_a_value_that_its_serde_does_not_read(tmp_path: Path) -> None:
     done = ask("range", found, "made", "--value-serde", "json", "-o", "json", status=4)
     assert [row["value"] for row in done.rows] == [5, None, 7]
     (bad,) = [row["unreadable"] for row in done.rows if "unreadable" in row]
-    assert bad["value"]["bytes"] == {"base64": "eA=="}
+    assert bad["value"]["data"] == {"base64": "eA=="}
     assert "1 key or value is not what the serde reads" in done.err
     for output, cell in (("csv", "(unreadable) x"), ("table", "(unreadable) x")):
         done = ask("range", found, "made", "--value-serde", "json", "-o", output, status=4)
@@ -469,7 +471,7 @@ def test_every_query_shows_its_rows_beside_an_unreadable_value(app: Path) -> Non
         rows = _rows(query, app, store, *key)
         assert rows, (store, query)
         marked = _rows(query, app, store, *key, "--value-serde", "boolean", status=4)
-        assert [row.pop("unreadable")["value"]["bytes"] for row in marked] == [row.pop("value") for row in rows]
+        assert [row.pop("unreadable")["value"]["data"] for row in marked] == [row.pop("value") for row in rows]
         assert {row.pop("value") for row in marked} == {None}
         assert marked == rows
 
@@ -481,8 +483,8 @@ def test_a_value_that_is_none_of_its_store(tmp_path: Path) -> None:
     rows = _rows("range", found, "made", "--timestamps", status=4)
     assert [row["key"] for row in rows] == [{"base64": key} for key in ("YQ==", "Yg==", "Yw==")]
     (mark,) = [row["unreadable"]["value"] for row in rows if "unreadable" in row]
-    assert mark["bytes"] == {"base64": "c2hvcnQ="}
-    assert "is none of a timestamped-key-value store" in mark["why"]
+    assert mark["data"] == {"base64": "c2hvcnQ="}
+    assert "is none of a timestamped-key-value store" in mark["message"]
 
 
 def _put(app: Path, key: bytes, value: bytes, store: str = "made") -> None:
@@ -517,7 +519,8 @@ def test_damage(tmp_path: Path) -> None:
         assert [base64.b64decode(row["key"]["base64"]) for row in rows] == [
             b"%05d" % number for number in range(len(rows))
         ]
-        assert (failure["reason"], failure["complete"]) == ("STORE_EXCEPTION", False)
+        assert (failure["type"], failure["code"]) == ("failure", "STORE_EXCEPTION")
+        assert (done.summary["rows"], done.summary["failures"]) == (len(rows), 1)
         assert sst.name in failure["message"] and sst.name in done.err
         assert "rows, which are not the whole answer: 1 STORE_EXCEPTION" in done.err
     for output in ("csv", "table"):
@@ -655,12 +658,12 @@ def test_a_manifest_that_is_cut_off_is_never_an_empty_store(tmp_path: Path) -> N
     manifest.write_bytes(manifest.read_bytes()[:250])
     rows = ask("range", found, "count", *COUNTS, "-o", "json", status=6)
     (failure,) = (row for row in rows.rows if row["type"] == "failure")
-    assert (failure["partition"], failure["reason"]) == (0, "STORE_EXCEPTION")
+    assert (failure["partition"], failure["code"]) == (0, "STORE_EXCEPTION")
     assert f"0_0/rocksdb/count/{manifest.name}: ends " in failure["message"]
     kstate("export", found, "count", "--out", tmp_path / "out", status=6)
     assert not (tmp_path / "out").exists()
     other = unpack(KINDS, tmp_path / "other")
-    summary = kstate("diff", found, other, "--store", "count", "-o", "json", status=6).rows[-1]
+    summary = kstate("diff", found, other, "--store", "count", "-o", "json", status=6).summary
     assert (summary["unread"], summary["equal"]) == (1, False)
 
 

@@ -317,7 +317,7 @@ def test_what_a_run_left_in_its_staging_area_is_shown_and_removed(app: Path, tmp
     (left / "a.sst").write_bytes(b"0123456789")
     run.write("failed", why="it was killed")
     (row,) = kstate("status", app, "-o", "json").rows
-    assert row["staging"]["place"] == str(left)
+    assert row["staging"]["path"] == str(left)
     assert row["staging"]["files"] == 2
     (left / "_kstate.json").rename(tmp_path / "mark")
     assert str(left) in kstate("clean", app, status=6).err
@@ -337,8 +337,8 @@ def test_what_cannot_be_looked_at_keeps_a_run_until_it_is_named(app: Path, tmp_p
     run.write("failed", why="it was killed")
     (tmp_path / "gone").rename(tmp_path / "unmounted")
     (row,) = kstate("status", app, "-o", "json").rows
-    assert row["staging"]["place"] == str(left)
-    assert "not mounted" in row["staging"]["stays"]
+    assert row["staging"]["path"] == str(left)
+    assert "not mounted" in row["staging"]["message"]
     assert "left in a staging area" in kstate("status", app).out
     told = kstate("clean", app, status=6).err
     assert f"kstate clean {app} --run {run.name}" in told

@@ -27,11 +27,14 @@ STORE = "0_0/rocksdb/latest-order"
 
 
 def _verify(app: Path, *more: object, status: int = 0) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The summary, and the rows of stores and tasks."""
-    *rows, summary = kstate("verify", app, "-o", "json", *more, status=status).rows
-    assert summary["type"] == "summary"
-    assert {row["type"] for row in rows} <= {"store", "task"}
-    return summary, rows
+    """The summary, and the rows of stores and tasks, with what was found in each."""
+    done = kstate("verify", app, "-o", "json", *more, status=status)
+    rows = [row for row in done.rows if row["type"] in ("store", "task")]
+    found = [row for row in done.rows if row["type"] == "finding"]
+    for row in rows:
+        row["findings"] = [one for one in found if (one["task"], one["store"]) == (row["task"], row.get("store"))]
+    assert sum(len(row["findings"]) for row in rows) == len(found)
+    return done.summary, rows
 
 
 def _digests(app: Path) -> dict[str, str]:
@@ -164,7 +167,7 @@ def test_damage_is_named_down_to_the_file(
     summary, rows = _verify(app, status=status)
     assert tree_hash(tmp_path) == before
     (bad,) = [row for row in rows if not row["ok"]]
-    assert [(one["code"], one["file"]) for one in bad["findings"]] == [(code, file)]
+    assert [(one["code"], one["path"]) for one in bad["findings"]] == [(code, file)]
     assert f"{bad['task']}/rocksdb/{bad['store']}" == STORE
     assert bad["digest"] is None
     assert summary["findings"] == {code: 1}
@@ -180,7 +183,7 @@ def test_a_flipped_byte_in_a_segment(tmp_path: Path) -> None:
     _flip(sst, 12)
     _, rows = _verify(app, status=3)
     (bad,) = [row for row in rows if not row["ok"]]
-    assert bad["findings"][0]["file"] == str(sst.relative_to(app))
+    assert bad["findings"][0]["path"] == str(sst.relative_to(app))
 
 
 def test_offset_files_that_do_not_decode(tmp_path: Path) -> None:
@@ -190,7 +193,7 @@ def test_offset_files_that_do_not_decode(tmp_path: Path) -> None:
     _, rows = _verify(app, status=3)
     bad = {(row["type"], row["task"], row.get("store")): row["findings"] for row in rows if not row["ok"]}
     assert bad.keys() == {("task", "0_0", None), ("store", "0_1", "count")}
-    assert [one["file"] for found in bad.values() for one in found] == ["0_1/count.position", "0_0/.checkpoint"]
+    assert [one["path"] for found in bad.values() for one in found] == ["0_1/count.position", "0_0/.checkpoint"]
     assert {one["code"] for found in bad.values() for one in found} == {"undecodable"}
     _verify(app, "--store", "kv-plain")
 
@@ -231,7 +234,7 @@ def test_a_file_that_may_not_be_read_is_no_damage(tmp_path: Path) -> None:
         command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *command]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stdout + done.stderr
-    assert f'"code": "unreadable", "file": "{_sst(app).relative_to(app)}"' in done.stdout
+    assert f'"code": "unreadable", "level": "unknown", "path": "{_sst(app).relative_to(app)}"' in done.stdout
 
 
 # --- digests ----------------------------------------------------------------------------------------------------------

@@ -88,8 +88,8 @@ def test_a_dry_run_and_every_refusal_change_nothing(golden: Golden) -> None:
     kstate("wipe", app, "--store", "count")
     kstate("undo", app)
     before = tree_hash(app)
-    plan = kstate("wipe", app, "--all", "--dry-run", "--warnings-ok", "-o", "json").rows
-    assert plan[-1]["executed"] is False
+    plan = kstate("wipe", app, "--all", "--dry-run", "--warnings-ok", "-o", "json")
+    assert plan.summary["executed"] is False
     assert kstate("wipe", app, status=2).err
     assert kstate("wipe", app, "--store", "nothing-of-that-name", status=2).err
     assert kstate("wipe", app, "--task", "9_9", status=2).err
@@ -101,7 +101,7 @@ def test_a_dry_run_and_every_refusal_change_nothing(golden: Golden) -> None:
 
 def test_purge_keeps_nothing(golden: Golden) -> None:
     app = golden(FAMILY)
-    summary = kstate("wipe", app, "--all", "--purge", "--yes", "--warnings-ok", "-o", "json").rows[-1]
+    summary = kstate("wipe", app, "--all", "--purge", "--yes", "--warnings-ok", "-o", "json").summary
     assert (summary["executed"], summary["undoable"]) == (True, False)
     assert not (app.parent / ".kstate").exists()
     assert "nothing to undo" in kstate("undo", app).err

@@ -45,7 +45,7 @@ class Normal:
 
     def row(self, row: Any) -> Any:
         """A line of JSON."""
-        exported = isinstance(row, dict) and row.get("type") == "export"
+        exported = isinstance(row, dict) and row.get("type") == "summary" and "columns" in row
         return self._value(row, {**_MEMBERS, **(_OF_EXPORT if exported else {})})
 
     def _value(self, value: Any, members: Mapping[str, Any]) -> Any:

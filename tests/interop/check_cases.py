@@ -191,6 +191,12 @@ def cut_sst(it: Directory) -> None:
     os.truncate(path, path.stat().st_size - 100)
 
 
+def begun_sst(it: Directory) -> None:
+    """Killed amid a flush: the SST has its name and some of its bytes, and the MANIFEST does not name it."""
+    database = it.databases(TABLE)[0]
+    (database / "000999.sst").write_bytes(_a_table(database).read_bytes()[:-100])
+
+
 def no_sst_in_segment(it: Directory) -> None:
     _a_table(it.databases(WINDOWS)[0]).unlink()
 
@@ -311,6 +317,7 @@ CASES = [
          releases=OLD),
     Case("no-sst", f"{TABLE} has lost an SST", no_sst, "does-not-open"),
     Case("cut-sst", f"an SST of {TABLE} is cut off", cut_sst, "does-not-open"),
+    Case("begun-sst", f"{TABLE} has an SST that was never finished", begun_sst, "sst-not-named"),
     Case("no-sst-segment", f"the first segment of {WINDOWS} has lost its SST", no_sst_in_segment, "segment-does-not-open",
          releases=OLD),
     Case("no-sst-segment-4.3", f"the first segment of {WINDOWS} has lost its SST", no_sst_in_segment, "does-not-open",

@@ -266,7 +266,7 @@ class Predicted:
     @property
     def failed(self) -> bool:
         """Whether the start fails."""
-        return bool(self.of("summary")[0]["start_fails"])
+        return bool(self.done.summary["start_fails"])
 
     @property
     def failures(self) -> list[list[str]]:

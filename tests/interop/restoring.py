@@ -15,6 +15,7 @@ from typing import Any
 
 from kstate_cli.broker.client import ask_broker
 from kstate_cli.formats.topic_partition import TopicPartition
+from tests import json_lines
 from tests.directories.support import data_rows, meaning
 
 from .broker import Broker
@@ -50,24 +51,23 @@ class Restored:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The last line."""
-        (row,) = self.of("summary")
-        return row
+        """How it ended."""
+        return self.done.summary
 
     @property
     def records(self) -> dict[str, int]:
         """Store, as TASK/STORE, -> records read for it."""
-        return {row["store"]: row["records"] for row in self.of("store")}
+        return {f"{row['task']}/{row['store']}": row["records"] for row in self.of("store")}
 
     @property
     def left(self) -> dict[str, str]:
         """Store -> why it was left as it is."""
-        return {row["store"]: row["why"] for row in self.of("left")}
+        return {f"{row['task']}/{row['store']}": row["message"] for row in self.of("left")}
 
     @property
     def steps(self) -> dict[str, str]:
         """Path of a store that is built -> what is done with it."""
-        return {row["path"]: row["what"] for row in self.of("step") if row["action"] == "restore store"}
+        return {row["path"]: row["message"] for row in self.of("step") if row["action"] == "restore store"}
 
 
 def run_restore(directory: Path, dump: Path, release: str, spec: Path, *options: str) -> Done:
@@ -80,6 +80,7 @@ def run_restore(directory: Path, dump: Path, release: str, spec: Path, *options:
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=_SECONDS, check=False)  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
+    json_lines.check(command[3:], done.returncode, done.stdout, done.stderr)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

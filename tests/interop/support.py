@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import json_lines
+
 from .harness import App, Batch, Guarantee, Harness, positions
 from .jvm import Reply
 from .releases import number
@@ -37,8 +39,18 @@ class Done:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Its standard output, when that is JSON Lines."""
-        return [json.loads(line) for line in self.out.splitlines()]
+        """Its standard output, which must be JSON Lines and nothing else: all but how it ended."""
+        return json_lines.results(self.out)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The line of that type."""
+        return json_lines.summary(self.out)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The line of that type."""
+        return json_lines.error(self.out)
 
     @property
     def told(self) -> str:
@@ -53,6 +65,7 @@ def kstate(*arguments: object) -> Done:
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=120, check=False)  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
+    json_lines.check(arguments, done.returncode, done.stdout, done.stderr)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

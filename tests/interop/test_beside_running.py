@@ -21,6 +21,7 @@ from unittest import mock
 import pytest
 
 from kstate_cli.cli.app import main
+from tests import json_lines
 from tests.directories.support import tree_hash
 
 from .background import LONG_SESSIONS, Background, load
@@ -59,15 +60,17 @@ def here(*arguments: object) -> Done:
                 main()
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 1
+    json_lines.check(arguments, code, out.getvalue(), err.getvalue())
     return Done(code, out.getvalue(), err.getvalue())
 
 
 def check(done: Done) -> int:
     """The command is content and says that the application runs; the bytes of the stores that it shows."""
     assert done.status == 0, done.told
-    assert len({row["store"] for row in done.rows}) > 20, done.told  # all stores of the topology
-    assert {(row["running"], row["as_of"]) for row in done.rows} == {(True, "last-flush")}, done.told
-    return sum(row["bytes"] for row in done.rows)
+    rows = [row for row in done.rows if row["type"] == "store"]
+    assert len({row["store"] for row in rows}) > 20, done.told  # all stores of the topology
+    assert {(row["running"], row["as_of"]) for row in rows} == {(True, "last-flush")}, done.told
+    return sum(row["bytes"] for row in rows)
 
 
 def ssts(hashed: dict[str, tuple[object, ...]]) -> set[str]:

@@ -63,7 +63,7 @@ def test_the_prediction_is_what_streams_does(
     if real.failed:
         assert any(all(part in real.text for part in messages) for messages in predicted.failures), told
     else:
-        in_memory = {row["text"].partition(":")[0] for row in predicted.of("finding")
+        in_memory = {row["message"].partition(":")[0] for row in predicted.of("finding")
                      if row["code"] == "changelog-without-store"}  # fmt: skip
         expected = {key: fates for key, fates in predicted.fates.items() if not key[0].startswith("7_")}
         for key, fate in real.fates.items():
@@ -90,8 +90,8 @@ def test_after_the_command_that_check_names_the_global_store_is_good(
         assert start(harness, "4.3.1", directory, tmp_path / attempt).failed
     predicted = predict("4.3.1", directory)
     (finding,) = [row for row in predicted.of("finding") if row["code"] == "global-status-open"]
-    assert finding["mend"] == f"kstate wipe {directory.path} --global"
-    done = kstate(*finding["mend"].split()[1:])
+    assert finding["hint"] == f"kstate wipe {directory.path} --global"
+    done = kstate(*finding["hint"].split()[1:])
     assert done.status == 0, done.told
     assert not predict("4.3.1", directory).failed
     reply = good(harness.run("4.3.1", directory.base.app, directory.path.parent, Run(read=False)))

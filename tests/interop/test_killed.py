@@ -57,7 +57,7 @@ def first_record(rows: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
         for topic, offsets in row["changelog"].items():
             for partition, offset in offsets.items():
                 known = offset + (row["task"] != "global") if offset >= 0 else 0
-                assert known or not row["keys_estimate"], row
+                assert known or not row["rows"], row
                 found[topic, int(partition)] = known
     return found
 

@@ -82,8 +82,8 @@ def test_catching_up_gives_what_one_restore_gives(
     assert all(" catch up " in f" {what}" for what in rest.steps.values()), rest.done.told
     new = records_after(tmp_path / "whole-lines", {key: last for key, (_, _, last) in log_bounds(half).items()})
     assert rest.records == {
-        row["store"]: sum(
-            new[topic, int(partition)] for topic, offsets in row["offsets"].items() for partition in offsets
+        f"{row['task']}/{row['store']}": sum(
+            new[topic, int(partition)] for topic, offsets in row["changelog"].items() for partition in offsets
         )
         for row in rest.of("store")
     }

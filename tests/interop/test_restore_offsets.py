@@ -173,11 +173,11 @@ def decided(directory: Path, made: Made, task: str, store: str) -> str:
         assert re.findall(r"^  (\S+): ", done.err, re.MULTILINE) == [f"{task}/{store}"], done.told
         return NOT_DONE
     assert done.status == 0, done.told
-    steps = {row["path"]: row["what"] for row in done.rows if row["type"] == "step"}
-    left = {row["store"] for row in done.rows if row["type"] == "left"}
+    steps = {row["path"]: row["message"] for row in done.rows if row["type"] == "step"}
+    left = {f"{row['task']}/{row['store']}" for row in done.rows if row["type"] == "left"}
     assert steps.keys() == {f"{task}/rocksdb/{store}"} - {one.replace("/", "/rocksdb/", 1) for one in left}, done.told
     if not steps:
-        doubted = any("above the log end" in row["text"] for row in done.rows if row["type"] == "warning")
+        doubted = any("above the log end" in row["message"] for row in done.rows if row["type"] == "warning")
         return DOUBTED if doubted else LEFT
     return {"catch": CAUGHT_UP, "rebuild": REBUILT}[next(iter(steps.values())).split(" ")[0]]
 
@@ -232,7 +232,7 @@ def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_pat
     # Partition 1 has no records any more, so that its rows cannot be rebuilt: somebody has to say that this is right.
     done = restore(directory, made.dump, RELEASE, made.spec, "--allow-empty")
     assert done.steps.keys() == {f"global/rocksdb/{GLOBAL_STORE}"}, done.done.told
-    assert any(f"lies below the log start {log.start}" in row["text"] for row in done.of("warning")), done.done.told
+    assert any(f"lies below the log start {log.start}" in row["message"] for row in done.of("warning")), done.done.told
     served, reference = tmp_path / "served.jsonl", tmp_path / "reference.jsonl"
     reply = good(harness.run(RELEASE, made.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
@@ -304,7 +304,7 @@ def test_an_offset_that_only_the_broker_knows_to_be_gone(harness: Harness, tmp_p
             assert "--on-invalid-offset rebuild" in done.err, done.told
             return NOT_DONE
         assert done.status == 0, done.told
-        steps = {row["path"]: row["what"] for row in done.rows if row["type"] == "step"}
+        steps = {row["path"]: row["message"] for row in done.rows if row["type"] == "step"}
         return {"catch": CAUGHT_UP, "rebuild": REBUILT}[steps[f"0_0/rocksdb/{TASK_STORE}"].split(" ")[0]]
 
     assert planned() == CAUGHT_UP

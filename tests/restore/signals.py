@@ -92,7 +92,9 @@ class Watched:
     def notes(self, suffix: str) -> int:
         """Notes of this run (the newest) in its staging folder."""
         runs = sorted((self.app.parent / ".kstate" / self.app.name).glob("*/runs"))
-        return len(list(runs[-1].glob(f"*{suffix}"))) if runs and self.says(type="state", state="RESTORING") else 0
+        return (
+            len(list(runs[-1].glob(f"*{suffix}"))) if runs and self.says(type="state", restoration="RESTORING") else 0
+        )
 
 
 def processes() -> list[tuple[int, int, int]]:
@@ -145,7 +147,7 @@ MOMENTS = (
     Moment("Spark starts", "its JVM runs", _java, 0.3),
     Moment("Spark starts", "its JVM has run for a while", _java, 3.0),
     Moment("Spark starts", "its first worker runs", _worker, 0.3),
-    Moment("slices", "slices are assigned", lambda run: run.says(type="state", state="RESTORING"), 0.1),
+    Moment("slices", "slices are assigned", lambda run: run.says(type="state", restoration="RESTORING"), 0.1),
     Moment("slices", "a slice has begun", lambda run: run.notes(".started") > 0, 0.3),
     Moment("slices", "a slice is finished", lambda run: run.notes(".done") > 0, 0.3),
     Moment("Spark stops", "every slice is finished", lambda run: run.notes(".done") > 1, 0.1),
@@ -236,7 +238,7 @@ class Signals:
         switched = bool(now)
         if now not in ({}, self.expected) or (moment.switched is not None and switched != moment.switched):
             wrong.append(f"the directory has {now}")
-        states = [event["state"] for event in run.events() if event.get("type") == "state"]
+        states = [event["restoration"] for event in run.events() if event.get("type") == "state"]
         if not killed:
             if states and states[-1] != "NOT_RUNNING":
                 wrong.append(f"the states were {states}")

@@ -13,6 +13,7 @@ from typing import Any
 
 from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.rocks.shadow import Shadow
+from tests import json_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = "bulk-app"
@@ -60,7 +61,9 @@ def start(app: Path, dump: Path, *options: str) -> subprocess.Popen[str]:
 def ended(process: subprocess.Popen[str]) -> Ended:
     out, err = process.communicate(timeout=300)
     assert "Traceback" not in err, err
-    return Ended(process.returncode, [json.loads(line) for line in out.splitlines()], err)
+    assert isinstance(process.args, list)
+    json_lines.check(process.args[3:], process.returncode, out, err)
+    return Ended(process.returncode, json_lines.parsed(out), err)
 
 
 def restore(app: Path, dump: Path, *options: str) -> Ended:
@@ -117,7 +120,8 @@ def status(app: Path) -> list[dict[str, Any]]:
         text=True,
         check=True,
     )
-    return [json.loads(line) for line in shown.stdout.splitlines()]
+    json_lines.check(["status", str(app), "-o", "json"], 0, shown.stdout)
+    return json_lines.results(shown.stdout)
 
 
 def clean(app: Path) -> None:

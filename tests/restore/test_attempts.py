@@ -129,7 +129,7 @@ def test_a_signal_while_restoring(dump: Path, tmp_path: Path, number: signal.Sig
     process.send_signal(number)
     result = support.ended(process)
     assert result.status == 128 + number, result.stderr
-    assert [row["state"] for row in events(result, "state")][-2:] == ["PENDING_SHUTDOWN", "NOT_RUNNING"]
+    assert [row["restoration"] for row in events(result, "state")][-2:] == ["PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert not app.exists()
     for note in started:
         assert not lives(note["pid"]), "a worker outlived the command"
@@ -145,7 +145,7 @@ def test_what_an_interrupted_run_has_finished_is_used(
     live = support.status(app)[-1]
     end(process, number, stopped)
     assert live["restoration"] == "RESTORING"
-    assert [(one["slices"], one["of"], one["records"]) for one in live["stores"]] in (
+    assert [(one["slices"], one["of"], one["records"]) for one in live["progress"]] in (
         [(1, 1, 500_000), (0, 1, 0)],
         [(0, 1, 0), (1, 1, 500_000)],
     )
@@ -194,7 +194,7 @@ def test_the_command_itself_makes_what_spark_makes(dump: Path, expected: dict[st
     result = support.good(support.restore(app, dump, *IN_PROCESS))
     assert support.digest(app) == expected
     assert support.left_behind(app) == []
-    assert [row["state"] for row in events(result, "state")] == [
+    assert [row["restoration"] for row in events(result, "state")] == [
         "REBALANCING", "RESTORING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING",
     ]  # fmt: skip
     assert [(row["slices"], row["of"]) for row in events(result, "progress")][-1] == (2, 2)
@@ -210,7 +210,7 @@ def test_a_signal_in_its_own_process_keeps_what_is_finished(
     process.send_signal(number)
     result = support.ended(process)
     assert result.status == 128 + number, result.stderr
-    assert [row["state"] for row in events(result, "state")][-2:] == ["PENDING_SHUTDOWN", "NOT_RUNNING"]
+    assert [row["restoration"] for row in events(result, "state")][-2:] == ["PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert not app.exists()
     resumed = support.good(support.restore(app, dump, *IN_PROCESS))
     assert [(event["slices"], event["of"]) for event in events(resumed, "resumed")] == [(1, 2)]
@@ -243,7 +243,7 @@ def test_a_command_that_hangs_does_not_hold_the_run_up(dump: Path, tmp_path: Pat
     result = support.ended(process)
     assert time.monotonic() - began < 60
     assert "killed" in result.stderr
-    assert [row["state"] for row in events(result, "state")][-1] == "NOT_RUNNING"
+    assert [row["restoration"] for row in events(result, "state")][-1] == "NOT_RUNNING"
     assert support.left_behind(app) == [] or support.status(app)[-1]["bytes_pinned"] > 0
     support.clean(app)
     assert not (app.parent / ".kstate").exists()
@@ -371,12 +371,12 @@ def test_after_an_error_somebody_must_look(dump: Path, tmp_path: Path) -> None:
     os.kill(stopped, signal.SIGCONT)
     failed = support.ended(process)
     assert failed.status == 6, failed.stderr
-    assert [row["state"] for row in events(failed, "state")][-2:] == ["PENDING_ERROR", "ERROR"]
+    assert [row["restoration"] for row in events(failed, "state")][-2:] == ["PENDING_ERROR", "ERROR"]
     assert support.left_behind(app) == []
     (row,) = support.status(app)
     assert (row["state"], row["restoration"]) == ("failed", "ERROR")
-    assert spoilt.name in row["why"]
-    assert "SHA-256" in row["why"]
+    assert spoilt.name in row["message"]
+    assert "SHA-256" in row["message"]
     again = support.restore(app, dump)
     assert (again.status, "--after-error" in again.stderr) == (4, True)
     support.good(support.restore(app, dump, "--after-error"))

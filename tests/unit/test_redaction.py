@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from pyarrow.fs import FileSystem
 
 import kstate_cli
 from kstate_cli.dump.location import shown
-from kstate_cli.redaction import kept_uri, redacted, shown_uri
+from kstate_cli.redaction import kept_uri, leads_there, redacted, shown_uri
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 # What S3 gives out: base64, slashes and all. The mark at its begin keeps it from being a part of anything else.
@@ -35,8 +36,31 @@ def test_no_secret_comes_through(
         assert secret not in text
         assert "Q7z" not in text
     if "@" not in path:
-        assert shown_uri(uri) == f"{scheme}://{host}/{path}"
-        assert kept_uri(uri) == f"{scheme}://{host}/{path}?region=eu&scheme=https"
+        place = f"{container(scheme, user)}{host}/{path}"
+        assert shown_uri(uri) == f"{scheme}://{place}"
+        assert kept_uri(uri) == f"{scheme}://{place}?region=eu&scheme=https"
+
+
+def container(scheme: str, user: str) -> str:
+    return f"{user}@" if user and scheme == "abfss" else ""
+
+
+@pytest.mark.parametrize("secret", ["", ":Q7z"])
+@pytest.mark.parametrize("path", ["a/b", "a@b/c", "a:b@c", "@", "a/@"])
+@pytest.mark.parametrize("authority", ["s3://{}bucket", "abfss://{}me.dfs.core.windows.net"])
+def test_what_is_kept_leads_there_again_or_is_known_not_to(authority: str, path: str, secret: str) -> None:
+    """As pyarrow finds it, which the runs of a restoration are written and removed with."""
+    who = "me@" if authority.startswith("abfss") or secret else ""
+    uri = f"{authority.format(who.replace('@', secret + '@'))}/{path}?region=eu-west-1"
+    there = place_of(uri)
+    kept = kept_uri(uri)
+    assert "Q7z" not in kept
+    assert leads_there(uri) == (place_of(kept) == there)
+    assert leads_there(uri) or (secret and "@" in path)
+
+
+def place_of(uri: str) -> str:
+    return str(FileSystem.from_uri(uri if uri.startswith("s3") else uri.partition("?")[0])[1])
 
 
 BUCKETS = {"s3", "s3a", "gs"}
@@ -55,8 +79,9 @@ def test_whatever_a_password_holds(scheme: str, user: str, secret: str, host: st
     """Nothing that means something in a URI ends it; but 8020/ behind a host is a port where there are ports."""
     assume(scheme in BUCKETS or not PORT.match(secret))
     uri = f"{scheme}://{user}:{secret}@{host}/x"
-    assert shown_uri(uri) == kept_uri(uri) == f"{scheme}://{host}/x"
-    assert kept_uri(f"{uri}?region=eu&sig=1") == f"{scheme}://{host}/x?region=eu"
+    place = f"{container(scheme, user)}{host}/x"
+    assert shown_uri(uri) == kept_uri(uri) == f"{scheme}://{place}"
+    assert kept_uri(f"{uri}?region=eu&sig=1") == f"{scheme}://{place}?region=eu"
     (told,) = redacted([uri])
     assert told == f"{scheme}://***@{host}/x" or told.endswith("=***")
 

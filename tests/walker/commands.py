@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import threading
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests import json_lines
 from tests.faults.forked import Ended, Kstate, Moment
 
 ZYGOTE = "tests.walker.zygote"
@@ -62,9 +62,9 @@ class Commands:
         return self._strace(app, argv, trouble)
 
     def json(self, app: Path, argv: tuple[str, ...]) -> list[dict[str, Any]]:
-        """What a command prints with `-o json`; messages between are left out."""
+        """What a command finds, as it prints it with `-o json`; messages between are left out."""
         ended = self(app, (*argv, "-o", "json"))
-        return [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
+        return json_lines.results("\n".join(line for line in ended.output.splitlines() if line.startswith("{")))
 
     def _counted(self, app: Path, argv: tuple[str, ...], trouble: Trouble | None) -> Ended:
         told = app.parent.parent / "steps"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from kstate_cli.change.journal_lines import encode_line
+from tests import json_lines
 
 from . import dumps
 from .accidents import ACCIDENTS
@@ -158,8 +159,7 @@ def _status(world: World, chance: Chance) -> None:
     if world.version is None and not world.runs:
         world.run(("status",), nothing(2))
         return
-    ended = world.run(("status", "-o", "json"), nothing(0))
-    rows = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
+    rows = _rows(world, ("status",), 0)
     said = [(row["run"], row["state"]) for row in rows]
     wanted = [(run.name, _state(run)) for run in world.runs]
     if said != wanted:
@@ -173,8 +173,15 @@ def _state(run: Run) -> str:
 
 
 def _rows(world: World, argv: Command, *statuses: int) -> list[dict[str, object]]:
+    return json_lines.results(_out(world, argv, *statuses))
+
+
+def _out(world: World, argv: Command, *statuses: int) -> str:
+    """What a command prints with `-o json`; messages between are left out."""
     ended = world.run((*argv, "-o", "json"), nothing(*statuses))
-    return [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
+    out = "".join(f"{line}\n" for line in ended.output.splitlines() if line.startswith("{"))
+    json_lines.check((*argv, "-o", "json"), ended.status, out)
+    return out
 
 
 def _ls(world: World, chance: Chance) -> None:
@@ -226,9 +233,10 @@ def _check(world: World, chance: Chance) -> None:
         world.run(("check", "--for", release.name), nothing(2))
         return
     if not release.layout_fits(version.content):
-        rows = _rows(world, ("check", "--for", release.name), 3)
-        if not rows[-1]["start_fails"] and not rows[-1]["errors"]:
-            raise Wrong(f"check: {release.name} opens what is not for it: {rows}")
+        out = _out(world, ("check", "--for", release.name), 3)
+        summary = json_lines.summary(out)
+        if not summary["start_fails"] and not summary["errors"]:
+            raise Wrong(f"check: {release.name} opens what is not for it: {out}")
         return
     rows = _rows(world, ("check", "--for", release.name), 0, 3)
     wiped = {str(row["task"]) for row in rows if row["type"] == "prediction" and row["outcome"] == "task-wiped"}

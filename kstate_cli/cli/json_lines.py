@@ -1,0 +1,128 @@
+"""JSON Lines: how every command prints with ``-o json``, and how it says there that it has failed.
+
+Each line is an object that begins with ``schema_version``, ``type`` and ``app``. A command that has come to its end
+prints a ``summary``. One whose exit code is 2 or more has an ``error`` as its last line, whether it came to its end (a
+question that was answered with no) or not. ``kstate_cli/schemas`` has a JSON Schema for each command, docs/json.md the
+same for people. Lines are printed as they come; none is held back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from kstate_cli.cli import subject
+
+if TYPE_CHECKING:
+    from kstate_cli.errors import Told
+
+SCHEMA_VERSION: Final = 2
+"""Of the whole output format: higher once a member is gone, or means something else. New members may come without."""
+_JSON: Final = "json"
+_FLAGS_BEFORE: Final = re.compile("-[qh]*o(.*)", re.DOTALL)
+"""``-o json``, ``-ojson``, ``-qo json``."""
+
+
+class JsonLines:
+    """Lines about one application directory, on standard output or ``stream``."""
+
+    def __init__(self, app: str | os.PathLike[str] | None, stream: TextIO | None = None) -> None:
+        self._app = json.dumps(None if app is None else os.fspath(app))
+        self._stream = stream
+        self._heads: dict[str, str] = {}
+
+    def line(self, kind: str, members: dict[str, Any]) -> None:
+        """One line of the type ``kind``; ``members`` are what ``json`` takes, and none of the first three."""
+        head = self._heads.get(kind)
+        if head is None:
+            head = f'{{"schema_version": {SCHEMA_VERSION}, "type": {json.dumps(kind)}, "app": {self._app}'
+            self._heads[kind] = head
+        # One write for a line: a signal must not leave half of one. Rows of a query come by the million.
+        end = f", {json.dumps(members)[1:]}\n" if members else "}\n"
+        (self._stream or sys.stdout).write(head + end)
+
+    def summary(self, members: dict[str, Any]) -> None:
+        """The last line, unless an ``error`` follows."""
+        self.line("summary", members)
+
+
+def lines_about(app: Path) -> JsonLines:
+    """Lines about the application directory that was found; an ``error`` will name the same one."""
+    subject.found_app(app)
+    return JsonLines(app)
+
+
+# --- failures: whoever ends the process tells them --------------------------------------------------------------------
+
+
+class _Command:
+    """What is known of the command of this process."""
+
+    wants_json = False
+    has_failed = False
+
+
+def begin(words: Sequence[str]) -> None:
+    """A command begins: its words say whether JSON is wanted, until the parser has understood them."""
+    subject.forget()
+    _Command.has_failed = False
+    _Command.wants_json = _asked_for(words)
+
+
+def note_format(command: Any) -> None:
+    """From now on it is known here what ``--output`` of ``command`` is, wherever it was said."""
+    for parameter in command.params:
+        if parameter.param_type_name == "option" and "--output" in parameter.opts:
+            _guard(parameter)
+
+
+def _guard(parameter: Any) -> None:
+    process = parameter.process_value
+
+    def noted(ctx: Any, value: Any) -> Any:
+        found = process(ctx, value)
+        _Command.wants_json = getattr(found, "value", found) == _JSON
+        return found
+
+    parameter.process_value = noted
+
+
+def tell_failure(error: Told, code: int, more: Sequence[str] = ()) -> None:
+    """The line ``error``, where JSON is wanted and there is none yet. ``code`` is the exit code, ``more`` details."""
+    if _Command.has_failed or not _Command.wants_json:
+        return
+    _Command.has_failed = True
+    JsonLines(subject.given()).line(
+        "error",
+        {
+            "code": error.code_for(code),
+            "exit": code,
+            "message": error.headline,
+            "where": error.where,
+            "details": [*error.details, *more],
+            "hint": error.hint,
+            "hint_details": list(error.hint_details),
+        },
+    )
+
+
+def _asked_for(words: Sequence[str]) -> bool:
+    """Whether the words ask for JSON, as far as that can be seen before anything is known of the options."""
+    found = False
+    for word, following in zip_longest(words, words[1:]):
+        if word == "--":
+            break
+        short = _FLAGS_BEFORE.fullmatch(word)
+        if short is not None:
+            found = (short[1] or following) == _JSON
+        elif word == "--output":
+            found = following == _JSON
+        elif word.startswith("--output="):
+            found = word == f"--output={_JSON}"
+    return found

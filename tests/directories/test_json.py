@@ -1,0 +1,101 @@
+"""What programs are told of changes and of what they keep; every line is held against the schemas in `support.kstate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import json_lines, json_page
+from tests.golden import unpack
+
+from .support import kstate
+from .test_locks import held
+
+GOLDEN = "4.3.1-demo-eos"
+
+
+def test_the_page_is_as_the_schemas_are() -> None:
+    text = json_page.PAGE.read_text(encoding="utf-8")
+    assert json_page.page(text) == text, "python -m tests.json_page writes it anew"
+
+
+def test_from_a_change_to_its_end(tmp_path: Path) -> None:
+    """Also given the `state.dir`: every line, and the error, names the application directory in it."""
+    app = unpack(GOLDEN, tmp_path)
+    nothing = kstate("undo", tmp_path, "-o", "json")
+    assert (nothing.summary["app"], nothing.summary["run"], nothing.summary["executed"]) == (str(app), None, False)
+    migrated = kstate("migrate", tmp_path, "--to", "4.2", "--warnings-ok", "-o", "json")
+    assert {row["app"] for row in json_lines.parsed(migrated.out)} == {str(app)}
+    run = migrated.summary["run"]
+    (told,) = kstate("status", tmp_path, "-o", "json").rows
+    assert (told["type"], told["run"], told["state"]) == ("run", run, "kept")
+    assert told["bytes_pinned"] > 0
+    undone = kstate("undo", tmp_path, "-o", "json")
+    assert undone.rows == []
+    assert (undone.summary["run"], undone.summary["executed"]) == (run, True)
+    assert undone.summary["message"] in undone.err
+    planned = kstate("clean", app, "--dry-run", "-o", "json")
+    cleaned = kstate("clean", app, "-o", "json")
+    for done, executed in ((planned, False), (cleaned, True)):
+        (row,) = done.rows
+        assert (row["type"], row["run"], row["executed"]) == ("run", run, executed)
+        assert done.summary["executed"] is executed
+        assert (done.summary["runs"], done.summary["bytes_pinned"]) == (1, row["bytes_pinned"])
+        assert row["bytes_pinned"] > 0
+    again = kstate("clean", app, "-o", "json").summary
+    assert (again["runs"], again["executed"]) == (0, False)
+    assert kstate("status", app, "-o", "json").summary["runs"] == 0
+
+
+def test_a_run_that_is_left(tmp_path: Path) -> None:
+    app = unpack(GOLDEN, tmp_path)
+    run = kstate("migrate", app, "--to", "4.2", "--warnings-ok", "-o", "json").summary["run"]
+    for path in app.iterdir():
+        if path.is_dir():
+            path.rename(tmp_path / f"gone-{path.name}")
+    done = kstate("clean", app, "-o", "json")
+    (left,) = done.rows
+    assert (left["type"], left["run"]) == ("left", run)
+    assert f"run {run} is left: {left['message']}" in done.err
+    assert done.summary["runs"] == 0
+    refused = kstate("clean", app, "--run", "9999-none", "-o", "json", status=2)
+    assert (refused.rows, refused.error["app"], refused.error["code"]) == ([], str(app), "usage")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "code"),
+    [
+        (("migrate", "APP", "--to", "4.2"), 5, "in-use"),
+        (("undo", "APP"), 5, "in-use"),
+        (("diff", "APP", "APP"), 5, "in-use"),
+        (("check", "APP", "--for", "1.0"), 2, "usage"),
+        (("query", "range", "APP", "latest-order"), 6, "store-unreadable"),
+    ],
+)
+def test_what_cannot_be_done_now(tmp_path: Path, words: tuple[str, ...], status: int, code: str) -> None:
+    app = unpack(GOLDEN, tmp_path)
+    kstate("migrate", app, "--to", "4.2", "--warnings-ok")
+    with held(app, "application"):
+        done = kstate(*(app if word == "APP" else word for word in words), "-o", "json", status=status)
+    assert (done.error["code"], done.error["app"]) == (code, str(app))
+    assert f"kstate: {done.error['message']}" in done.err
+    assert done.error["hint"] in done.err
+
+
+def test_problems_are_told_wherever_they_lie(tmp_path: Path) -> None:
+    app = unpack(GOLDEN, tmp_path)
+    (app / "0_0" / ".checkpoint").write_text("nonsense")
+    (app / "0_1" / "rocksdb" / "latest-order" / "CURRENT").unlink()
+    (app / "0_2").touch()
+    done = kstate("ls", app, "-o", "json", status=3)
+    told = {(row["task"], row["store"]): row for row in done.rows if row["type"] == "problem"}
+    assert {key: row["code"] for key, row in told.items()} == {
+        ("0_0", None): "malformed-offsets",
+        ("0_1", "latest-order"): "no-current",
+        ("0_2", None): "not-a-directory",
+    }
+    assert told["0_0", None]["path"] == "0_0/.checkpoint"
+    for row in told.values():
+        assert row["message"] in done.err
+    assert done.error["code"] == "condition-not-met"

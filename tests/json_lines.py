@@ -1,0 +1,124 @@
+"""What commands print with `-o json`: read, and held against the JSON Schemas of the package whenever a test runs one."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+Line = dict[str, Any]
+HEAD: Final = ("schema_version", "type", "app")
+PROGRESS: Final = "restore-progress"
+"""What `restore` writes to standard error."""
+_ENDS: Final = ("summary", "error")
+_LOST: Final = (137, 141)
+"""Killed, or nobody reads any more."""
+_MANY: Final = frozenset({"row", "difference"})
+"""Of these, one of each shape is looked at: a query has thousands that differ in their values only."""
+_WITHOUT_JSON: Final = frozenset({"--help", "-h", "--version"})
+
+
+def parsed(out: str) -> list[Line]:
+    """Every line of an output that is JSON Lines and nothing else."""
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def results(out: str) -> list[Line]:
+    """The lines but for how it ended: what was asked for."""
+    return [line for line in parsed(out) if line["type"] not in _ENDS]
+
+
+def summary(out: str) -> Line:
+    """The `summary`."""
+    (found,) = (line for line in parsed(out) if line["type"] == "summary")
+    return found
+
+
+def error(out: str) -> Line:
+    """The `error`."""
+    (found,) = (line for line in parsed(out) if line["type"] == "error")
+    return found
+
+
+def check(arguments: Sequence[object], status: int, out: str, err: str = "") -> None:
+    """Fails unless what a command has printed is as the schemas say; of commands without `-o json` nothing is known."""
+    words = [str(one) for one in arguments]
+    if not _asks_for_json(words) or _WITHOUT_JSON & {*words}:
+        return
+    if status < 0 or status in _LOST:
+        out = out[: out.rfind("\n") + 1]  # the last line may be half of one
+    lines = parsed(out)
+    for line in lines:
+        check_line(words[0], line)
+    for text in err.splitlines():
+        if text.startswith("{") and words[0] == "restore":
+            check_line(PROGRESS, json.loads(text))
+    kinds = [line["type"] for line in lines]
+    assert not {*_ENDS} & {*kinds[:-2]}, kinds
+    if 0 <= status <= 1:
+        assert kinds and kinds[-1] == "summary" and kinds.count("summary") == 1, (status, kinds, err)
+    elif status > 0 and status not in _LOST:
+        assert kinds and kinds[-1] == "error" and kinds.count("error") == 1, (status, kinds, err)
+        assert lines[-1]["exit"] == status, lines[-1]
+
+
+def check_line(command: str, line: Line) -> None:
+    """Fails unless a line is as the schema of a command says."""
+    assert tuple(line)[: len(HEAD)] == HEAD, f"{command}: {line}"
+    if line["type"] in _MANY:
+        shape = (command, _shape(line))
+        if shape in _seen:
+            return
+        _seen.add(shape)
+    known = validators(command)
+    assert line["type"] in known, f"{command}: no schema for {line}"
+    wrong = [f"{one.json_path}: {one.message}" for one in known[line["type"]].iter_errors(line)]
+    assert not wrong, f"{command}: {wrong}\n{line}"
+
+
+@functools.cache
+def schema(name: str) -> Any:
+    """A schema of the package."""
+    return json.loads(files("kstate_cli").joinpath(f"schemas/{name}.json").read_bytes())
+
+
+def schemas() -> list[str]:
+    """The names of all of them."""
+    return sorted(one.name.removesuffix(".json") for one in files("kstate_cli").joinpath("schemas").iterdir())
+
+
+def types(command: str) -> Iterator[tuple[str, Any]]:
+    """The types of line that a command prints, each with its schema."""
+    for one in schema(command)["oneOf"]:
+        where, _, name = one["$ref"].rpartition("#/$defs/")
+        yield name, (schema(where.removesuffix(".json")) if where else schema(command))["$defs"][name]
+
+
+@functools.cache
+def validators(command: str) -> dict[str, Draft202012Validator]:
+    """What looks at a line of a command, by its type."""
+    registry: Registry[Any] = Registry().with_resources(
+        (f"{name}.json", Resource.from_contents(schema(name))) for name in schemas()
+    )
+    return {name: Draft202012Validator(of_type, registry=registry) for name, of_type in types(command)}
+
+
+_seen: set[object] = set()
+
+
+def _shape(value: Any) -> object:
+    if isinstance(value, dict):
+        return tuple((name, _shape(one)) for name, one in value.items())
+    if isinstance(value, list):
+        return ("list", *{_shape(one) for one in value})
+    return type(value)
+
+
+def _asks_for_json(words: Sequence[str]) -> bool:
+    return any(pair in (("-o", "json"), ("--output", "json")) for pair in itertools.pairwise(words))

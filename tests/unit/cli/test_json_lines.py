@@ -1,0 +1,276 @@
+"""The emitter of JSON: what every line begins with, how a command ends, and what the schemas of the package promise."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+import kstate_cli
+from kstate_cli import errors
+from kstate_cli.change.commits_made import forget_commits, note_commit
+from kstate_cli.cli import json_lines as emitter
+from kstate_cli.cli import subject
+from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.ending import exit_code_of, tell_program
+from kstate_cli.errors import Interrupted, InUse, KstateError, OutputLost, Refused, RunFailed, Told, UsageError
+from kstate_cli.rocks.errors import RocksError
+from tests import json_lines
+from tests.directories.support import kstate_here
+from tests.unit.cli.test_usage_errors import HOSTILE
+
+CLI = Path(kstate_cli.__file__).parent / "cli"
+NO_SCHEMA = {"demo"}
+"""Commands without -o json."""
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    forget_commits()
+    yield
+    forget_commits()
+    emitter.begin([])
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(kind=st.text(), app=st.none() | st.text(), members=st.dictionaries(st.text(min_size=1), VALUES))
+def test_a_line_is_what_the_whole_object_would_be(kind: str, app: str | None, members: dict[str, Any]) -> None:
+    """Put together from parts, for the rows of queries: not a byte is other than of the object as a whole."""
+    members = {name: one for name, one in members.items() if name not in json_lines.HEAD}
+    out = _Stream()
+    lines = emitter.JsonLines(app, out)  # type: ignore[arg-type]
+    lines.line(kind, members)
+    lines.line(kind, members)
+    whole = {"schema_version": emitter.SCHEMA_VERSION, "type": kind, "app": app, **members}
+    assert out.written == [json.dumps(whole) + "\n"] * 2
+
+
+def test_integers_have_all_their_digits() -> None:
+    out = _Stream()
+    emitter.JsonLines("app", out).line("row", {"offset": 2**63 - 1})  # type: ignore[arg-type]
+    assert '"offset": 9223372036854775807}' in out.written[0]
+
+
+class _Stream:
+    """Takes what is written, call by call."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.written.append(text)
+
+
+def test_nobody_else_prints_json() -> None:
+    """In the command line; query_view's are cells of CSV."""
+    own = {"json_lines.py", "query_view.py"}
+    for path in sorted(CLI.glob("*.py")):
+        calls = [
+            node
+            for node in ast.walk(ast.parse(path.read_bytes()))
+            if isinstance(node, ast.Attribute) and node.attr in ("dumps", "dump")
+        ]
+        assert not calls or path.name in own, path
+    names = {path.name for path in CLI.glob("*.py")}
+    assert own <= names
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def _classes(of: type[Told] = Told) -> Iterator[type[Told]]:
+    yield of
+    for one in of.__subclasses__():
+        yield from _classes(one)
+
+
+def test_every_class_of_errors_has_a_code() -> None:
+    import importlib
+    import pkgutil
+
+    for module in pkgutil.walk_packages(kstate_cli.__path__, "kstate_cli."):
+        if module.name.endswith("errors"):
+            importlib.import_module(module.name)
+    own = {one.__name__: one.code for one in _classes() if one.__module__.startswith("kstate_cli")}
+    assert own["KstateError"] == own["Told"] == "failed"
+    assert len(set(own.values())) == len(own) - 1, own
+    told = json_lines.schema("members")["$defs"]["code"]["pattern"]
+    assert all(Draft202012Validator({"pattern": told}).is_valid(code) for code in own.values())
+
+
+ENDS: list[tuple[BaseException, str]] = [
+    (UsageError("u"), "usage"),
+    (Refused("r", hint="h", hint_details=["a", "b"], details=["d"], where="w"), "refused"),
+    (InUse("i"), "in-use"),
+    (RunFailed("f"), "run-failed"),
+    (Interrupted(15), "interrupted"),
+    (KstateError("k", code="own"), "own"),
+    (OSError(errno.EIO, "Input/output error", "/data"), "system"),
+    (OSError(errno.EMFILE, "Too many open files"), "host"),
+    (RocksError("Corruption"), "rocksdb"),
+    (ValueError("\udcff\n"), "defect"),
+    (MemoryError(), "defect"),
+    (SystemExit(5), "failed"),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), ENDS, ids=lambda one: type(one).__name__)
+def test_a_failure_is_a_line(error: BaseException, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    emitter.begin(["ls", "x", "-o", "json"])
+    number = exit_code_of(error)
+    tell_program(error, number)
+    tell_program(error, number)
+    (line,) = json_lines.parsed(capsys.readouterr().out)
+    json_lines.check_line("ls", line)
+    assert (line["type"], line["code"], line["exit"], line["app"]) == ("error", code, number, None)
+    assert line["message"]
+    if isinstance(error, Told):
+        assert line["message"] == error.headline
+        assert (line["hint"], line["hint_details"]) == (error.hint, list(error.hint_details))
+        assert (line["where"], line["details"]) == (error.where, list(error.details))
+
+
+def test_what_was_changed_is_said_to_programs_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    emitter.begin(["migrate", "-o", "json"])
+    subject.found_app(tmp_path)
+    note_commit("0001-migrate", tmp_path)
+    error = RunFailed("late")
+    errors.note(error, "beside")
+    tell_program(error, exit_code_of(error))
+    (line,) = json_lines.parsed(capsys.readouterr().out)
+    assert (line["code"], line["exit"], line["app"]) == ("run-halfway", 7, str(tmp_path))
+    assert line["details"][0] == "beside" and line["details"][1].startswith("what was done: ")
+
+
+@pytest.mark.parametrize(
+    "words", [["-o", "table"], [], ["-o", "json", "-o", "csv"], ["--", "-o", "json"], ["--output=table"], ["x", "json"]]
+)
+def test_without_json_there_is_none(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    emitter.begin(["ls", *words])
+    tell_program(Refused("r"), 4)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "words", [["-o", "json"], ["-ojson"], ["-qo", "json"], ["-qojson"], ["--output", "json"], ["--output=json"]]
+)
+def test_every_way_to_ask_for_it(words: list[str], tmp_path: Path) -> None:
+    done = kstate_here("ls", tmp_path / "nowhere", *words, status=2)
+    assert (done.error["code"], done.error["app"]) == ("usage", str(tmp_path / "nowhere"))
+    assert "does not exist" in done.error["message"]
+    done = kstate_here("ls", tmp_path, "--nonsense", *words, status=2)
+    assert (done.error["code"], done.error["app"]) == ("usage", None)
+    assert "--nonsense" in done.error["message"]
+
+
+def test_the_environment_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KSTATE_LS_OUTPUT", "json")
+    assert kstate_here("ls", tmp_path / "nowhere", status=2).error["code"] == "usage"
+    assert kstate_here("ls", tmp_path / "nowhere", "-o", "table", status=2).out == ""
+
+
+def test_results_that_got_lost_are_followed_by_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    emitter.begin(["ls", "-o", "json"])
+    tell_program(OutputLost(OSError(errno.ENOSPC, "No space left on device")), 6)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in NO_SCHEMA])
+def test_wrong_command_lines(command: str) -> None:
+    """Found by the parser, before anything of the command is there; hostile."""
+    for words in ([f"--{HOSTILE}"], [HOSTILE] * 9, []):
+        done = kstate_here(command, *words, "-o", "json", status=None)
+        assert done.status in (2, 4), (words, done)
+        assert len(done.out.splitlines()) == 1 and done.error["exit"] == done.status
+        assert done.error["code"] in ("usage", "refused")
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def _of_commands() -> list[str]:
+    return [name for name in json_lines.schemas() if name not in ("members", "lines")]
+
+
+def test_every_command_has_a_schema() -> None:
+    assert {*_of_commands()} == {*COMMANDS, json_lines.PROGRESS} - NO_SCHEMA
+
+
+@pytest.mark.parametrize("name", json_lines.schemas())
+def test_schemas_are_schemas(name: str) -> None:
+    Draft202012Validator.check_schema(json_lines.schema(name))
+
+
+@pytest.mark.parametrize("command", _of_commands())
+def test_a_line_has_its_members_and_no_others(command: str) -> None:
+    """And each member is defined in one place, so that it means the same wherever it stands."""
+    types = dict(json_lines.types(command))
+    assert command == json_lines.PROGRESS or types.keys() >= {"summary", "error"}
+    assert {*types} == {one["properties"]["type"]["const"] for one in types.values()}
+    for kind, one in types.items():
+        assert one["additionalProperties"] is False and one["description"], kind
+        assert tuple(one["properties"])[:3] == tuple(one["required"][:3]) == json_lines.HEAD, kind
+        for name, member in one["properties"].items():
+            if name == "type":
+                continue
+            reference = member if "$ref" in member else member["anyOf"][0]
+            assert reference == {"$ref": f"members.json#/$defs/{name}"}, (kind, name)
+            assert "$ref" in member or member["anyOf"][1:] == [{"type": "null"}], (kind, name)
+
+
+def test_nothing_is_defined_that_no_line_has() -> None:
+    commands = [one for name in _of_commands() for one in dict(json_lines.types(name)).values()]
+    members = json_lines.schema("members")["$defs"]
+    assert {*members} == {name for one in commands for name in one["properties"]}
+    assert all(one["description"] for one in members.values())
+    used = {id(one) for one in commands}
+    for name in json_lines.schemas():
+        if name != "members":
+            assert {id(one) for one in json_lines.schema(name)["$defs"].values()} <= used, name
+
+
+def test_a_line_that_is_not_as_the_schema_says_is_found() -> None:
+    """Or no test that runs a command would."""
+    good = {
+        "schema_version": emitter.SCHEMA_VERSION,
+        "type": "summary",
+        "app": "/a",
+        "stores": 1,
+        "bytes": 2,
+        "running": None,
+        "as_of": "closed",
+    }
+    json_lines.check_line("ls", good)
+    for bad in (
+        {**good, "more": 1},
+        {**good, "bytes": "2"},
+        {**good, "app": None},
+        {**good, "schema_version": 1},
+        {**good, "type": "rows"},
+        {name: one for name, one in good.items() if name != "stores"},
+        dict(reversed(good.items())),
+    ):
+        with pytest.raises(AssertionError):
+            json_lines.check_line("ls", bad)
+    line = json.dumps(good) + "\n"
+    asked = ("ls", "/a", "-o", "json")
+    json_lines.check(asked, 1, line)
+    for status, out in ((0, ""), (3, line), (0, line * 2), (0, line + "text\n")):
+        with pytest.raises((AssertionError, ValueError)):
+            json_lines.check(asked, status, out)
