@@ -124,7 +124,7 @@ class Snapshot:
         new = finding(code, text, task=name, store=store, level=level)
         values: dict[str, str | os.PathLike[str] | None]
         values = {"APP": self.app.path, "RELEASE": self.asked.release.name, "TASK": name, "STORE": store}
-        return replace(new, mend=filled(new.mend, values))
+        return replace(new, hint=filled(new.hint, values))
 
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition, by the first source that knows it."""
