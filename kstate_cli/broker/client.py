@@ -78,8 +78,8 @@ def _ask(admin: AdminClient, group: str, topics: list[str]) -> dict[TopicPartiti
     from confluent_kafka import TopicPartition as Key
     from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
-    here = admin.list_topics(timeout=_SECONDS).topics
-    topics = [topic for topic in topics if topic in here]
+    on_broker = admin.list_topics(timeout=_SECONDS).topics
+    topics = [topic for topic in topics if topic in on_broker]
     if not topics:
         return {}
     described = admin.describe_topics(TopicCollection(topics), request_timeout=_SECONDS)
@@ -89,7 +89,7 @@ def _ask(admin: AdminClient, group: str, topics: list[str]) -> dict[TopicPartiti
         resource.name: future.result()
         for resource, future in admin.describe_configs(resources, request_timeout=_SECONDS).items()
     }
-    keys = [Key(topic, partition) for topic in topics for partition in here[topic].partitions]
+    keys = [Key(topic, partition) for topic in topics for partition in on_broker[topic].partitions]
     bounds = [
         {
             (key.topic, key.partition): future.result()

@@ -28,7 +28,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.regular import read_small
-from kstate_cli.statedir.age import Written
+from kstate_cli.statedir.age import SstAge
 from kstate_cli.texts import command
 
 SCHEMA = 1
@@ -69,7 +69,7 @@ class Age:
     """Every record that was in the log at this time is in the store; None where nobody knows."""
     logs: Mapping[TopicPartition, LogMark] = field(default_factory=dict)
     identity: str | None = None
-    """:attr:`kstate_cli.statedir.age.Written.identity` of the store."""
+    """:attr:`kstate_cli.statedir.age.SstAge.identity` of the store."""
     run: str = ""
 
 
@@ -131,22 +131,22 @@ def add_ages(app: Path, new: Iterable[Age]) -> None:
     sync_directory(path.parent)
 
 
-def known_of(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, int], data_age: Written) -> Age:
+def known_of(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, int], of_ssts: SstAge) -> Age:
     """What is known of a store as it lies there: by its SSTs, and by what kstate recorded of it.
 
     Entries about these very SSTs at these offsets go first, the newest of them. Others at the same offsets only ever
     make it older.
     """
-    mine = [age for age in ages if age.store == store and dict(age.offsets) == dict(offsets)]
-    exact = [age for age in mine if age.identity == data_age.identity]
+    at_these_offsets = [age for age in ages if age.store == store and dict(age.offsets) == dict(offsets)]
+    exact = [age for age in at_these_offsets if age.identity == of_ssts.identity]
     if exact:
         return exact[-1]
-    bounds = [age.as_of_ms for age in mine]
-    logs = mine[-1].logs if mine else {}
+    bounds = [age.as_of_ms for age in at_these_offsets]
+    logs = at_these_offsets[-1].logs if at_these_offsets else {}
     if None in bounds:
         # Somebody made such a store without knowing how old its data was: no date of a file says more.
         return Age(store, offsets, None, logs)
-    times = [one for one in (*bounds, data_age.at_ms) if one is not None]
+    times = [one for one in (*bounds, of_ssts.at_ms) if one is not None]
     return Age(store, offsets, min(times, default=None), logs)
 
 

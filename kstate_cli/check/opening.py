@@ -69,14 +69,14 @@ def _obstacle(snapshot: Snapshot, task: Task, store: Store, database: Database) 
 
 
 def _families(snapshot: Snapshot, store: Store, database: Database, shown: str) -> Obstacle | None:
-    here = set(database.column_families)
+    families = set(database.column_families)
     if snapshot.asked.into_family:
-        unknown = sorted(here - known_families())
+        unknown = sorted(families - known_families())
         if not unknown:
             return None
         message = f"Unexpected column family '{unknown[0]}' found in store {database.path.name}"
         return Obstacle("unknown-column-family", f"column family {unknown[0]}", shown, (message,), by_streams=True)
-    extra = here - (known_families() - headers_families() - {OFFSETS_CF})
+    extra = families - (known_families() - headers_families() - {OFFSETS_CF})
     if not extra:
         return None
     if extra & headers_families():

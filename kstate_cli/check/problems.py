@@ -23,8 +23,8 @@ def not_understood(snapshot: Snapshot, told: Sequence[Finding]) -> Iterator[Find
         known = any(one.level is not Level.EXPECTED and one.task == task.name for one in told)
         yield from _of(snapshot, (one for one in task.problems if not (known and _has_rule(task, one))), task)
         for store in task.stores:
-            here = {one.code for one in told if (one.task, one.store) == (task.name, store.name)}
-            if not here & _OPENING:
+            codes = {one.code for one in told if (one.task, one.store) == (task.name, store.name)}
+            if not codes & _OPENING:
                 problems = (one for database in store.databases for one in database.problems)
                 yield from _of(snapshot, problems, task, store.name)
 

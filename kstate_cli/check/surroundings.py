@@ -70,11 +70,11 @@ def _runs(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
     """Changelogs of the application that nothing on disk belongs to."""
-    here = {store.name for task in snapshot.app.tasks for store in task.stores}
-    here |= {name for resolved in snapshot.resolved.values() for name in resolved.absent}
+    known_stores = {store.name for task in snapshot.app.tasks for store in task.stores}
+    known_stores |= {name for resolved in snapshot.resolved.values() for name in resolved.absent}
     topics = {key.topic for key in snapshot.logs.known}
     names = {store_of_changelog(topic, snapshot.app.app_id) for topic in topics}
-    for name in sorted(name for name in names if name is not None and name not in here):
+    for name in sorted(name for name in names if name is not None and name not in known_stores):
         text = f"{name}: its changelog is there, and no directory: in memory, restored whole at every start"
         yield snapshot.finding("changelog-without-store", text)
 

@@ -92,7 +92,7 @@ def restore(
     found_app(path)
     request = RestoreRequest(
         app=path,
-        dump=wanted.dump,
+        dump=wanted.from_changelog,
         options=options,
         run=RunOptions(
             workers=work.workers or os.cpu_count() or 1,

@@ -84,13 +84,13 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedF
     from pyarrow import fs
 
     try:
-        info = filesystem.get_file_info(root)
-        if info.type == fs.FileType.NotFound:
+        status = filesystem.get_file_info(root)
+        if status.type == fs.FileType.NotFound:
             raise UsageError(f"{shown_as} does not exist", hint="give the folder of the dump")
-        if isinstance(filesystem, fs.LocalFileSystem) and info.type == fs.FileType.Unknown:
+        if isinstance(filesystem, fs.LocalFileSystem) and status.type == fs.FileType.Unknown:
             raise _special(root, shown_as)
-        if info.type == fs.FileType.File:
-            return [ListedFile(info.path, info.base_name, info.size)]
+        if status.type == fs.FileType.File:
+            return [ListedFile(status.path, status.base_name, status.size)]
         if isinstance(filesystem, fs.LocalFileSystem):
             _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))

@@ -200,8 +200,8 @@ def _compare_repeated(part: Slice, table: pa.Table, files: _Files) -> None:
     if not len(again):
         return
     twice = pa.array(again)
-    here = set(files.get(part.pieces[0]).schema_arrow.names)
-    names = [name for name in KNOWN if name in here]
+    columns = set(files.get(part.pieces[0]).schema_arrow.names)
+    names = [name for name in KNOWN if name in columns]
     rows = [
         batch.filter(pc.is_in(batch.column("offset"), value_set=twice))
         for piece in part.pieces

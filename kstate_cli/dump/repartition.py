@@ -99,11 +99,11 @@ def _rows(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> DataF
         frame = frame.withColumn("partition", functions.col("partition").cast("int"))
         if dict(frame.dtypes)["timestamp"] == "bigint":
             frame = frame.withColumn("timestamp", functions.expr(_FLOORED))
-        here = [
+        conditions = [
             (functions.col("topic") == one.topic) & (functions.col("partition") == one.partition) for one in partitions
         ]
         columns = ["key", "value", *_BY_OFFSET, "timestamp", *(["headers"] if dump.has_headers else [])]
-        frames.append(frame.where(reduce(lambda one, other: one | other, here)).select(*columns))
+        frames.append(frame.where(reduce(lambda one, other: one | other, conditions)).select(*columns))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 

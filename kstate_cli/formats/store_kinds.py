@@ -78,10 +78,10 @@ class StoreKind:
         """One kind, not a name for several that could not be told apart."""
         return self.key is not KeySchema.UNTOLD
 
-    def families_in(self, there: Iterable[str]) -> tuple[Family, ...]:
-        """The families that rows of a store with the families ``there`` may lie in, newest first."""
-        here = set(there)
-        first = next(i for i, one in enumerate(self.families) if one.name in here or one is self.family)
+    def families_in(self, names: Iterable[str]) -> tuple[Family, ...]:
+        """The families that rows of a store with the families ``names`` may lie in, newest first."""
+        present = set(names)
+        first = next(i for i, one in enumerate(self.families) if one.name in present or one is self.family)
         return self.families[first:]
 
     def layout_in(self, family: str) -> ValueLayout | None:

@@ -48,10 +48,10 @@ def _resolve_task(app: Application, task: Task, entries: Collection[str]) -> Tas
     if task.has_offsets_family:
         # Beside the column family .checkpoint may come from upgrade.from, which lists in-memory stores too: only a
         # store that has something in the task is a custom one.
-        here = set(entries)
-        for name in sorted(set(absent) - here):
+        entry_names = set(entries)
+        for name in sorted(set(absent) - entry_names):
             said.notes.append(f"{task.name}: {name} has nothing here: its offset counts as that of an in-memory store")
-        absent = {name: lines for name, lines in absent.items() if name in here}
+        absent = {name: lines for name, lines in absent.items() if name in entry_names}
     names = {store.name for store in task.stores}
     for name, file in task.store_files.items():
         if name not in names:

@@ -98,8 +98,8 @@ class OfflineStreams:
         wanted = request.partitions if request.partitions is not None else {p for p in by_partition if p is not None}
         answers: dict[int, QueryResult[R]] = {}
         for partition in sorted(wanted):
-            here = by_partition.get(partition)
-            answers[partition] = self._answer(request, *here) if here else self._absent(request.store, partition)
+            place = by_partition.get(partition)
+            answers[partition] = self._answer(request, *place) if place else self._absent(request.store, partition)
         return StateQueryResult(answers)
 
     def stores(self, name: str) -> list[tuple[Task, Store]]:

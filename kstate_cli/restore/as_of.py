@@ -21,7 +21,7 @@ from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.restore.judge import Action
 from kstate_cli.restore.plan import RestoredPartition, StoreWork
-from kstate_cli.statedir.age import written
+from kstate_cli.statedir.age import sst_age
 from kstate_cli.statedir.scan import read_application
 
 _NS = 1_000_000
@@ -100,7 +100,7 @@ def made(app: Path, before: Iterable[Age], *, workers: int) -> list[Age]:
         for task in read_application(app, workers=workers).tasks
         for store in task.stores
     }
-    return [replace(age, identity=written(stores[age.store]).identity) for age in before if age.store in stores]
+    return [replace(age, identity=sst_age(stores[age.store]).identity) for age in before if age.store in stores]
 
 
 def task_times(work: Iterable[StoreWork], tasks: Mapping[str, TaskOffsets], ages: Iterable[Age]) -> dict[str, int]:
@@ -112,12 +112,12 @@ def task_times(work: Iterable[StoreWork], tasks: Mapping[str, TaskOffsets], ages
     known, restored = tuple(ages), list(work)
     times_of_tasks: dict[str, int] = {}
     for task in {one.task for one in restored}:
-        mine = {one.spec.name: one.as_of_ms for one in restored if one.task == task}
+        as_of = {one.spec.name: one.as_of_ms for one in restored if one.task == task}
         resolved = tasks.get(task)
         for other in resolved.stores if resolved is not None else ():
-            if other.store.name not in mine and other.offsets and not other.store.empty:
-                mine[other.store.name] = age_of(known, task, other).as_of_ms
-        times = [one for one in mine.values() if one is not None]
-        if len(times) == len(mine):
+            if other.store.name not in as_of and other.offsets and not other.store.empty:
+                as_of[other.store.name] = age_of(known, task, other).as_of_ms
+        times = [one for one in as_of.values() if one is not None]
+        if len(times) == len(as_of):
             times_of_tasks[task] = min(times) * _NS
     return times_of_tasks

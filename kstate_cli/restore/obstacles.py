@@ -45,7 +45,7 @@ def warn_of_the_rest(draft: RestoreDraft, spec: Spec) -> None:
         if task == GLOBAL:
             continue
         resolved = draft.tasks.get(task)
-        here = {one.store.name for one in resolved.stores if one.offsets} if resolved else set()
+        with_offsets = {one.store.name for one in resolved.stores if one.offsets} if resolved else set()
         parts = TaskId.parse(task)
         missing = [
             store.name
@@ -55,7 +55,7 @@ def warn_of_the_rest(draft: RestoreDraft, spec: Spec) -> None:
             and not store.is_global
             and (store.topology, store.subtopology) == (parts.topology, parts.subtopology)
             and (task, store.name) not in restored
-            and store.name not in here
+            and store.name not in with_offsets
         ]
         if missing:
             draft.warnings.append(

@@ -57,8 +57,8 @@ def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
 
 
 def _stamp(uri: str, path: str) -> str:
-    info = open_location(uri)[0].get_file_info(path)
-    return f"{path} {info.size} {info.mtime_ns};"
+    status = open_location(uri)[0].get_file_info(path)
+    return f"{path} {status.size} {status.mtime_ns};"
 
 
 def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> TakenOver:

@@ -150,8 +150,8 @@ def left_in_area(run: Run) -> Leftover | None:
         # A journal may be anybody's text: nothing is looked at that cannot be a folder of ours.
         return Leftover(run.name, shown(uri) or "?", 0, 0, "its name is not that of a staging folder")
     try:
-        here = "://" not in uri or uri.startswith("file:")
-        contents = _found_here(uri, token, event.get("mount")) if here else _found_elsewhere(uri, token)
+        is_local = "://" not in uri or uri.startswith("file:")
+        contents = _found_here(uri, token, event.get("mount")) if is_local else _found_elsewhere(uri, token)
     except (OSError, KstateError, ValueError, subprocess.SubprocessError) as error:
         return Leftover(run.name, shown(uri), 0, 0, f"it cannot be looked at: {_words(error)}")
     return None if contents is None else Leftover(run.name, shown(uri), *contents)

@@ -94,6 +94,6 @@ def layout_of(kind: str, families: frozenset[str]) -> Layout | None:
     known = store_kind(kind)
     if not known.told:
         return None
-    here = known.families_in(families)
-    newest = here[0].layout
-    return Layout(kind, tuple((one.name, lifted(one.layout, newest)) for one in here), newest)
+    families_here = known.families_in(families)
+    newest = families_here[0].layout
+    return Layout(kind, tuple((one.name, lifted(one.layout, newest)) for one in families_here), newest)

@@ -16,8 +16,8 @@ def imported(name: str, module: str, path: str) -> Serde:
         named: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         # A module that the user's own imports is another matter than the user's own.
-        mine = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
-        what = "there is no such module" if mine else f"{module} cannot be imported: {error}"
+        is_missing = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
+        what = "there is no such module" if is_missing else f"{module} cannot be imported: {error}"
         raise ValueError(f"{name!r}: {what} (PYTHONPATH says where modules are looked for)") from None
     except (Exception, SystemExit) as error:
         raise ValueError(f"{name!r}: {module} cannot be imported: {_told(error)}") from None

@@ -71,13 +71,13 @@ def refuse_other_kinds(app: Application, spec: SpecDraft, *, named: str) -> None
     # No interval is asked for: no rows need be read.
     inferred = infer(app, known_intervals={store.name for task in app.tasks for store in task.stores})
     for stated in spec.stores:
-        there = inferred.draft.store(stated.name)
-        if stated.kind is None or there is None:
+        in_directory = inferred.draft.store(stated.name)
+        if stated.kind is None or in_directory is None:
             continue
         only = StoreDraft(name=stated.name, kind=stated.kind)
-        _refuse_any(stated.name, _contradictions(only, named, there, str(app.path)))
+        _refuse_any(stated.name, _contradictions(only, named, in_directory, str(app.path)))
         if stated.name in inferred.evidence:
-            _refuse_any(stated.name, _against_evidence(only, named, there, inferred.evidence[stated.name]))
+            _refuse_any(stated.name, _against_evidence(only, named, in_directory, inferred.evidence[stated.name]))
 
 
 def _merge(
@@ -89,16 +89,16 @@ def _merge(
     read: bool,
 ) -> StoreDraft:
     nothing = StoreDraft(name=name)
-    stated, described, there = stated or nothing, described or nothing, inferred.draft.store(name)
+    stated, described, in_directory = stated or nothing, described or nothing, inferred.draft.store(name)
     _refuse_any(name, _contradictions(stated, named, described, FROM))
-    if there is None:
+    if in_directory is None:
         if read and stated.kind is None:
             why = "it has no directory here: in memory, never opened, or gone"
             nothing = StoreDraft(name=name, questions={"kind": Question(why, (IN_MEMORY,))})
         return stated.over(described).over(nothing)
-    _refuse_any(name, _contradictions(stated, named, there, _DIRECTORY))
-    _refuse_any(name, _contradictions(described, FROM, there, _DIRECTORY))
-    merged = stated.over(described).over(there)
+    _refuse_any(name, _contradictions(stated, named, in_directory, _DIRECTORY))
+    _refuse_any(name, _contradictions(described, FROM, in_directory, _DIRECTORY))
+    merged = stated.over(described).over(in_directory)
     if name in inferred.evidence:
         _refuse_any(name, _against_evidence(stated, named, merged, inferred.evidence[name]))
     return merged

@@ -83,12 +83,12 @@ def _one(app_id: str, name: str, places: Sequence[tuple[Task, Store]], topics: f
 
 def absent_stores(app_id: str, task: Task) -> dict[str, str]:
     """Store -> changelog of the offsets in a task that belong to no directory: in memory, custom, or gone."""
-    here = {store.name for store in task.stores}
+    present = {store.name for store in task.stores}
     lines = task.checkpoint.entries if task.checkpoint else {}
     topics = {}
     for tp in lines:
         name = _owner(tp.topic, prefix_of(app_id, task))
-        if tp.partition == task.partition and name is not None and name not in here and legal_topic(name):
+        if tp.partition == task.partition and name is not None and name not in present and legal_topic(name):
             topics[name] = tp.topic
     return topics
 

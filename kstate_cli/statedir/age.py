@@ -21,7 +21,7 @@ _AHEAD_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SstAge:
     """What the SSTs of a store say."""
 
     at_ms: int | None
@@ -30,7 +30,7 @@ class Written:
     """SHA-256 of the properties of all its SSTs: the same only for the very same files, copied or linked anywhere."""
 
 
-def written(store: Store) -> Written:
+def sst_age(store: Store) -> SstAge:
     """Reads the properties of every live SST of the data column families. What cannot be read tells nothing."""
     times, seen = [], []
     latest = clock.now_seconds() + _AHEAD_SECONDS
@@ -51,4 +51,4 @@ def written(store: Store) -> Written:
                 if properties.newest_data is not None and properties.newest_data <= latest:
                     times.append(properties.newest_data * 1000)
     digest = hashlib.sha256("\n".join(sorted(seen)).encode())
-    return Written(max(times, default=None), digest.hexdigest())
+    return SstAge(max(times, default=None), digest.hexdigest())

@@ -78,16 +78,16 @@ def read_application(
     table = read_lock_table()
     problems = _foreign_in_application(path)
     entered = [(name, task, _entries(name, task)) for name, task in task_directories(path)]
-    there = [(name, task, entries) for name, task, entries in entered if entries is not None]
+    with_entries = [(name, task, entries) for name, task, entries in entered if entries is not None]
     if stores is not None:
-        for _, _, entries in there:
+        for _, _, entries in with_entries:
             entries.stores = [one for one in entries.stores if one[0] in stores]
-    databases_of = {name: _databases(name, entries) for name, _, entries in there}
+    databases_of = {name: _databases(name, entries) for name, _, entries in with_entries}
     jobs = [one for of_task in databases_of.values() for of_store in of_task.values() for one in of_store]
     own = contextlib.nullcontext(workers) if isinstance(workers, Workers) else Workers(workers or os.cpu_count() or 1)
     with own as pool:
         databases = pool.map(_settled, jobs)
-        read = [_read_task(*one, databases_of[one[0]], databases, on_store) for one in there]
+        read = [_read_task(*one, databases_of[one[0]], databases, on_store) for one in with_entries]
     tasks = tuple(task for task in read if task is not None)
     running, pid = _running(path, tasks, table)
     if running:

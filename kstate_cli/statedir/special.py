@@ -29,7 +29,7 @@ def special_entries(app: Path) -> Iterator[Problem]:
     """
     waiting = [(str(app), Place())]
     while waiting:
-        folder, here = waiting.pop()
+        folder, place_of_folder = waiting.pop()
         try:
             with os.scandir(folder) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
@@ -40,17 +40,17 @@ def special_entries(app: Path) -> Iterator[Problem]:
                 raise short from None
             yield Problem(
                 ProblemCode.UNREADABLE if cannot_be_read(error) else ProblemCode.SPECIAL,
-                here,
+                place_of_folder,
                 f"cannot be listed: {error.strerror}",
                 f"every directory is readable; {CHECK_THE_DISK}",
             )
             continue
         for entry in ordered:
-            place = here / entry.name
+            place = place_of_folder / entry.name
             if entry.name in IGNORED:
                 continue
             if entry.is_dir(follow_symlinks=False):
-                if len(here.names) < MOST_LEVELS:
+                if len(place_of_folder.names) < MOST_LEVELS:
                     waiting.append((entry.path, place))
                 else:
                     folder_above = Place(place.names[:_NAMED_LEVELS], Spelling.AND_BELOW)

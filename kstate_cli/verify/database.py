@@ -156,14 +156,14 @@ class _Verification:
         return report if report.findings else replace(report, digest=database_digest(self._families))
 
     def _check_families(self, database: WholeDatabase, manifest: str, named: frozenset[str] | None) -> None:
-        place, there = self._job.place, frozenset(database.column_families)
-        if named is not None and named != there:
-            what = f"names the column families {_names(there)}, OPTIONS {_names(named)}"
+        place, families = self._job.place, frozenset(database.column_families)
+        if named is not None and named != families:
+            what = f"names the column families {_names(families)}, OPTIONS {_names(named)}"
             if self._job.running:
                 self._remarks.append(f"{place.text}/{manifest} {what}: {place.text} {_UNDER_WAY}")
             else:
                 self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{what}: one of them is cut off"))
-        for family in sorted(there - known_families()):
+        for family in sorted(families - known_families()):
             self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, f"column family {family} is none of Streams"))
 
     def _read(self, database: WholeDatabase, manifest: str) -> None:

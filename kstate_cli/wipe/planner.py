@@ -169,8 +169,8 @@ def _left_behind(
             yield keeping.lines_of(store.name, unknown)
         else:
             yield keeping.without_lines_of(store.name, "its store is wiped")
-    here = store.has_offsets_family or (_unreadable(store) and _keeps_offsets_inside(draft.app))
-    if not here or store.is_grace_buffer or not unknown:
+    keeps_offsets = store.has_offsets_family or (_unreadable(store) and _keeps_offsets_inside(draft.app))
+    if not keeps_offsets or store.is_grace_buffer or not unknown:
         return
     yield keeping.carrier(store.name, closed(unknown), segmented=store.segmented)
 

@@ -30,7 +30,7 @@ from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.toml_file import read_draft
-from kstate_cli.statedir.age import written
+from kstate_cli.statedir.age import sst_age
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
@@ -70,7 +70,7 @@ def store_of(app: Path, name: str = STORE) -> Store:
 
 
 def data_ms(app: Path, name: str = STORE) -> int:
-    found = written(store_of(app, name)).at_ms
+    found = sst_age(store_of(app, name)).at_ms
     assert found is not None
     return found
 
@@ -200,7 +200,7 @@ def test_old_data_never_looks_young(behind: Path, tmp_path: Path, disguise: Any)
 
 def test_what_kstate_wrote_down_of_a_store(behind: Path, tmp_path: Path) -> None:
     real = data_ms(behind)
-    files = written(store_of(behind)).identity
+    files = sst_age(store_of(behind)).identity
     week_old = Age(STORE, {KEY: 25}, real - 7 * 24 * HOUR)
     late = dump(tmp_path, ended_ms=real + HOUR)
     assert decided(behind, late) == "caught up"
@@ -278,7 +278,7 @@ def test_an_offset_that_the_broker_never_had(behind: Path, tmp_path: Path) -> No
 def test_converted_rows_stay_as_old_as_they_are(tmp_path: Path) -> None:
     """Without their headers all rows are written anew: the files are of now, the data is not."""
     app = unpack("4.3.1-headers-eos", tmp_path)
-    before = {f"{t.name}/{s.name}": written(s).at_ms for t in read_application(app).tasks for s in t.stores}
+    before = {f"{t.name}/{s.name}": sst_age(s).at_ms for t in read_application(app).tasks for s in t.stores}
     kstate("migrate", app, "--to", "4.2", "--drop-headers", "--warnings-ok")
     ages = read_ages(app)
     looks_young = 0
@@ -286,6 +286,6 @@ def test_converted_rows_stay_as_old_as_they_are(tmp_path: Path) -> None:
         for one in task.stores:
             name = f"{task.task.name}/{one.store.name}"
             then = before[name]
-            looks_young += (written(one.store).at_ms or 0) > (then or 0)
+            looks_young += (sst_age(one.store).at_ms or 0) > (then or 0)
             assert age_of(ages, task.task.name, one).as_of_ms == then, name
     assert looks_young

@@ -18,7 +18,7 @@ from kstate_cli.formats.offsets import decode_rows, encode_rows
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
-from kstate_cli.statedir.age import Written, written
+from kstate_cli.statedir.age import SstAge, sst_age
 from kstate_cli.statedir.scan import read_application
 from tests.directories.support import kstate
 from tests.golden import unpack
@@ -31,9 +31,9 @@ LAST = 35
 HOUR = 3_600_000
 
 
-def look(app: Path) -> Written:
+def look(app: Path) -> SstAge:
     (found,) = [
-        written(store) for task in read_application(app).tasks for store in task.stores
+        sst_age(store) for task in read_application(app).tasks for store in task.stores
         if f"{task.name}/{store.name}" == STORE
     ]  # fmt: skip
     return found

@@ -12,7 +12,7 @@ import pytest
 from kstate_cli.change.ages import Age, LogMark, add_ages, ages_path, known_of, read_ages
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.statedir.age import Written
+from kstate_cli.statedir.age import SstAge
 
 KEY = TopicPartition("a-s-changelog", 0)
 AT = {KEY: 7}
@@ -45,7 +45,7 @@ def test_what_a_dead_process_left_goes(app: Path) -> None:
 
 
 def of(at_ms: int | None, identity: str = OTHER_FILES, *, ages: tuple[Age, ...], offsets: Any = None) -> int | None:
-    return known_of(ages, "0_0/s", AT if offsets is None else offsets, Written(at_ms, identity)).as_of_ms
+    return known_of(ages, "0_0/s", AT if offsets is None else offsets, SstAge(at_ms, identity)).as_of_ms
 
 
 def test_an_entry_counts_for_the_very_data_only() -> None:
