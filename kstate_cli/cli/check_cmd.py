@@ -94,20 +94,20 @@ def check(
     purged_at = None if max_age is None else age("--max-age", max_age)
     retained = None if delete_retention is None else age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
-        found = read_application(path)
+        application = read_application(path)
         asked = CheckRequest(
             to,
             exactly_once=guarantee is Guarantee.exactly_once,
-            logs=_sources(ask, found, dump, live=bootstrap_server is not None),
+            logs=_sources(ask, application, dump, live=bootstrap_server is not None),
             headers_format=dsl_store_format is StoreFormat.HEADERS,
             max_age=purged_at,
             delete_retention=retained,
         )
-        report = predict(found, asked)
+        report = predict(application, asked)
         if output is Format.json:
-            _print_json(lines, found, asked.release.name, guarantee, report)
+            _print_json(lines, application, asked.release.name, guarantee, report)
         else:
-            _print_tables(found, asked.release.name, report, quiet=quiet)
+            _print_tables(application, asked.release.name, report, quiet=quiet)
         metrics.findings = Counter((one.code, one.level.value) for one in report.findings)
         if report.clean:
             return metrics.done(EXIT_OK)
@@ -124,10 +124,10 @@ def _sources(
     from kstate_cli.check.predict import topics_of
     from kstate_cli.errors import Refused
 
-    found: list[LogSource] = []
+    sources: list[LogSource] = []
     if ask is not None:
         topics = topics_of(app)
-        found.append(FactLogs(ask(topics), frozenset(topics) if live else frozenset()))
+        sources.append(FactLogs(ask(topics), frozenset(topics) if live else frozenset()))
     if dump is not None:
         from kstate_cli.dump.open import read_dump
 
@@ -137,8 +137,8 @@ def _sources(
                 f"{dump} has no manifest: it does not say where the logs begin and end",
                 hint="leave it out, and say --offsets FILE or --bootstrap-server HOST:PORT",
             )
-        found.append(DumpLogs(known))
-    return tuple(found)
+        sources.append(DumpLogs(known))
+    return tuple(sources)
 
 
 def _verdict(report: Report, release: str) -> str:
@@ -222,11 +222,11 @@ def _grouped(report: Report) -> list[tuple[tuple[str, str, list[str], list[str],
     for finding in report.findings:
         groups.setdefault((finding.code, finding.level.value), []).append(finding)
     rows = []
-    for (code, level), found in groups.items():
-        places = list(dict.fromkeys(_where(one.task, one.store) for one in found))
-        texts = list(dict.fromkeys(one.text for one in found))[:_SHOWN]
-        mends = first_lines(list(dict.fromkeys(one.mend for one in found)), _SHOWN)
-        rows.append(((code, level, first_lines(places, _SHOWN), texts, found[0].rule), mends))
+    for (code, level), alike in groups.items():
+        places = list(dict.fromkeys(_where(one.task, one.store) for one in alike))
+        texts = list(dict.fromkeys(one.text for one in alike))[:_SHOWN]
+        mends = first_lines(list(dict.fromkeys(one.mend for one in alike)), _SHOWN)
+        rows.append(((code, level, first_lines(places, _SHOWN), texts, alike[0].rule), mends))
     return rows
 
 

@@ -50,7 +50,7 @@ def clean(
     from kstate_cli.statedir.names import LOCK
 
     path = find_runs_of(app)
-    told = _Told(path, as_json=output is Format.json, quiet=quiet)
+    told = _RunLines(path, as_json=output is Format.json, quiet=quiet)
     request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.
     locked = not os.path.lexists(path / LOCK)
@@ -93,7 +93,7 @@ def clean(
     return EXIT_WARNINGS if stays else EXIT_OK
 
 
-class _Told:
+class _RunLines:
     """What is told of runs: as lines of JSON, and to people."""
 
     def __init__(self, app: Path, *, as_json: bool, quiet: bool) -> None:

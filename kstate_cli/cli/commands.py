@@ -73,11 +73,11 @@ class _Commands(MutableMapping[str, Any]):
 
 
 def _made(name: str, entry: Entry) -> Any:
-    found = getattr(importlib.import_module(f"kstate_cli.cli.{entry.module}"), entry.name)
-    if not isinstance(found, typer.Typer):
-        function, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
-        found.command(name, cls=PanelledCommand)(function)
-    command = typer.main.get_command(found)
+    made = getattr(importlib.import_module(f"kstate_cli.cli.{entry.module}"), entry.name)
+    if not isinstance(made, typer.Typer):
+        function, made = made, typer.Typer(add_completion=False, rich_markup_mode=None)
+        made.command(name, cls=PanelledCommand)(function)
+    command = typer.main.get_command(made)
     command.name = name
     give_variables(command, name)
     tell_unread(command, name)

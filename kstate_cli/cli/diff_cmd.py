@@ -81,26 +81,26 @@ def diff(
     )
     lines = lines_about(request.a)
     report = DiffReport(limit, lines if output is Format.json else None, quiet=quiet)
-    found = diff_applications(request, report)
+    compared = diff_applications(request, report)
     if output is Format.json:
-        _print_json(lines, found, request.b)
+        _print_json(lines, compared, request.b)
     else:
-        _show(found)
-    report.remarks(found)
+        _show(compared)
+    report.remarks(compared)
     sys.stdout.flush()
-    if found.unread:
-        host = found.only_the_hosts
+    if compared.unread:
+        host = compared.only_the_hosts
         raise StoreUnreadable(
-            f"{found.unread} of what is there cannot be read: not everything was compared",
+            f"{compared.unread} of what is there cannot be read: not everything was compared",
             hint=STORES_STAY if host else "see which files are damaged:",
             hint_details=() if host else [command("verify", request.a), command("verify", request.b)],
         )
-    if found.differing:
-        raise ConditionNotMet(f"{found.differing} stores or tasks differ")
-    return EXIT_OK if found.equal else EXIT_WARNINGS
+    if compared.differing:
+        raise ConditionNotMet(f"{compared.differing} stores or tasks differ")
+    return EXIT_OK if compared.equal else EXIT_WARNINGS
 
 
-def _verdict(found: Diff, one: StoreDiff) -> str:
+def _verdict(compared: Diff, one: StoreDiff) -> str:
     from kstate_cli.diff.model import In
 
     if one.unreadable is not None:
@@ -109,10 +109,10 @@ def _verdict(found: Diff, one: StoreDiff) -> str:
         return f"only in {one.where.side}"
     if not one.comparable:
         return "other kind"
-    return "different" if found.differs(one) else "equal"
+    return "different" if compared.differs(one) else "equal"
 
 
-def _show(found: Diff) -> None:
+def _show(compared: Diff) -> None:
     from kstate_cli.cli.output import table
 
     table(
@@ -128,40 +128,40 @@ def _show(found: Diff) -> None:
                 f"{one.only_a:,}",
                 f"{one.only_b:,}",
                 f"{one.different:,}",
-                _verdict(found, one),
+                _verdict(compared, one),
             )
-            for one in found.stores
+            for one in compared.stores
         ],
         right=frozenset({"rows A", "rows B", "only A", "only B", "different"}),
     )
 
 
-def _print_json(lines: JsonLines, found: Diff, other: Path) -> None:
-    for name, where in found.tasks:
+def _print_json(lines: JsonLines, compared: Diff, other: Path) -> None:
+    for name, where in compared.tasks:
         lines.line("task", {"task": name, "only_in": where.value})
-    for one in found.stores:
-        lines.line("store", _store(found, one))
+    for one in compared.stores:
+        lines.line("store", _store(compared, one))
     lines.summary(
         {
             "other": str(other),
-            "equal": found.equal,
-            "doubts": found.doubtful,
-            "stores": len(found.stores),
-            "differing": found.differing,
-            "unread": found.unread,
-            "messages": [one.text for one in found.unreadable],
-            "rows_a": sum(one.rows_a for one in found.stores),
-            "rows_b": sum(one.rows_b for one in found.stores),
-            "only_in_a": sum(one.only_a for one in found.stores),
-            "only_in_b": sum(one.only_b for one in found.stores),
-            "different": sum(one.different for one in found.stores),
-            "as_of_a": found.as_of[0],
-            "as_of_b": found.as_of[1],
+            "equal": compared.equal,
+            "doubts": compared.doubtful,
+            "stores": len(compared.stores),
+            "differing": compared.differing,
+            "unread": compared.unread,
+            "messages": [one.text for one in compared.unreadable],
+            "rows_a": sum(one.rows_a for one in compared.stores),
+            "rows_b": sum(one.rows_b for one in compared.stores),
+            "only_in_a": sum(one.only_a for one in compared.stores),
+            "only_in_b": sum(one.only_b for one in compared.stores),
+            "different": sum(one.different for one in compared.stores),
+            "as_of_a": compared.as_of[0],
+            "as_of_b": compared.as_of[1],
         }
     )
 
 
-def _store(found: Diff, one: StoreDiff) -> dict[str, Any]:
+def _store(compared: Diff, one: StoreDiff) -> dict[str, Any]:
     from kstate_cli.diff.model import In
 
     return {
@@ -169,7 +169,7 @@ def _store(found: Diff, one: StoreDiff) -> dict[str, Any]:
         "store": one.store,
         "only_in": None if one.where is In.BOTH else one.where.value,
         "kinds": list(one.kinds),
-        "verdict": _verdict(found, one),
+        "verdict": _verdict(compared, one),
         "rows_a": one.rows_a,
         "rows_b": one.rows_b,
         "only_in_a": one.only_a,

@@ -31,30 +31,30 @@ class DiffReport(DiffWatcher):
         self._shown: Counter[tuple[str, str]] = Counter()
         self._said = time.monotonic()
 
-    def difference(self, of: StoreDiff, found: Difference) -> None:
+    def difference(self, of: StoreDiff, row: Difference) -> None:
         """A line, unless the store has had its lines."""
         of_store = (of.task, of.store)
         if self._shown[of_store] >= self._limit:
             return
         self._shown[of_store] += 1
-        key = key_fields(found.kind, found.key)
+        key = key_fields(row.kind, row.key)
         if self._lines is not None:
             self._lines.line(
                 "difference",
                 {
                     "task": of.task,
                     "store": of.store,
-                    "difference": found.rows.value,
+                    "difference": row.rows.value,
                     **as_json(key),
-                    "row": found.key.hex(),
-                    "a": _value(found.a),
-                    "b": _value(found.b),
+                    "row": row.key.hex(),
+                    "a": _value(row.a),
+                    "b": _value(row.b),
                 },
             )
             return
-        line = f"{_MARKS[found.rows]}: {of.task}/{of.store} {as_text(key)}"
-        if found.rows is RowIn.BOTH:
-            line += f": {_short(found.a)} | {_short(found.b)}"
+        line = f"{_MARKS[row.rows]}: {of.task}/{of.store} {as_text(key)}"
+        if row.rows is RowIn.BOTH:
+            line += f": {_short(row.a)} | {_short(row.b)}"
         sys.stdout.write(safe(line) + "\n")
 
     def at(self, of: StoreDiff, rows: int) -> None:
@@ -63,13 +63,13 @@ class DiffReport(DiffWatcher):
             self._said = time.monotonic()
             say(f"kstate: {of.task}/{of.store}: {rows:,} rows", quiet=self._quiet)
 
-    def remarks(self, found: Diff) -> None:
+    def remarks(self, compared: Diff) -> None:
         """What the table does not say."""
-        for name, where in found.tasks:
+        for name, where in compared.tasks:
             say(f"task {name} is only in {where.side}", quiet=self._quiet)
-        for unread in found.unreadable:
+        for unread in compared.unreadable:
             say(f"cannot be read: {unread.text}")
-        for one in found.stores:
+        for one in compared.stores:
             shown = f"{one.task}/{one.store}"
             if one.unreadable is not None:
                 say(f"cannot be read: {one.unreadable.text}")
@@ -79,28 +79,28 @@ class DiffReport(DiffWatcher):
             if hidden:
                 say(f"{shown}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)
         left_out: dict[str, dict[str, None]] = {}
-        for one in found.stores:
+        for one in compared.stores:
             for text in one.left_out:
                 left_out.setdefault(text, {})[one.store] = None
         for text, names in left_out.items():
             say(f"not compared: {text} ({', '.join(names)})", quiet=self._quiet)
-        for text in found.remarks:
+        for text in compared.remarks:
             say(text, quiet=self._quiet)
-        for side, as_of in zip("AB", found.as_of, strict=True):
+        for side, as_of in zip("AB", compared.as_of, strict=True):
             if as_of != "closed":
                 say(f"{side}: the application is running: this is the state of its last flush", quiet=self._quiet)
 
 
-def _value(found: Any) -> dict[str, Any] | None:
-    if found is None:
+def _value(side: Any) -> dict[str, Any] | None:
+    if side is None:
         return None
     try:
-        return value_fields(*found)
+        return value_fields(*side)
     except MalformedBytesError:
-        return {"malformed": found[1].hex()}
+        return {"malformed": side[1].hex()}
 
 
-def _short(found: Any) -> str:
-    fields = _value(found) or {}
+def _short(side: Any) -> str:
+    fields = _value(side) or {}
     text = " ".join(f"{name}={value}" for name, value in fields.items())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -83,44 +83,44 @@ def export(
     )
     lines = lines_about(request.app)
     with ExportProgress(quiet=quiet) as progress:
-        found = export_store(request, progress)
-    for remark in found.remarks:
+        exported = export_store(request, progress)
+    for remark in exported.remarks:
         say(remark, quiet=quiet)
     if output is Format.json:
-        _print_json(lines, found)
+        _print_json(lines, exported)
     else:
-        _show(found)
-    return EXIT_WARNINGS if found.remarks and found.warned else EXIT_OK
+        _show(exported)
+    return EXIT_WARNINGS if exported.remarks and exported.warned else EXIT_OK
 
 
-def _print_json(lines: JsonLines, found: Exported) -> None:
+def _print_json(lines: JsonLines, exported: Exported) -> None:
     """What the manifest says, the tasks and files of it as lines."""
-    tasks, known = found.manifest["tasks"], {*_OF_THE_SUMMARY}
+    tasks, known = exported.manifest["tasks"], {*_OF_THE_SUMMARY}
     for one in tasks:
         lines.line("task", {**{name: one[name] for name in one if name != "files"}, "files": len(one["files"])})
         for file in one["files"]:
-            path = str(found.out / file["name"])
+            path = str(exported.out / file["name"])
             lines.line("file", {"task": one["task"], "partition": one["partition"], "path": path, "rows": file["rows"]})
     lines.summary(
         {
-            **{name: value for name, value in found.manifest.items() if name in known},
-            "out": str(found.out),
-            "engine": found.engine,
+            **{name: value for name, value in exported.manifest.items() if name in known},
+            "out": str(exported.out),
+            "engine": exported.engine,
             "files": sum(len(one["files"]) for one in tasks),
-            "bytes": found.size,
+            "bytes": exported.size,
         }
     )
 
 
-def _show(found: Exported) -> None:
+def _show(exported: Exported) -> None:
     from kstate_cli.cli.output import table
 
     table(
         None,
         ("task", "store", "kind", "rows", "files"),
         [
-            (one["task"], found.manifest["store"], one["kind"], f"{one['rows']:,}", len(one["files"]))
-            for one in found.manifest["tasks"]
+            (one["task"], exported.manifest["store"], one["kind"], f"{one['rows']:,}", len(one["files"]))
+            for one in exported.manifest["tasks"]
         ],
         right=frozenset({"rows", "files"}),
     )

@@ -49,9 +49,11 @@ def inspect_position(
     bound = bound_of(at or ())
     path = find_application(app)
     lines = lines_about(path)
-    found = read_application(path)
-    rows = [r for r in store_rows(found) if (not task or r["task"] in task) and (not store or r["store"] in store)]
-    wrong = _wrong(found, rows, everything=not task and not store)
+    application = read_application(path)
+    rows = [
+        r for r in store_rows(application) if (not task or r["task"] in task) and (not store or r["store"] in store)
+    ]
+    wrong = _wrong(application, rows, everything=not task and not store)
     if not rows and not wrong:
         raise UsageError("no such task or store here", hint=f"what there is: {command('ls', app)}")
     behind: list[str] = []
@@ -66,7 +68,7 @@ def inspect_position(
             if not row["up_to_bound"]:
                 behind.append(f"{row['task']}/{row['store']}")
     complete = all(row["position"] is not None for row in rows)
-    doubts = [problem for problem in found.all_problems() if problem.doubt and not found.running]
+    doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
     told = [*wrong, *doubts]
     if output is Format.json:
         for row in rows:
@@ -74,7 +76,9 @@ def inspect_position(
         if merge:
             lines.line("merged", {"position": merged.as_map() if complete else None})
         print_problems(lines, told)
-        lines.summary({"stores": len(rows), "behind": len(behind), "running": found.running, "as_of": found.as_of})
+        lines.summary(
+            {"stores": len(rows), "behind": len(behind), "running": application.running, "as_of": application.as_of}
+        )
     else:
         shown: list[tuple[Any, ...]] = [
             (r["task"], r["store"], r["offsets_in"], _text(r["changelog"]), _text(r["position"])) for r in rows
@@ -87,7 +91,7 @@ def inspect_position(
     if wrong:
         raise ConditionNotMet(
             f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in wrong[:_SHOWN]))}",
-            hint=f"what the next start makes of it: {command('check', found.path, '--for', 'RELEASE')}",
+            hint=f"what the next start makes of it: {command('check', application.path, '--for', 'RELEASE')}",
         )
     if behind:
         raise ConditionNotMet(
@@ -102,13 +106,13 @@ def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) ->
     from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
     from kstate_cli.statedir.places import both_places, task_place
 
-    found = [problem for problem in app.all_problems() if problem.fatal]
+    fatal = [problem for problem in app.all_problems() if problem.fatal]
     if everything:
-        return found
+        return fatal
     own = [task_place(row["task"]) / name(row["store"]) for row in rows for name in (position_file, store_checkpoint)]
     own += [task_place(row["task"]) / CHECKPOINT for row in rows]
     folders = [folder for row in rows for folder in both_places(row["task"], row["store"])]
-    return [one for one in found if one.place in own or any(map(one.place.within, folders))]
+    return [one for one in fatal if one.place in own or any(map(one.place.within, folders))]
 
 
 def _text(offsets: dict[str, dict[int, int]] | None) -> list[str]:

@@ -87,9 +87,9 @@ def _guard(parameter: Any) -> None:
     process = parameter.process_value
 
     def noted(ctx: Any, value: Any) -> Any:
-        found = process(ctx, value)
-        _Command.wants_json = getattr(found, "value", found) == _JSON
-        return found
+        processed = process(ctx, value)
+        _Command.wants_json = getattr(processed, "value", processed) == _JSON
+        return processed
 
     parameter.process_value = noted
 
@@ -115,15 +115,15 @@ def tell_failure(error: Told, code: int, more: Sequence[str] = ()) -> None:
 
 def _asked_for(words: Sequence[str]) -> bool:
     """Whether the words ask for JSON, as far as that can be seen before anything is known of the options."""
-    found = False
+    wanted = False
     for word, following in zip_longest(words, words[1:]):
         if word == "--":
             break
         short = _FLAGS_BEFORE.fullmatch(word)
         if short is not None:
-            found = (short[1] or following) == _JSON
+            wanted = (short[1] or following) == _JSON
         elif word == "--output":
-            found = following == _JSON
+            wanted = following == _JSON
         elif word.startswith("--output="):
-            found = word == f"--output={_JSON}"
-    return found
+            wanted = word == f"--output={_JSON}"
+    return wanted

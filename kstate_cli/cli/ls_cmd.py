@@ -43,21 +43,21 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
         raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
     path = find_application(app)
     lines = lines_about(path)
-    found = read_application(path)
-    rows, unread = ([], frozenset()) if spec else _told(found, store_rows(found))
+    application = read_application(path)
+    rows, unread = ([], frozenset()) if spec else _told(application, store_rows(application))
     to_do = 0
     if spec:
-        to_do = _print_spec(found, quiet=quiet)
+        to_do = _print_spec(application, quiet=quiet)
     elif output is Format.json:
         for row in rows:
             lines.line("store", row)
-        print_problems(lines, found.all_problems())
+        print_problems(lines, application.all_problems())
         lines.summary(
             {
                 "stores": len(rows),
                 "bytes": sum(row["bytes"] for row in rows),
-                "running": found.running,
-                "as_of": found.as_of,
+                "running": application.running,
+                "as_of": application.as_of,
             }
         )
     else:
@@ -81,24 +81,24 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
             ],
             right=frozenset({"size", "keys"}),
         )
-    if found.running:
-        say(f"the application is running (pid {found.pid}): this is the state of its last flush", quiet=quiet)
-    for problem in found.all_problems():
+    if application.running:
+        say(f"the application is running (pid {application.pid}): this is the state of its last flush", quiet=quiet)
+    for problem in application.all_problems():
         say(problem.reasoned, quiet=quiet)
-    for task in found.tasks:
+    for task in application.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
-    wrong = sorted({problem.place.text for problem in found.all_problems() if problem.fatal} | _uncounted(rows))
+    wrong = sorted({problem.place.text for problem in application.all_problems() if problem.fatal} | _uncounted(rows))
     if wrong:
-        codes = {one.code for one in found.all_problems() if one.fatal}
+        codes = {one.code for one in application.all_problems() if one.fatal}
         only_unread = codes <= {ProblemCode.UNREADABLE} and (bool(codes) or _uncounted(rows) == unread)
         what = "not all of it can be read" if only_unread else "not as Kafka Streams leaves it"
-        foretold = f"what the next start does says: {command('check', found.path, '--for', 'RELEASE')}"
+        foretold = f"what the next start does says: {command('check', application.path, '--for', 'RELEASE')}"
         raise ConditionNotMet(
             f"{what}: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
             hint=STORES_STAY if only_unread else foretold,
         )
-    return EXIT_WARNINGS if to_do or found.doubtful else EXIT_OK
+    return EXIT_WARNINGS if to_do or application.doubtful else EXIT_OK
 
 
 def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], frozenset[str]]:
@@ -116,12 +116,12 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
     fails: set[tuple[str, str, str]] = set()
     for name in sorted({name for row in rows for name in row["opens_in"]}):
         try:
-            found = check(app, CheckRequest(release(name))).predictions
+            predictions = check(app, CheckRequest(release(name))).predictions
         except Refused:
             # What nobody can foretell is not claimed.
             fails |= {(row["task"], row["store"], name) for row in rows}
             continue
-        fails |= {(one.task, one.store, name) for one in found if one.outcome is Outcome.FAILS}
+        fails |= {(one.task, one.store, name) for one in predictions if one.outcome is Outcome.FAILS}
     for row in rows:
         task, store = row["task"], row["store"]
         row["opens_in"] = [name for name in row["opens_in"] if (task, store, name) not in fails]
@@ -151,16 +151,16 @@ def _print_spec(app: Application, *, quiet: bool) -> int:
     from kstate_cli.spec.infer import infer
     from kstate_cli.spec.toml_writer import to_toml
 
-    found = infer(app)
-    missing = [entry for store in found.draft.stores for entry in store.filled(found.draft.application).missing()]
+    inferred = infer(app)
+    missing = [entry for store in inferred.draft.stores for entry in store.filled(inferred.draft.application).missing()]
     about = "Written by kstate (ls --spec); comments say what a value was taken from, and what is to fill in."
     as_data()
-    sys.stdout.write(to_toml(found.draft, notes=(about, *found.notes)))
+    sys.stdout.write(to_toml(inferred.draft, notes=(about, *inferred.notes)))
     for entry in missing:
         say(question_text(entry), quiet=quiet)
-    for note in found.notes:
+    for note in inferred.notes:
         say(note, quiet=quiet)
-    return len(missing) + len(found.notes)
+    return len(missing) + len(inferred.notes)
 
 
 def _offsets(changelog: dict[str, dict[int, int]] | None) -> str:

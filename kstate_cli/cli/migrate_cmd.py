@@ -97,9 +97,9 @@ def migrate(
     found_app(path)
     ages: list[Age] = []
 
-    def planner(found: Application) -> Plan:
-        plan = plan_migration(found, target, options)
-        ages[:] = ages_of_converted(found, plan)
+    def planner(application: Application) -> Plan:
+        plan = plan_migration(application, target, options)
+        ages[:] = ages_of_converted(application, plan)
         return plan
 
     request = ChangeRequest(

@@ -102,8 +102,10 @@ def key(asked: Asked, key: Key, timestamps: Timestamps = False) -> int:
 
     known = asked.key(key)
     if timestamps:
-        return answer(asked, TimestampedKeyQuery(known), _STAMPED, lambda found: {"key": known, **_stamped(found)})
-    return answer(asked, KeyQuery(known), _PLAIN, lambda found: {"key": known, "value": found})
+        return answer(
+            asked, TimestampedKeyQuery(known), _STAMPED, lambda answered: {"key": known, **_stamped(answered)}
+        )
+    return answer(asked, KeyQuery(known), _PLAIN, lambda answered: {"key": known, "value": answered})
 
 
 @_subcommand("range", "Rows of a range of keys, or all.")
@@ -131,10 +133,8 @@ def range_(
     )
     if timestamps:
         stamped: TimestampedRangeQuery[Any, Any] = TimestampedRangeQuery(*ends)
-        return answer(asked, stamped, _STAMPED, lambda found: {"key": found[0], **_stamped(found[1])}, collated=collate)
-    return answer(
-        asked, RangeQuery(*ends), _PLAIN, lambda found: {"key": found[0], "value": found[1]}, collated=collate
-    )
+        return answer(asked, stamped, _STAMPED, lambda row: {"key": row[0], **_stamped(row[1])}, collated=collate)
+    return answer(asked, RangeQuery(*ends), _PLAIN, lambda row: {"key": row[0], "value": row[1]}, collated=collate)
 
 
 @_subcommand("raw-key", "A row by the key that it has in RocksDB.")
@@ -149,7 +149,7 @@ def raw_key(asked: Asked, key: Key) -> int:
 
     known = asked.key(key)
     raw = asked.serdes.key.serialize(known)
-    return answer(asked, RawKeyQuery(raw), _PLAIN, lambda found: {"key": known, "value": asked.value(found, raw)})
+    return answer(asked, RawKeyQuery(raw), _PLAIN, lambda answered: {"key": known, "value": asked.value(answered, raw)})
 
 
 @_subcommand("raw-scan", "All rows as they lie in RocksDB.")
@@ -165,7 +165,7 @@ def raw_scan(asked: Asked, collate: Collate = False) -> int:
         asked,
         RawScanQuery(),
         _PLAIN,
-        lambda found: {"key": asked.raw_key(found[0]), "value": asked.value(found[1], found[0])},
+        lambda row: {"key": asked.raw_key(row[0]), "value": asked.value(row[1], row[0])},
         collated=collate,
     )
 
@@ -184,7 +184,7 @@ def window_key(
         asked,
         WindowKeyQuery(known, first, last),
         _WINDOW,
-        lambda found: {"key": known, "window_start": found[0], **_stamped(found[1])},
+        lambda row: {"key": known, "window_start": row[0], **_stamped(row[1])},
         collated=collate,
     )
 
@@ -199,7 +199,7 @@ def window_range(asked: Asked, time_from: TimeFrom = None, time_to: TimeTo = Non
         asked,
         WindowRangeQuery.with_window_start_range(*_times(time_from, time_to)),
         _WINDOW,
-        lambda found: {"key": found[0].key, "window_start": found[0].start, **_stamped(found[1])},
+        lambda row: {"key": row[0].key, "window_start": row[0].start, **_stamped(row[1])},
         collated=collate,
     )
 
@@ -214,11 +214,11 @@ def session(asked: Asked, key: Key, collate: Collate = False) -> int:
         asked,
         WindowRangeQuery.with_key(asked.key(key)),
         _SESSION,
-        lambda found: {
-            "key": found[0].key,
-            "window_start": found[0].start,
-            "window_end": found[0].end,
-            **{name: part for name, part in _stamped(found[1]).items() if name != "timestamp"},
+        lambda row: {
+            "key": row[0].key,
+            "window_start": row[0].start,
+            "window_end": row[0].end,
+            **{name: part for name, part in _stamped(row[1]).items() if name != "timestamp"},
         },
         collated=collate,
     )
@@ -242,7 +242,7 @@ def versioned(
 
     known = asked.key(key)
     question: VersionedKeyQuery[Any, Any] = VersionedKeyQuery(known, time_of("--as-of", as_of))
-    return answer(asked, question, _VERSION, lambda found: {"key": known, **_version(found)})
+    return answer(asked, question, _VERSION, lambda record: {"key": known, **_version(record)})
 
 
 @_subcommand("multi-versioned", "Versions of a key.")
@@ -272,7 +272,7 @@ def multi_versioned(
     question: MultiVersionedKeyQuery[Any, Any] = MultiVersionedKeyQuery(
         known, time_of("--from", time_from), time_of("--to", time_to), order
     )
-    return answer(asked, question, _VERSION, lambda found: {"key": known, **_version(found)}, collated=collate)
+    return answer(asked, question, _VERSION, lambda record: {"key": known, **_version(record)}, collated=collate)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -298,5 +298,5 @@ def _stamped(value: Any) -> dict[str, Any]:
     return {"value": value.value, "timestamp": value.timestamp, "headers": value.headers}
 
 
-def _version(found: Any) -> dict[str, Any]:
-    return {"value": found.value, "valid_from": found.timestamp, "valid_to": found.valid_to}
+def _version(record: Any) -> dict[str, Any]:
+    return {"value": record.value, "valid_from": record.timestamp, "valid_to": record.valid_to}

@@ -58,10 +58,10 @@ def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incompl
     if given is None:
         return []
     try:
-        found = set(names(find_application(Path(os.path.expanduser(given)))))
+        offered = set(names(find_application(Path(os.path.expanduser(given)))))
     except (OSError, KstateError):
         return []
-    return sorted(name for name in found if name.startswith(incomplete) and _PLAIN.fullmatch(name))
+    return sorted(name for name in offered if name.startswith(incomplete) and _PLAIN.fullmatch(name))
 
 
 def _tasks_of(app: Path) -> Iterable[str]:

@@ -71,35 +71,35 @@ def verify(
     began = time.monotonic()
     with Metrics(metrics_file, "verify", request.app) as metrics:
         with VerifyProgress(quiet=quiet) as progress:
-            found = verify_application(request, progress)
-        codes = Counter(finding.code for finding in found.findings)
-        metrics.records = sum(one.rows for one in found.stores)
+            report = verify_application(request, progress)
+        codes = Counter(finding.code for finding in report.findings)
+        metrics.records = sum(one.rows for one in report.stores)
         metrics.findings = {(code, _level(code)): codes[code] for code in codes}
         if output is Format.json:
-            _print_json(lines, found)
-            lines.summary(_summary(found, subset, time.monotonic() - began))
+            _print_json(lines, report)
+            lines.summary(_summary(report, subset, time.monotonic() - began))
         else:
-            _show(found)
+            _show(report)
         sys.stdout.flush()
-        _remarks(found, subset, quiet=quiet)
-        return metrics.done(_verdict(codes, found) or (EXIT_WARNINGS if found.doubtful else EXIT_OK))
+        _remarks(report, subset, quiet=quiet)
+        return metrics.done(_verdict(codes, report) or (EXIT_WARNINGS if report.doubtful else EXIT_OK))
 
 
-def _remarks(found: AppReport, subset: str, *, quiet: bool) -> None:
+def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
     from kstate_cli.cli.output import say
     from kstate_cli.verify.application import NOT_COVERED
 
-    for one in found.stores:
+    for one in report.stores:
         for remark in one.remarks:
             say(remark, quiet=quiet)
-    if found.running:
-        say(f"locked: the application is running (pid {found.pid}); this is the state of its last flush", quiet=quiet)
-    if found.left_out:
-        say(f"subset {subset}: {found.left_out} stores are in other parts", quiet=quiet)
+    if report.running:
+        say(f"locked: the application is running (pid {report.pid}); this is the state of its last flush", quiet=quiet)
+    if report.left_out:
+        say(f"subset {subset}: {report.left_out} stores are in other parts", quiet=quiet)
     say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
 
 
-def _verdict(codes: Counter[str], found: AppReport) -> int:
+def _verdict(codes: Counter[str], report: AppReport) -> int:
     """0, or the error that tells the worst of what was found."""
     from kstate_cli.verify.findings import DAMAGE, IN_USE
 
@@ -111,7 +111,7 @@ def _verdict(codes: Counter[str], found: AppReport) -> int:
             f"damaged: {counted}",
             hint="take out what is damaged; the application restores it at its next start from its changelog, if it "
             "has one:",
-            hint_details=first_lines(_ways_out(found)),
+            hint_details=first_lines(_ways_out(report)),
         )
     if codes.keys() == {IN_USE}:
         raise InUse(
@@ -124,22 +124,24 @@ def _verdict(codes: Counter[str], found: AppReport) -> int:
     )
 
 
-def _ways_out(found: AppReport) -> list[str]:
+def _ways_out(report: AppReport) -> list[str]:
     """The commands that take out what is damaged; where a file of a task is, the whole task."""
     from kstate_cli.verify.findings import DAMAGE
 
-    damaged = [one for one in (*found.tasks, *found.stores) if any(finding.code in DAMAGE for finding in one.findings)]
+    damaged = [
+        one for one in (*report.tasks, *report.stores) if any(finding.code in DAMAGE for finding in one.findings)
+    ]
     whole = {one.task for one in damaged if one.store is None}
     parts = dict.fromkeys((one.task, None if one.task in whole else one.store) for one in damaged)
     return [
-        command("wipe", found.app, "--task", task)
+        command("wipe", report.app, "--task", task)
         if store is None
-        else command("wipe", found.app, "--task", task, "--store", store)
+        else command("wipe", report.app, "--task", task, "--store", store)
         for task, store in parts
     ]
 
 
-def _show(found: AppReport) -> None:
+def _show(report: AppReport) -> None:
     import humanize
 
     from kstate_cli.cli.output import safe, table
@@ -157,11 +159,11 @@ def _show(found: AppReport) -> None:
                 one.digest or "-",
                 ", ".join(sorted({finding.code for finding in one.findings})) or ("doubtful" if one.doubt else "ok"),
             )
-            for one in found.stores
+            for one in report.stores
         ],
         right=frozenset({"rows", "bytes"}),
     )
-    for finding in found.findings:
+    for finding in report.findings:
         # Lines, not a table: a path that is folded cannot be searched for.
         sys.stdout.write(safe(f"{finding.code}: {finding.file}: {finding.what}") + "\n")
 
@@ -172,13 +174,13 @@ def _level(code: str) -> str:
     return "damage" if code in DAMAGE else "unknown"
 
 
-def _print_json(lines: JsonLines, found: AppReport) -> None:
+def _print_json(lines: JsonLines, report: AppReport) -> None:
     """A line for each store, and task of which there is something to say, each followed by what was found in it."""
     from kstate_cli.verify.report import OUTSIDE_TASKS
 
-    for one in (*found.stores, *found.tasks):
+    for one in (*report.stores, *report.tasks):
         task = None if one.task == OUTSIDE_TASKS else one.task
-        lines.line("task" if one.store is None else "store", {"task": task, **_members(one, found)})
+        lines.line("task" if one.store is None else "store", {"task": task, **_members(one, report)})
         for finding in one.findings:
             lines.line(
                 "finding",
@@ -193,7 +195,7 @@ def _print_json(lines: JsonLines, found: AppReport) -> None:
             )
 
 
-def _members(one: StoreReport, found: AppReport) -> dict[str, Any]:
+def _members(one: StoreReport, report: AppReport) -> dict[str, Any]:
     members: dict[str, Any] = {}
     if one.store is not None:
         members |= {
@@ -204,30 +206,30 @@ def _members(one: StoreReport, found: AppReport) -> dict[str, Any]:
             "rows": one.rows,
             "content_bytes": one.content_bytes,
             "digest": one.digest,
-            "running": found.running,
-            "as_of": found.as_of,
+            "running": report.running,
+            "as_of": report.as_of,
             "remarks": list(one.remarks),
             "seconds": one.seconds,
         }
     return {**members, "ok": not one.findings and not one.doubt}
 
 
-def _summary(found: AppReport, subset: str, seconds: float) -> dict[str, Any]:
+def _summary(report: AppReport, subset: str, seconds: float) -> dict[str, Any]:
     from kstate_cli.verify.application import NOT_COVERED
 
-    codes = Counter(finding.code for finding in found.findings)
+    codes = Counter(finding.code for finding in report.findings)
     return {
-        "ok": not codes and not found.doubtful,
-        "doubtful": list(found.doubtful),
-        "stores": len(found.stores),
-        "databases": sum(one.databases for one in found.stores),
-        "rows": sum(one.rows for one in found.stores),
-        "content_bytes": sum(one.content_bytes for one in found.stores),
+        "ok": not codes and not report.doubtful,
+        "doubtful": list(report.doubtful),
+        "stores": len(report.stores),
+        "databases": sum(one.databases for one in report.stores),
+        "rows": sum(one.rows for one in report.stores),
+        "content_bytes": sum(one.content_bytes for one in report.stores),
         "findings": dict(sorted(codes.items())),
         "subset": subset,
-        "left_out": found.left_out,
-        "running": found.running,
-        "as_of": found.as_of,
+        "left_out": report.left_out,
+        "running": report.running,
+        "as_of": report.as_of,
         "not_covered": list(NOT_COVERED),
         "seconds": round(seconds, 3),
     }

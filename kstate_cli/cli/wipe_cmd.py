@@ -86,7 +86,7 @@ def wipe(
     found_app(path)
     request = ChangeRequest(
         app=path,
-        planner=lambda found: plan_wipe(found, options),
+        planner=lambda application: plan_wipe(application, options),
         run=RunOptions(workers=workers or os.cpu_count() or 1, reason=reason),
         wait=wait,
         lock_is_shared=lock_is_shared,

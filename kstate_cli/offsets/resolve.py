@@ -110,7 +110,7 @@ def _stale(stores: Iterable[Store]) -> set[str]:
     """A global store that the topology has lost stays on disk; releases up to 4.2 do not start with its topic."""
     opened = sorted(
         ((max(d.opened_ns for d in store.databases), store.name) for store in stores if store.databases),
-        key=lambda item: -item[0],
+        key=lambda opening: -opening[0],
     )
     for at, ((newer, _), (older, _)) in enumerate(pairwise(opened), 1):
         if newer - older > _GLOBAL_GAP_NS:

@@ -154,8 +154,8 @@ def make_jobs(work: Sequence[StoreWork], slicing: Slicing) -> list[SliceJob]:
             if part.verdict.action is Action.LEAVE and not one.rebuild:
                 continue
             for piece, uri in _slices(one, part, slicing, pieces):
-                found = _jobs_of(one, piece, uri, slicing, number)
-                jobs += [replace(job, number=number + at) for at, job in enumerate(found)]
+                made = _jobs_of(one, piece, uri, slicing, number)
+                jobs += [replace(job, number=number + at) for at, job in enumerate(made)]
                 number = jobs[-1].number + 1
     return sorted(jobs, key=lambda job: -job.slice.bytes)
 

@@ -53,10 +53,10 @@ def _table(store: StoreDraft) -> Table:
         if rule.field in missing:
             table.add(tomlkit.comment(_to_fill_in(missing[rule.field])))
         elif _worth_writing(store, rule.field, value):
-            item = tomlkit.item(value)
+            written = tomlkit.item(value)
             if rule.field in store.inferred:
-                item.comment(_plain(store.inferred[rule.field]))
-            table.add(key, item)
+                written.comment(_plain(store.inferred[rule.field]))
+            table.add(key, written)
     table.add(tomlkit.nl())
     return table
 
