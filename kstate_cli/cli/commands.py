@@ -12,7 +12,7 @@ import typer.core
 import typer.main
 
 from kstate_cli.cli.empty import refuse_empty
-from kstate_cli.cli.environment import give_variables
+from kstate_cli.cli.environment import give_variables, tell_unread
 from kstate_cli.cli.help_panels import PanelledCommand
 from kstate_cli.cli.json_lines import note_format
 from kstate_cli.cli.shell_completion import answer_shell
@@ -79,6 +79,8 @@ def _made(name: str, entry: Entry) -> Any:
         made.command(name, cls=PanelledCommand)(function)
     command = typer.main.get_command(made)
     command.name = name
+    give_variables(command, name)
+    tell_unread(command, name)
     _rules(command, name)
     return command
 
@@ -88,7 +90,6 @@ def _rules(command: Any, path: str) -> None:
     refuse_empty(command, path)
     note_subject(command)
     note_format(command)
-    give_variables(command, "_".join(("kstate", *path.replace("-", "_").split())))
     for name, inner in getattr(command, "commands", {}).items():
         _rules(inner, f"{path} {name}")
 

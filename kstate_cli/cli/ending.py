@@ -99,7 +99,7 @@ def _shown(error: BaseException) -> Told | None:
     if isinstance(error, RocksError):
         verify = about("verify")
         return KstateError(
-            str(error), hint=f"see which files are damaged: {verify}" if verify else None, code="rocksdb"
+            str(error), hint=f"see which files are damaged: {verify}" if verify else None, code="database"
         )
     what = f"a defect of kstate: {type(error).__name__}: {error}"
     return KstateError(what, hint=_REPORT, hint_details=_runs(), code=_DEFECT)

@@ -1,5 +1,9 @@
 """Which options have an environment variable: those that say how kstate works, not what is done or that it may be.
 
+The variable of an option is called ``KSTATE``, the words of the command, and the option's long name: ``--wait`` of
+``migrate`` is KSTATE_MIGRATE_WAIT. That is the whole rule; docs/environment.md has the table that it gives. A variable
+that looks like one, and is none, is said not to be read: nobody may believe that it is.
+
 A variable is set once, somewhere else, for all that comes after, and who types a command does not see it. It may name a
 file, a broker, a number of processes, the form of the output. It may not confirm, permit, vouch, choose what a command
 touches, or make it do something else or nothing: ``KSTATE_VERSION=1 kstate migrate …`` must migrate.
@@ -9,7 +13,14 @@ touches, or make it do something else or nothing: ``KSTATE_VERSION=1 kstate migr
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import Any, Final
+
+from kstate_cli.texts import command as command_line
+from kstate_cli.texts import some
+
+_SHOWN = 2
 
 SETTINGS: Final = frozenset(
     {
@@ -45,8 +56,73 @@ def name_of(option: Any) -> str:
     return next(str(name)[2:] for name in (*option.opts, *option.secondary_opts) if name.startswith("--"))
 
 
-def give_variables(command: Any, prefix: str) -> None:
-    """Gives the settings of a command their variables: ``KSTATE_MIGRATE_WAIT``, ``KSTATE_QUERY_KEY_OUTPUT``."""
-    for option in command.params:
-        if option.param_type_name == "option" and name_of(option) in (FLAGS if option.is_flag else SETTINGS):
-            option.envvar = f"{prefix}_{option.name}".upper()
+def variable_of(*words: str) -> str:
+    """The variable of the words of a command and the long name of an option: ``KSTATE_QUERY_KEY_KEY_SERDE``."""
+    return "_".join(("kstate", *words)).replace("-", "_").replace(" ", "_").upper()
+
+
+def is_setting(option: Any) -> bool:
+    """Whether an option of Click's has a variable."""
+    return name_of(option) in (FLAGS if option.is_flag else SETTINGS)
+
+
+def options_of(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The options of a command and of its subcommands, each with the words of its command."""
+    yield from ((path, one) for one in click_command.params if one.param_type_name == "option")
+    for name, inner in getattr(click_command, "commands", {}).items():
+        yield from options_of(inner, f"{path} {name}")
+
+
+def give_variables(click_command: Any, path: str) -> None:
+    """Gives the settings of ``click_command``, and of its subcommands, their variables."""
+    for words, option in options_of(click_command, path):
+        if is_setting(option):
+            option.envvar = variable_of(words, name_of(option))
+
+
+def tell_unread(click_command: Any, path: str) -> None:
+    """From now on whoever calls the command is told of variables that look like its own, and are not read."""
+    parse = click_command.parse_args
+
+    def parsed(ctx: Any, args: list[str]) -> Any:
+        if not ctx.resilient_parsing:
+            _warn(unread(click_command, path))
+        return parse(ctx, args)
+
+    click_command.parse_args = parsed
+
+
+def unread(click_command: Any, path: str) -> list[str]:
+    """What is to be said of variables that begin as those of the command do, or are called as a setting alone."""
+    options = list(options_of(click_command, path))
+    settings = {one.envvar: one for _, one in options if one.envvar}
+    alone: dict[str, list[str]] = {}
+    for words, one in options:
+        if one.envvar:
+            alone.setdefault(variable_of(name_of(one)), []).append(variable_of(words, name_of(one)))
+    decisions = {variable_of(words, name_of(one)): name_of(one) for words, one in options if not one.envvar}
+    said = []
+    for name in sorted(os.environ):
+        if name in alone:
+            said.append(f"{name} is not read: a variable has the command in its name: {some(alone[name], _SHOWN)}")
+        elif name in decisions:
+            said.append(f"{name} is not read: what is done, or may be, is said with the command: --{decisions[name]}")
+        elif name.startswith(f"{variable_of(path)}_") and name not in settings:
+            said.append(f"{name} is not read{_instead(name, [*settings])}: {command_line(*path.split(), '--help')}")
+    return said
+
+
+def _instead(name: str, names: list[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names, 1, 0.8)
+    return f"; it may be that {close[0]} is meant" if close else ", there is no such setting"
+
+
+def _warn(lines: list[str]) -> None:
+    if lines:
+        from kstate_cli.cli.output import say
+
+        for line in lines:
+            # Whatever --quiet says: it may be a variable too.
+            say(f"warning: {line}")

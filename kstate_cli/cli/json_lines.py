@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 2
 """Of the whole output format: higher once a member is gone, or means something else. New members may come without."""
 _JSON: Final = "json"
+_encode: Final = json.JSONEncoder().encode
 _FLAGS_BEFORE: Final = re.compile("-[qh]*o(.*)", re.DOTALL)
 """``-o json``, ``-ojson``, ``-qo json``."""
 
@@ -44,7 +45,7 @@ class JsonLines:
             head = f'{{"schema_version": {SCHEMA_VERSION}, "type": {json.dumps(kind)}, "app": {self._app}'
             self._heads[kind] = head
         # One write for a line: a signal must not leave half of one. Rows of a query come by the million.
-        end = f", {json.dumps(members)[1:]}\n" if members else "}\n"
+        end = f", {_encode(members)[1:]}\n" if members else "}\n"
         (self._stream or sys.stdout).write(head + end)
 
     def summary(self, members: dict[str, Any]) -> None:

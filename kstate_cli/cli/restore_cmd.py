@@ -105,7 +105,7 @@ def restore(
             dry_run=wanted.dry_run,
             may_be_lost=True,
         ),
-        dump=wanted.dump,
+        dump=wanted.from_changelog,
         options=options,
         engine=engine_of(work.engine, master=work.master, conf=work.conf),
         spark=SparkSettings(work.master, dict(pair_of(one) for one in work.conf or ())),

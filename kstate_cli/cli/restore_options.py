@@ -52,7 +52,7 @@ class RestoredOptions:
 
     HELP_PANEL: ClassVar = "What is restored"
 
-    dump: Annotated[
+    from_changelog: Annotated[
         str,
         typer.Option(
             "--from-changelog",

@@ -28,9 +28,9 @@ def found_app(app: str | os.PathLike[str]) -> None:
     _given[:] = [os.fspath(app)]
 
 
-def note_subject(command: Any) -> None:
-    """From now on the directory that ``command`` is given is known here."""
-    for parameter in command.params:
+def note_subject(parsed: Any) -> None:
+    """From now on the directory that Click's command ``parsed`` is given is known here."""
+    for parameter in parsed.params:
         if parameter.param_type_name == "argument" and parameter.name in _APP:
             _guard(parameter)
 

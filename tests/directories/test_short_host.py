@@ -25,7 +25,7 @@ _warm_up()
 import rich.box, rich.text, kstate_cli.export.store_export, kstate_cli.rows.count  # what a command imports late is here by now
 for command in commands:
     for level in levels:
-        variables = {"COLUMNS": "400", "KSTATE_WORKERS": "2"}
+        variables = {"COLUMNS": "400"}
         if how == "inodes":
             room = f"{folder}/room-{level}"
             os.makedirs(room, exist_ok=True)
@@ -140,7 +140,7 @@ def test_a_disk_that_does_not_answer_amid_the_rows(tmp_path: Path, command: str)
     ]
     done = subprocess.run(
         [*strace, sys.executable, "-m", "kstate_cli", command, *map(str, arguments_of[command])],
-        capture_output=True, text=True, check=False, env={**os.environ, "KSTATE_WORKERS": "1"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     told = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == {"migrate": 4, "ls": 3}.get(command, 6), told

@@ -40,7 +40,6 @@ OTHER_MEANINGS = {
     # Members of JSON documents and of files of kstate's own.
     ("change/ages.py", families.OFFSETS_CF),
     ("cli/diff_cmd.py", families.OFFSETS_CF),
-    ("cli/restore_report.py", families.OFFSETS_CF),
     ("spec/toml_file.py", task_id.GLOBAL),
     ("spec/completion.py", task_id.GLOBAL),
     ("spec/topology.py", task_id.GLOBAL),

@@ -15,9 +15,10 @@ import typer.main
 
 from kstate_cli.cli.app import app
 from kstate_cli.cli.empty import MAY_BE_EMPTY, shown_name
-from kstate_cli.cli.environment import FLAGS, SETTINGS, name_of
+from kstate_cli.cli.environment import FLAGS, SETTINGS, name_of, options_of, unread, variable_of
 from kstate_cli.errors import UsageError
 
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 DECISIONS = {
     # What a command touches.
     "task", "store", "run", "global", "all", "everything", "share", "ignore", "partition", "subset", "older-than", "out",
@@ -89,16 +90,109 @@ def test_no_other_variable_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None
                 assert (parameter.resolve_envvar_value(context) is not None) is setting, f"{path} {parameter.name}"
 
 
+SETTINGS_OF = [(path, one) for path in ALL for one in _parameters(path, "option") if one.envvar]
+
+
 def test_names_of_variables() -> None:
-    """They are a contract: KSTATE, the command, and the parameter."""
-    found = {option.envvar for path in ALL for option in _parameters(path, "option") if option.envvar}
+    """They are a contract: KSTATE, the words of the command, and the option's long name. None stands for two."""
+    found = [option.envvar for _, option in SETTINGS_OF]
+    for path, option in SETTINGS_OF:
+        (long,) = [one for one in option.opts if one.startswith("--")]
+        assert option.envvar == f"KSTATE_{path}_{long[2:]}".upper().replace(" ", "_").replace("-", "_")
+    assert len(found) == len(set(found)) > 100
     assert {
         "KSTATE_MIGRATE_WAIT",
         "KSTATE_RESTORE_STAGING",
         "KSTATE_QUERY_WINDOW_KEY_OUTPUT",
         "KSTATE_LS_QUIET",
-    } <= found
+    } <= set(found)
     assert all(re.fullmatch(r"KSTATE(_[A-Z]+)+", name) for name in found)
+
+
+def test_the_table_of_the_documentation() -> None:
+    """KSTATE_WRITE_DOCS=1 writes it."""
+    commands: dict[str, list[str]] = {}
+    for path, option in SETTINGS_OF:
+        commands.setdefault(name_of(option), []).append(path)
+    rows = [
+        f"| `--{name}` | `KSTATE_…_{name.upper().replace('-', '_')}` | {', '.join(_folded(commands[name]))} |"
+        for name in sorted(commands)
+    ]
+    before, _, _ = DOCS.read_text(encoding="utf-8").partition("| option ")
+    text = "\n".join([f"{before}| option | variable | of |", "|---|---|---|", *rows, ""])
+    if os.environ.get("KSTATE_WRITE_DOCS"):
+        DOCS.write_text(text, encoding="utf-8")
+    assert DOCS.read_text(encoding="utf-8") == text
+
+
+def _folded(paths: list[str]) -> Iterator[str]:
+    """All the subcommands of a command as one."""
+    for group, command in ROOT.commands.items():  # type: ignore[attr-defined]
+        inner = [f"{group} {name}" for name in getattr(command, "commands", {})]
+        if inner and set(inner) <= set(paths):
+            yield f"each `{group}`"
+        else:
+            yield from (f"`{path}`" for path in paths if path == group or path in inner)
+
+
+# --- variables that are not read --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [path for path in ALL if path and " " not in path])
+def test_each_setting_is_read_and_everything_else_is_told(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("KSTATE_")]:
+        monkeypatch.delenv(name)
+    command = ALL[path]
+    start = f"KSTATE_{path}_".upper().replace("-", "_")
+    for words, option in options_of(command, path):
+        long = name_of(option)
+        monkeypatch.setenv(variable_of(words, long), "1")
+        if option.envvar:
+            assert unread(command, path) == []
+            alone = variable_of(long)
+            monkeypatch.setenv(alone, "1")
+            (said,) = unread(command, path)
+            assert said.startswith(f"{alone} is not read: ")
+            assert option.envvar in said or said.endswith(" more")
+            monkeypatch.delenv(alone)
+        else:
+            (said,) = unread(command, path)
+            assert said.startswith(f"{variable_of(words, long)} is not read: ") and said.endswith(f"--{long}")
+        monkeypatch.delenv(variable_of(words, long))
+    for name in (f"{start}NONSENSE", f"{start}HELP", f"{start}a\nb"):
+        monkeypatch.setenv(name, "1")
+        (said,) = unread(command, path)
+        assert said.startswith(f"{name} is not read")
+        monkeypatch.delenv(name)
+    # Of somebody else: of tests, of an image, of a Service of Kubernetes, of another command, and of a hook.
+    for name in (
+        "KSTATE_INTEROP",
+        "KSTATE_VERSION",
+        "KSTATE_PORT",
+        "KSTATE_SERVICE_HOST",
+        "KSTATE_OTHER_WAIT",
+        "KSTATE_APP",
+    ):
+        monkeypatch.setenv(name, "1")
+    assert unread(command, path) == []
+
+
+def test_a_misspelt_variable_is_told_and_the_one_that_is_meant(tmp_path: Path) -> None:
+    """Of a command that fails for want of what the variable was to say, too; and whatever is quiet."""
+    wrong = {
+        "KSTATE_EXPORT_WORKER": "1",
+        "KSTATE_WORKERS": "1",
+        "KSTATE_EXPORT_OVERWRITE": "1",
+        "KSTATE_MIGRATE_WAIT": "5",
+    }
+    done = _run("export", "nowhere", "count", "-q", folder=tmp_path, **wrong)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[:3] == [
+        "warning: KSTATE_EXPORT_OVERWRITE is not read: what is done, or may be, is said with the command: --overwrite",
+        "warning: KSTATE_EXPORT_WORKER is not read; it may be that KSTATE_EXPORT_WORKERS is meant: kstate export --help",
+        "warning: KSTATE_WORKERS is not read: a variable has the command in its name: KSTATE_EXPORT_WORKERS",
+    ]
+    assert "--out" in done.stderr.splitlines()[3]
 
 
 def _run(*argv: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
