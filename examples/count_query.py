@@ -28,7 +28,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class CountQuery(Query[Count]):
-    """How many rows are there with this prefix?"""
+    """How many rows there are with this prefix."""
 
     prefix: bytes = b""
 
@@ -59,10 +59,10 @@ def main(app: str, store: str) -> int:
     failed = 0
     for partition, answer in answers.partition_results.items():
         if answer.is_success:
-            print(f"{partition}: {answer.result.rows} rows, {answer.result.size} bytes")  # noqa: T201
+            print(f"{partition}: {answer.result.rows} rows, {answer.result.size} bytes")
         else:
             failed = 3
-            print(f"{partition}: {answer.failure_reason.value}: {answer.failure_message}")  # noqa: T201
+            print(f"{partition}: {answer.failure_reason.value}: {answer.failure_message}")
     return failed
 
 

@@ -141,7 +141,7 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     owner = app.stat()  # the application's, who can then clean up
     # Whatever is there keeps its number, a link or a folder of somebody else's too.
     numbers = [int(digits[0]) for name in os.listdir(folder) if (digits := re.match(r"\d+", name))]
-    path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split()[0]}"
+    path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split(maxsplit=1)[0]}"
     path.mkdir(mode=0o750)
     drop_acl(path)
     own_like(path, owner)

@@ -124,8 +124,9 @@ def refuse_unproved(app: Path, run: Run) -> None:
 
 
 def _is_beside(app: Path, run: Run) -> bool:
-    """Whether APP has what it had when the tree was staged: where it is lost, or was emptied, the tree may be the last
-    link to its files.
+    """Whether APP has what it had when the tree was staged.
+
+    Where it is lost, or was emptied, the tree may be the last link to its files.
 
     A restoration of what was empty, or not there, has made its tree from a dump.
     """

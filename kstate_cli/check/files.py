@@ -122,6 +122,6 @@ def copied_tasks(snapshot: Snapshot) -> tuple[frozenset[str], tuple[Finding, ...
         more = ": 4.3 opens the global stores in the wrong one too, and does not start" if fatal else ""
         level = Level.ERROR if fatal else None
         findings.append(snapshot.finding("store-in-two-subtopologies", text + more, level=level))
-    higher = {(topology, sorted(numbers)[-1]) for (topology, _), numbers in twice.items()}
+    higher = {(topology, max(numbers)) for (topology, _), numbers in twice.items()}
     copies = (task.name for task in snapshot.app.tasks if not task.is_global and subtopology(task) in higher)
     return frozenset(copies), tuple(findings)

@@ -83,7 +83,7 @@ CODES: dict[str, Code] = {
              _WIPE_STORE),
         Code("sessions-before-headers", _X,
              "RocksDBTimeOrderedSessionStoreWithHeaders of 4.3.1 puts a zero byte before on-window-close sessions of "
-             "before (KIP-1285): a number is read as \"Size of data received by LongDeserializer is not 8\", a text "
+             'before (KIP-1285): a number is read as "Size of data received by LongDeserializer is not 8", a text '
              "is another one without a word",
              f"leave dsl.store.format at DEFAULT; once it was HEADERS, wipe it and restore it: {_WIPE_STORE}"),
         Code("sst-not-named", _W,

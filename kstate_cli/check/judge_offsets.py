@@ -26,7 +26,7 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> tuple[str | No
         return None, ()
     code, findings = None, []
     for store in draft.stores.values():
-        if read.stores[store.name].offsets or not is_logged(snapshot, task, store, read):
+        if read.stores[store.name].offsets or not is_logged(snapshot, task, store):
             continue
         if snapshot.misplaced_segments(task, store):
             code = "segment-off-grid"  # that has been told
@@ -41,7 +41,7 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> tuple[str | No
     return code, tuple(findings)
 
 
-def is_logged(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> bool:
+def is_logged(snapshot: Snapshot, task: Task, store: Store) -> bool:
     """Whether a store without an offset is one that should have one; the bytes do not say it.
 
     docs/internals/offsets.md#which-stores
@@ -56,14 +56,14 @@ def is_logged(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOff
     return not _offsets_around(snapshot, task)
 
 
-def is_lost(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> bool:
+def is_lost(snapshot: Snapshot, task: Task, store: Store) -> bool:
     """Whether nothing brings the rows of a store back once its task is wiped.
 
     Nothing names a changelog of it, although other stores of the subtopology have theirs, or it was closed cleanly.
     """
     if store.empty or snapshot.changelog(task, store.name) is not None:
         return False
-    return _offsets_around(snapshot, task) or not is_logged(snapshot, task, store, read)
+    return _offsets_around(snapshot, task) or not is_logged(snapshot, task, store)
 
 
 def _offsets_around(snapshot: Snapshot, task: Task) -> bool:

@@ -66,7 +66,7 @@ def because_of(
     """A store of a task that something is wrong with: ``outcome``, unless it has no changelog."""
     task = draft.task
     store = draft.stores.get(name) or next((one for one in task.stores if one.name == name), None)
-    if store is not None and is_lost(snapshot, task, store, draft.read):
+    if store is not None and is_lost(snapshot, task, store):
         if outcome is not Outcome.WIPED:
             # At least once the directory stays: only what has a changelog is restored.
             return _without_offset(snapshot, draft, name, store)

@@ -54,7 +54,7 @@ def tell(*errors: BaseException) -> None:
     """Says on standard error what went wrong, and what was changed by then."""
     for error in errors:
         if type(error).__name__ == _ONLY_HELP:
-            cast(Any, error).show()
+            cast("Any", error).show()
         shown = _shown(error)
         if shown is not None and shown.code == _DEFECT and os.environ.get("KSTATE_DEBUG"):
             import traceback

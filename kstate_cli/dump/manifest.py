@@ -63,8 +63,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ManifestPartition:
-    """A partition: the broker's log when the dump was taken, and what of it was written. Offsets are inclusive but
-    ``log_end``."""
+    """A partition: the broker's log when the dump was taken, and what of it was written.
+
+    Offsets are inclusive but ``log_end``.
+    """
 
     topic: str
     partition: int

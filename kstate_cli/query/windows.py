@@ -42,7 +42,8 @@ def window_key_query(store: StoreReader, query: WindowKeyQuery[Any, Any]) -> Row
 
 def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> RowIterator[Any]:
     """Windows and values of all keys in a time."""
-    assert query.time_from is not None and query.time_to is not None
+    assert query.time_from is not None
+    assert query.time_to is not None
     first = max(0, query.time_from, store.earliest(newest))
     read = store.layout.key.window
     value = _values(store) or _as_it_is

@@ -37,7 +37,7 @@ def task_steps(draft: RestoreDraft, task: str, work: list[StoreWork], resolved: 
     if draft.into_family:
         _files_of_family(draft, task, work, resolved, others)
     else:
-        draft.steps += _checkpoint(draft, task, work, resolved, others)
+        draft.steps += _checkpoint(task, work, resolved, others)
 
 
 def _files_of_family(
@@ -59,7 +59,7 @@ def _files_of_family(
 
 
 def _checkpoint(
-    draft: RestoreDraft, task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
+    task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
 ) -> Iterator[Step]:
     """``.checkpoint`` names every logged persistent store of the task, or Streams wipes it under exactly-once."""
     lines: dict[TopicPartition, int] = {}

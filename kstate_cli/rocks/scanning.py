@@ -37,7 +37,7 @@ def pieces(family: Rdict, lower: bytes | None, below: bytes | None, *, reverse: 
     last: bytes | None = None
     many = _FIRST_ROWS
     while rows := list(islice(items, many)):
-        piece = cast(list[Row], rows)
+        piece = cast("list[Row]", rows)
         last = piece[-1][0]
         if reverse and lower is not None and last < lower:
             yield [row for row in piece if row[0] >= lower]

@@ -21,7 +21,8 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -87,7 +88,7 @@ def _compound(value: Any) -> Any:
             return {"key": jsonable(value.key), "start": value.start, "end": value.end}
         if isinstance(value, Mapping):
             return {_name(key): jsonable(one) for key, one in value.items()}
-        if isinstance(value, (list, tuple, Set)):
+        if isinstance(value, (list, tuple, AbstractSet)):
             return [jsonable(one) for one in value]
         if is_dataclass(value) and not isinstance(value, type):
             return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}

@@ -59,7 +59,7 @@ def _other_reading(digits: str) -> str | None:
     if form is None or not digits.isdigit():
         return None
     try:
-        at = datetime.strptime(digits, form)
+        at = datetime.strptime(digits, form).replace(tzinfo=timezone.utc)
     except ValueError:
         return None
     if at.year not in _YEARS:

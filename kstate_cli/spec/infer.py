@@ -104,7 +104,7 @@ def _store(app: Application, name: str, places: list[tuple[Task, Store]], *, rea
     _topic(answers, app, name, places)
     interval = _times(answers, kind, databases, read=read) if databases else Interval()
     if kind is not None and is_time_ordered(kind):
-        _index(answers, kind, databases)
+        _index(answers, databases)
     return answers.draft(name), Evidence(kinds, interval)
 
 
@@ -240,7 +240,7 @@ def _history(answers: _Answers, databases: list[Database]) -> Interval:
     return interval
 
 
-def _index(answers: _Answers, kind: str, databases: list[Database]) -> None:
+def _index(answers: _Answers, databases: list[Database]) -> None:
     """Index rows begin with 01, base rows with 00: the last row of any database tells (KIP-825)."""
     last = {rows[-1][0][:1] for d in databases for rows in d.samples.values() if rows}
     if not last:

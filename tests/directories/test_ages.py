@@ -83,9 +83,7 @@ def dump(folder: Path, *, ended_ms: int | None, start: int = 0, **told: Any) -> 
 
     def dated(one: ManifestPartition) -> ManifestPartition:
         reading = None if ended_ms is None else Reading(ended_ms - 60_000, ended_ms, **told)
-        return dataclasses.replace(
-            one, reading=reading, topic_id=IDS.get(one.topic), start=start if start else one.start
-        )
+        return dataclasses.replace(one, reading=reading, topic_id=IDS.get(one.topic), start=start or one.start)
 
     partitions = [dated(one) if TopicPartition(one.topic, one.partition) == KEY else one for one in known.partitions]
     if ended_ms is not None:

@@ -333,7 +333,7 @@ def test_a_damaged_store_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_missing_segment_file_is_not_passed_over(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    segment = sorted((app / "0_0" / "visits").iterdir())[0]
+    segment = min((app / "0_0" / "visits").iterdir())
     for path in [*segment.glob("MANIFEST-*"), segment / "CURRENT"]:
         path.unlink()
     assert "visits" in kstate("export", app, "visits", "--out", tmp_path / "out", status=6).err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +87,10 @@ def commands(app: Path, out: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[Path]:
+def app(tmp_path: Path) -> Path:
     path = unpack("4.3.1-demo-eos", tmp_path)
     (path / ".lock").touch()
-    yield path
+    return path
 
 
 def places(app: Path) -> tuple[Path, Path]:

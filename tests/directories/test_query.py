@@ -1,5 +1,6 @@
 """Offline queries on directories of real releases, against their rows read one by one; what real Streams answers to
-the same questions is in tests/interop."""
+the same questions is in tests/interop.
+"""
 
 from __future__ import annotations
 
@@ -610,7 +611,7 @@ def test_segments_of_one_partition_and_of_several_are_collated(tmp_path: Path) -
 
 def test_a_segment_that_is_no_database_any_more_is_not_passed_over(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
-    segment = sorted((app / "0_0" / "window-count").iterdir())[0]
+    segment = min((app / "0_0" / "window-count").iterdir())
     for path in [*segment.glob("MANIFEST-*"), segment / "CURRENT"]:
         path.unlink()
     with OfflineStreams(app) as streams:
@@ -658,7 +659,7 @@ def test_a_task_that_is_left_over_is_not_taken_for_the_other(tmp_path: Path) -> 
 def test_segments_of_two_intervals_are_not_asked_by_time(tmp_path: Path, store: str, query: Query[Any]) -> None:
     """After a change of the retention old segments overlap new ones, and Streams reads some of them only."""
     app = unpack("4.3.1-kinds-eos", tmp_path)
-    first = sorted((app / "0_1" / store).iterdir())[0]
+    first = min((app / "0_1" / store).iterdir())
     start = int(first.name.rpartition(".")[2])
     shutil.copytree(first, first.with_name(f"{store}.{start + 60_000}"))
     with OfflineStreams(app) as streams:

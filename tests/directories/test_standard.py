@@ -286,7 +286,7 @@ def test_results_that_are_lost_after_the_commit(
     case = Case(name, templates, tmp_path / "again", warm)
     before = digest(case.app)
     done, _ = _strace(case, tmp_path / "trace", f"inject=write:error=ENOSPC:when={writes}+")
-    command = name.split()[0]
+    command = name.split(maxsplit=1)[0]
     assert done.returncode == 7, done.stderr
     assert "standard output could not be written in full: No space left on device" in done.stderr
     assert f"{case.app} was changed by run 0001-{command}" in done.stderr

@@ -73,7 +73,7 @@ def _flipped(app: Path) -> str:
 
 def _truncated(app: Path) -> str:
     os.truncate(_sst(app), _sst(app).stat().st_size // 2)
-    return sorted((app / STORE).glob("*.sst"), key=lambda path: path.stat().st_mtime)[-1].name
+    return max((app / STORE).glob("*.sst"), key=lambda path: path.stat().st_mtime).name
 
 
 def _missing(app: Path) -> str:

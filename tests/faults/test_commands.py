@@ -53,7 +53,7 @@ def open_as_streams(app: Path) -> Path:
     """Open one database for writing, as every start of Streams does. Returns it."""
     from rocksdict import Options, Rdict
 
-    path = sorted(app.rglob("CURRENT"))[0].parent
+    path = min(app.rglob("CURRENT")).parent
     names = Rdict.list_cf(str(path), Options(raw_mode=True))
     database = Rdict(
         str(path), Options(raw_mode=True), column_families={name: Options(raw_mode=True) for name in names}

@@ -162,7 +162,7 @@ def _query(kind: str, store: str, *more: str) -> tuple[str, ...]:
 def shown(name: str, command: str) -> bool:
     """Whether what a command says is readable in golden/NAME.jsonl."""
     small = index()[name]["topology"] in ("demo", "sparse")
-    return (small and command.split()[0] != "query") or (name in LARGE_SHOWN and command in SHOWN)
+    return (small and command.split(maxsplit=1)[0] != "query") or (name in LARGE_SHOWN and command in SHOWN)
 
 
 def _events(name: str) -> str:

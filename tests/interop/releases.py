@@ -93,7 +93,7 @@ def _jars(target: Path, artifact: str) -> Path:
             return target
         shutil.rmtree(target, ignore_errors=True)
         _fetch(target, artifact)
-        api = sorted(target.glob("slf4j-api-*.jar"))[-1].stem.removeprefix("slf4j-api-")
+        api = max(target.glob("slf4j-api-*.jar")).stem.removeprefix("slf4j-api-")
         _fetch(target, f"org.slf4j:slf4j-simple:{api}")
         (target / "complete").touch()
     return target

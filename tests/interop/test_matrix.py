@@ -219,7 +219,7 @@ def test_a_store_that_the_target_does_not_know_is_refused_by_name(tmp_path: Path
 
 @pytest.mark.parametrize("topology", ["headers", "headers-joins"] if ALL else ["headers-joins"])
 def test_headers_are_dropped_only_on_request(harness: Harness, tmp_path: Path, topology: str) -> None:
-    """ "headers-joins" is "headers" with a stream-stream join, whose windows keep headers too."""
+    """The topology "headers-joins" is "headers" with a stream-stream join, whose windows keep headers too."""
     app = application(topology, "eos")
     harness.produce("4.3.1", app, BATCH)
     good(harness.run("4.3.1", app, tmp_path / "state", Run(read=False)))

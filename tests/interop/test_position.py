@@ -22,7 +22,7 @@ from .harness import Harness
 pytestmark = pytest.mark.interop
 
 CASES = 600
-TOPICS = ["events", "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition", "a", "", " ", ".", "0", "t{}\"\\\n\t\0",
+TOPICS = ["events", "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition", "a", "", " ", ".", "0", 't{}"\\\n\t\0',
           "größe", "日本語", "\U0001f600", "\ufeffbom", "\u0301", "x" * 249, "ä" * 200]  # fmt: skip
 OFFSETS = [0, 1, -1, 41, 42, 2**31 - 1, 2**31, 2**63 - 1, -(2**63), -2]
 PARTITIONS = [0, 1, 2, 3, 7, 128, 65_536, 2**31 - 1]

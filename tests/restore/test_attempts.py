@@ -272,7 +272,7 @@ def test_a_damaged_file_of_the_same_size(dump: Path, tmp_path: Path) -> None:
     """Bytes within values are still Parquet: only the manifest's digest tells."""
     app, mine = tmp_path / support.APP, tmp_path / "dump"
     shutil.copytree(dump, mine)
-    file = sorted(mine.rglob("*.parquet"))[0]
+    file = min(mine.rglob("*.parquet"))
     content = bytearray(file.read_bytes())
     value = pq.read_table(file, columns=["value"]).column("value")[1_000].as_py()
     content[content.index(value) + 50] ^= 0x5A

@@ -150,7 +150,7 @@ def test_a_store_that_drops_whole_files(tmp_path: Path) -> None:
 
 
 def _task_of(app: Path, store: str) -> str:
-    return sorted(path.parents[1].name for path in app.glob(f"*/rocksdb/{store}") if path.is_dir())[0]
+    return min(path.parents[1].name for path in app.glob(f"*/rocksdb/{store}") if path.is_dir())
 
 
 def test_a_name_that_no_file_can_have(tmp_path: Path, small: Path) -> None:

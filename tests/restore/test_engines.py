@@ -24,7 +24,7 @@ LOCAL = ("--engine", "local")
 def test_a_file_that_is_damaged(dump: Path, tmp_path: Path) -> None:
     mine = tmp_path / "dump"
     shutil.copytree(dump, mine)
-    file = sorted(mine.rglob("*.parquet"))[0]
+    file = min(mine.rglob("*.parquet"))
     with open(file, "r+b") as opened:
         opened.seek(file.stat().st_size // 3)
         opened.write(b"\xff" * 4096)

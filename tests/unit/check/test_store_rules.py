@@ -108,7 +108,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "_sessions": [
         (lambda: sessions(headers_format=True), ["sessions-before-headers"], NOTHING),
-        (lambda: sessions(), ["sessions-before-headers"], NOTHING),
+        (sessions, ["sessions-before-headers"], NOTHING),
         (good, [], NOTHING),
     ],
     "_doubts": [

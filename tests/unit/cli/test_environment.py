@@ -80,10 +80,10 @@ def test_no_other_variable_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None
     } | {f"KSTATE_{name_of(one)}".upper().replace("-", "_"): ("", one) for one in _parameters("", "option")}
     for name in names:
         monkeypatch.setenv(name, "1")
-    for path in ALL:
+    for path, one in ALL.items():
         context = ROOT.context_class(ROOT, info_name="kstate", **ROOT.context_settings)
         for name in path.split():
-            context = ROOT.context_class(ALL[path], info_name=name, parent=context)
+            context = ROOT.context_class(one, info_name=name, parent=context)
         for kind in ("option", "argument"):
             for parameter in _parameters(path, kind):
                 setting = kind == "option" and _class_of(parameter) in SETTINGS | FLAGS

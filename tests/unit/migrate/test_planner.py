@@ -148,7 +148,7 @@ UNCLEAN = {
 @pytest.mark.parametrize("why", UNCLEAN)
 def test_what_was_not_left_clean_is_refused_left_out_or_vouched_for(why: str) -> None:
     app = UNCLEAN[why]
-    to = "4.3" if why in ("an SST younger than .checkpoint",) else "4.2"
+    to = "4.3" if why == "an SST younger than .checkpoint" else "4.2"
     if why == "rows without .checkpoint":
         to = "4.3"
         app = application(task(store("count", database(version=OLD))))

@@ -42,7 +42,6 @@ def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
 
 def test_who_may_still_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results that are whole are of no use while somebody may still write beside them; a signal stays a signal."""
-
     monkeypatch.setattr(session._Spark, "start", lambda self: None)
     monkeypatch.setattr(session._Spark, "stop", lambda self: (4711,))
     with pytest.raises(RunFailed, match="4711"), session.spark_session(session.SparkSettings()):
