@@ -29,7 +29,7 @@ class Code:
     name: str
     level: Level
     rule: str
-    mend: str
+    hint: str
     """A command, or what to do where no command does it. ``APP``, ``RELEASE``, ``TASK`` and ``STORE`` are filled in."""
 
 
@@ -40,7 +40,7 @@ class Finding:
     code: str
     level: Level
     rule: str
-    mend: str
+    hint: str
     text: str
     task: str | None = None
     store: str | None = None
@@ -253,4 +253,4 @@ def finding(
 ) -> Finding:
     """A finding of the code ``name``; ``level`` where the case is worse or better than the usual one."""
     code = CODES[name]
-    return Finding(name, level or code.level, code.rule, code.mend, text, task, store)
+    return Finding(name, level or code.level, code.rule, code.hint, text, task, store)

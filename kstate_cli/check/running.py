@@ -27,7 +27,7 @@ _LATER: Final = "nothing while it runs: check again once it is closed"
 
 def while_running(predictions: list[Prediction], findings: list[Finding]) -> tuple[list[Prediction], list[Finding]]:
     """The same without what cannot be known: such findings are expected ones, such outcomes unknown."""
-    known = [replace(one, level=Level.EXPECTED, mend=_LATER) if one.code in NOT_KNOWN else one for one in findings]
+    known = [replace(one, level=Level.EXPECTED, hint=_LATER) if one.code in NOT_KNOWN else one for one in findings]
     changed = [_unknown(one) if one.code in NOT_KNOWN else one for one in predictions]
     failing = {one.task for one in changed if one.outcome is Outcome.FAILS}
     changed = [

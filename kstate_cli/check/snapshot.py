@@ -111,6 +111,14 @@ class Snapshot:
     ages: Mapping[tuple[str, str], Age] = field(default_factory=dict)
     """What is known of the age of stores, by task and store, where a rule may ask for it."""
     around: Surroundings = field(default_factory=Surroundings)
+    _families: Mapping[_Family, list[Task]] = field(init=False, repr=False, compare=False)
+    """The tasks of each subtopology: rules ask for them for each store of each task."""
+
+    def __post_init__(self) -> None:
+        families: dict[_Family, list[Task]] = {}
+        for task in self.app.tasks:
+            families.setdefault(subtopology(task), []).append(task)
+        object.__setattr__(self, "_families", families)
 
     @property
     def now_seconds(self) -> float:
@@ -124,7 +132,7 @@ class Snapshot:
         new = finding(code, text, task=name, store=store, level=level)
         values: dict[str, str | os.PathLike[str] | None]
         values = {"APP": self.app.path, "RELEASE": self.asked.release.name, "TASK": name, "STORE": store}
-        return replace(new, mend=filled(new.mend, values))
+        return replace(new, hint=filled(new.hint, values))
 
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition, by the first source that knows it."""
@@ -148,7 +156,7 @@ class Snapshot:
 
     def siblings(self, task: Task) -> list[Task]:
         """The tasks of the same subtopology, other than ``task``."""
-        return [other for other in self.app.tasks if other is not task and subtopology(other) == subtopology(task)]
+        return [other for other in self._families.get(subtopology(task), ()) if other is not task]
 
     @property
     def has_global(self) -> bool:
@@ -161,10 +169,15 @@ class Snapshot:
         None where it has no offset anywhere: whether it has a changelog at all nobody knows then.
         """
         own = self.own_changelog(task, store)
-        topics = [tp.topic for one in (task, *self.siblings(task)) for tp in self._offsets(one, store)]
-        if own.topic in topics or own in self.logs.known:
+        if own in self.logs.known:
             return own
-        return TopicPartition(topics[0], own.partition) if topics else None
+        first = None
+        for one in (task, *self.siblings(task)):
+            for tp in self._offsets(one, store):
+                if tp.topic == own.topic:
+                    return own
+                first = first or tp.topic
+        return TopicPartition(first, own.partition) if first else None
 
     def _offsets(self, task: Task, store: str) -> list[TopicPartition]:
         """The partitions that any place of a task names for a store."""
@@ -187,6 +200,9 @@ class Snapshot:
         return True
 
 
-def subtopology(task: Task) -> tuple[str | None, int | None]:
+_Family = tuple[str | None, int | None]
+
+
+def subtopology(task: Task) -> _Family:
     """The topology and the number of the subtopology that a task belongs to; None of the global stores."""
     return task.id.topology, task.id.subtopology

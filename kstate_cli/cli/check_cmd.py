@@ -174,7 +174,7 @@ def _print_json(lines: JsonLines, app: Application, release: str, guarantee: Gua
                 "level": finding.level.value,
                 "message": finding.text,
                 "rule": finding.rule,
-                "hint": finding.mend,
+                "hint": finding.hint,
             },
         )
     levels = [finding.level.value for finding in report.findings]
@@ -204,9 +204,9 @@ def _print_tables(app: Application, release: str, report: Report, *, quiet: bool
         groups = _grouped(report)
         table(None, ("finding", "level", "where", "what", "rule"), [row for row, _ in groups])
         # Lines of their own: a command that a table has folded cannot be pasted.
-        for (code, *_), mends in groups:
-            for mend in mends:
-                sys.stdout.write(safe(f"{code}: {mend}") + "\n")
+        for (code, *_), hints in groups:
+            for hint in hints:
+                sys.stdout.write(safe(f"{code}: {hint}") + "\n")
     if app.running is not False:
         what = "is running" if app.running else "may be running"
         say(f"the application {what}: as of its last flush ({app.as_of})", quiet=quiet)
@@ -225,8 +225,8 @@ def _grouped(report: Report) -> list[tuple[tuple[str, str, list[str], list[str],
     for (code, level), alike in groups.items():
         places = list(dict.fromkeys(_where(one.task, one.store) for one in alike))
         texts = list(dict.fromkeys(one.text for one in alike))[:_SHOWN]
-        mends = first_lines(list(dict.fromkeys(one.mend for one in alike)), _SHOWN)
-        rows.append(((code, level, first_lines(places, _SHOWN), texts, alike[0].rule), mends))
+        hints = first_lines(list(dict.fromkeys(one.hint for one in alike)), _SHOWN)
+        rows.append(((code, level, first_lines(places, _SHOWN), texts, alike[0].rule), hints))
     return rows
 
 

@@ -66,35 +66,35 @@ def is_setting(option: Any) -> bool:
     return name_of(option) in (FLAGS if option.is_flag else SETTINGS)
 
 
-def options_of(found: Any, path: str) -> Iterator[tuple[str, Any]]:
+def options_of(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """The options of a command and of its subcommands, each with the words of its command."""
-    yield from ((path, one) for one in found.params if one.param_type_name == "option")
-    for name, inner in getattr(found, "commands", {}).items():
+    yield from ((path, one) for one in click_command.params if one.param_type_name == "option")
+    for name, inner in getattr(click_command, "commands", {}).items():
         yield from options_of(inner, f"{path} {name}")
 
 
-def give_variables(found: Any, path: str) -> None:
-    """Gives the settings of the command ``found``, and of its subcommands, their variables."""
-    for words, option in options_of(found, path):
+def give_variables(click_command: Any, path: str) -> None:
+    """Gives the settings of ``click_command``, and of its subcommands, their variables."""
+    for words, option in options_of(click_command, path):
         if is_setting(option):
             option.envvar = variable_of(words, name_of(option))
 
 
-def tell_unread(found: Any, path: str) -> None:
+def tell_unread(click_command: Any, path: str) -> None:
     """From now on whoever calls the command is told of variables that look like its own, and are not read."""
-    parse = found.parse_args
+    parse = click_command.parse_args
 
     def parsed(ctx: Any, args: list[str]) -> Any:
         if not ctx.resilient_parsing:
-            _warn(unread(found, path))
+            _warn(unread(click_command, path))
         return parse(ctx, args)
 
-    found.parse_args = parsed
+    click_command.parse_args = parsed
 
 
-def unread(found: Any, path: str) -> list[str]:
+def unread(click_command: Any, path: str) -> list[str]:
     """What is to be said of variables that begin as those of the command do, or are called as a setting alone."""
-    options = list(options_of(found, path))
+    options = list(options_of(click_command, path))
     settings = {one.envvar: one for _, one in options if one.envvar}
     alone: dict[str, list[str]] = {}
     for words, one in options:
@@ -115,8 +115,8 @@ def unread(found: Any, path: str) -> list[str]:
 def _instead(name: str, names: list[str]) -> str:
     from difflib import get_close_matches
 
-    found = get_close_matches(name, names, 1, 0.8)
-    return f"; it may be that {found[0]} is meant" if found else ", there is no such setting"
+    close = get_close_matches(name, names, 1, 0.8)
+    return f"; it may be that {close[0]} is meant" if close else ", there is no such setting"
 
 
 def _warn(lines: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 GLOBAL: Final = "global"
@@ -24,13 +25,7 @@ class TaskId:
     @classmethod
     def parse(cls, name: str) -> TaskId:
         """Take ``0_1``, ``__name__/0_1`` or ``global`` apart. ValueError for anything else."""
-        folder, slash, task = name.rpartition("/")
-        if name == GLOBAL:
-            return cls()
-        topology, numbers = _TOPOLOGY.fullmatch(folder), _TASK.fullmatch(task)
-        if numbers is None or bool(slash) != bool(topology):
-            raise ValueError(f"{name!r} is not the name of a task")
-        return cls(topology[1] if topology else None, int(numbers[1]), int(numbers[2]))
+        return _parsed(name)
 
     @property
     def is_global(self) -> bool:
@@ -41,6 +36,18 @@ class TaskId:
     def order(self) -> tuple[bool, str, int, int]:
         """What tasks are sorted by: ``0_0`` …, then named topologies, ``global`` last."""
         return self.is_global, self.topology or "", self.subtopology or 0, self.partition or 0
+
+
+@lru_cache(maxsize=10_000)
+def _parsed(name: str) -> TaskId:
+    """Once for each name: who goes over all tasks for each of them asks ten thousands of times."""
+    folder, slash, task = name.rpartition("/")
+    if name == GLOBAL:
+        return TaskId()
+    topology, numbers = _TOPOLOGY.fullmatch(folder), _TASK.fullmatch(task)
+    if numbers is None or bool(slash) != bool(topology):
+        raise ValueError(f"{name!r} is not the name of a task")
+    return TaskId(topology[1] if topology else None, int(numbers[1]), int(numbers[2]))
 
 
 def is_task(name: str) -> bool:

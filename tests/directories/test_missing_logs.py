@@ -56,7 +56,7 @@ def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) 
             for one in report.findings:
                 if one.code == "log-missing":
                     assert one.level is Level.ERROR
-                    assert command("export", app.path, str(one.store)) in one.mend
+                    assert command("export", app.path, str(one.store)) in one.hint
             outcomes = {one.outcome for one in report.predictions if (one.task, one.store) in stores}
             assert outcomes <= {Outcome.UNKNOWN}, key
     assert named(told(app, set(every))) == {one for stores in every.values() for one in stores}

@@ -96,7 +96,7 @@ records were restored; stores that are not named opened as they are.
 
 
 def _codes() -> str:
-    rows = [f"| `{one.name}` | {one.level.value} | {_linked(one.rule)} | {one.mend} |" for one in CODES.values()]
+    rows = [f"| `{one.name}` | {one.level.value} | {_linked(one.rule)} | {one.hint} |" for one in CODES.values()]
     head = ["## Findings", "", "| code | level | rule | what to do |", "|---|---|---|---|"]
     return "\n".join([*head, *rows, ""])
 

@@ -217,8 +217,8 @@ def test_commands_that_are_put_together() -> None:
 
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES.keys())
 def test_what_check_says_to_do(code: Any) -> None:
-    mend = filled(code.mend, {"APP": "/data/my app", "RELEASE": "4.2", "TASK": "0_0", "STORE": "count"})
-    _, found, line = mend.partition("kstate ")
+    hint = filled(code.hint, {"APP": "/data/my app", "RELEASE": "4.2", "TASK": "0_0", "STORE": "count"})
+    _, found, line = hint.partition("kstate ")
     if not found:
         return
     words = shlex.split(line)

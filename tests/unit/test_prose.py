@@ -28,7 +28,7 @@ MEMBERS = frozenset(
         "hint_details",
         "rule",
     }
-    | {"note", "advice", "remark", "remarks", "strerror", "reasoned", "failure_message", "mend", "damage", "wrong"}
+    | {"note", "advice", "remark", "remarks", "strerror", "reasoned", "failure_message", "damage", "wrong"}
     | {"shown", "inferred_from", "file"}
 )
 """Members, and keys of rows, that hold texts."""

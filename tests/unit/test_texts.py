@@ -114,7 +114,7 @@ def test_an_error_is_one_line_and_details(path: Path) -> None:
 
 
 def test_things_are_fixed() -> None:
-    """Plain words: "fix", or what is to be done. ``mend`` is a member of classes of ``check``, and was one of its JSON."""
+    """Plain words: "fix", or what is to be done. ``mend`` was a member of the JSON of ``check``."""
     for path in _SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

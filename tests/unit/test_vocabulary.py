@@ -47,6 +47,8 @@ VAGUE_LOCALS = frozenset(
     {"bar", "foo", "found", "it", "item", "obj", "res", "ret", "stuff", "temp", "thing", "things", "tmp"}
 )
 """Whatever a function is about, it has found it: the name is that of what it holds."""
+OTHER_WORDS = {"mend": "hint", "mends": "hints"}
+"""Words for what has another one."""
 SORTED_RUNS = re.compile(r"\bsorted[- _]runs?\b", re.IGNORECASE)
 
 
@@ -88,7 +90,7 @@ def test_local_names_say_what_they_hold() -> None:
     for where, tree in trees():
         for name, line in bound_names(tree):
             seen[name] += 1
-            if name in VAGUE_LOCALS:
+            if name in VAGUE_LOCALS or name in OTHER_WORDS:
                 vague.append(f"{where}:{line}: {name}")
     assert seen["store"] > 100, "nothing was looked at"
     assert not vague
