@@ -76,6 +76,7 @@ def migrate(
     """
     from kstate_cli.change.ages import add_ages
     from kstate_cli.change.command import ChangeRequest, change
+    from kstate_cli.change.course import Terms
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress, say
@@ -103,14 +104,16 @@ def migrate(
         return plan
 
     request = ChangeRequest(
-        app=path,
-        planner=planner,
-        run=RunOptions(
-            workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason
+        Terms(
+            path,
+            RunOptions(
+                workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason
+            ),
+            wait=wait,
+            lock_is_shared=lock_is_shared,
+            dry_run=dry_run,
         ),
-        wait=wait,
-        lock_is_shared=lock_is_shared,
-        dry_run=dry_run,
+        planner=planner,
         last_word=lambda: add_ages(path, ages) if ages else None,
     )
     with Metrics(metrics_file, "migrate", path) as metrics:

@@ -49,6 +49,7 @@ def restore(
     The application must be stopped. Stores whose offset is valid are caught up, others are rebuilt from the earliest
     offset; healthy stores that are not named, or are past the dump, stay as they are. Undoable with `kstate undo`.
     """
+    from kstate_cli.change.course import Terms
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.facts_source import facts_source
     from kstate_cli.cli.json_lines import JsonLines
@@ -91,15 +92,21 @@ def restore(
     path = application_path(app)
     found_app(path)
     request = RestoreRequest(
-        app=path,
+        Terms(
+            path,
+            RunOptions(
+                workers=work.workers or os.cpu_count() or 1,
+                verify_full=work.verify is Verify.full,
+                copy_ssts=work.copy,
+                reason=told.reason,
+            ),
+            wait=work.wait,
+            lock_is_shared=work.lock_is_shared,
+            dry_run=wanted.dry_run,
+            may_be_lost=True,
+        ),
         dump=wanted.from_changelog,
         options=options,
-        run=RunOptions(
-            workers=work.workers or os.cpu_count() or 1,
-            verify_full=work.verify is Verify.full,
-            copy_ssts=work.copy,
-            reason=told.reason,
-        ),
         engine=engine_of(work.engine, master=work.master, conf=work.conf),
         spark=SparkSettings(work.master, dict(pair_of(one) for one in work.conf or ())),
         spec=read_draft(wanted.spec) if wanted.spec else None,
@@ -109,16 +116,13 @@ def restore(
         staging=work.staging,
         complete=known.dump_is_complete,
         committed_only=known.dump_is_committed,
-        wait=work.wait,
-        lock_is_shared=work.lock_is_shared,
-        dry_run=wanted.dry_run,
         ask=facts_source(known.offsets, known.bootstrap_server, known.kafka_settings, group=path.name),
         digests=not known.skip_digests,
         after_error=cases.after_error,
     )
-    heard = StateCommand(told.on_state_change, request.app) if told.on_state_change is not None else None
+    heard = StateCommand(told.on_state_change, path) if told.on_state_change is not None else None
     output, quiet = told.output, told.quiet
-    with Metrics(told.metrics_file, "restore", request.app) as metrics:
+    with Metrics(told.metrics_file, "restore", path) as metrics:
         lines = JsonLines(path, sys.stderr) if output is Format.json else None
         with RestoreProgress(lines, quiet=quiet, on_state=heard) as progress:
             outcome = run_restore(request, on_plan=lambda plan: _show_plan(plan, output, progress), watcher=progress)

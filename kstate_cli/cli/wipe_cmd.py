@@ -68,6 +68,7 @@ def wipe(
     """
     from kstate_cli.change.attempts import refuse_after_error
     from kstate_cli.change.command import ChangeRequest, change
+    from kstate_cli.change.course import Terms
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress, say
@@ -85,12 +86,14 @@ def wipe(
     path = find_application(app)
     found_app(path)
     request = ChangeRequest(
-        app=path,
+        Terms(
+            path,
+            RunOptions(workers=workers or os.cpu_count() or 1, reason=reason),
+            wait=wait,
+            lock_is_shared=lock_is_shared,
+            dry_run=dry_run,
+        ),
         planner=lambda application: plan_wipe(application, options),
-        run=RunOptions(workers=workers or os.cpu_count() or 1, reason=reason),
-        wait=wait,
-        lock_is_shared=lock_is_shared,
-        dry_run=dry_run,
         purge=purge,
         last_word=lambda: refuse_after_error(path, after_error=after_error),
     )

@@ -15,7 +15,8 @@ from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.attempts import STATE_EVENT
 from kstate_cli.change.clean import PRECIOUS_EVENT
 from kstate_cli.change.commits_made import unchanged
-from kstate_cli.change.engine import RunOptions, RunResult, execute
+from kstate_cli.change.course import Terms
+from kstate_cli.change.engine import RunResult, execute
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import Step
@@ -55,10 +56,9 @@ LOGS_EVENT = "logs"
 class RestoreRequest:
     """What the user asked for."""
 
-    app: Path
+    terms: Terms
     dump: str
     options: RestoreOptions
-    run: RunOptions
     spark: SparkSettings
     engine: RestoreEngine = RestoreEngine.spark
     spec: SpecDraft | None = None
@@ -71,9 +71,6 @@ class RestoreRequest:
     """Without a manifest: no file and no record is missing."""
     committed_only: bool = False
     """Without a manifest: it was read with read_committed."""
-    wait: float = 0.0
-    lock_is_shared: bool = False
-    dry_run: bool = False
     ask: Callable[[Iterable[str]], Facts] | None = None
     """Asks a broker, or a file, for the logs of these topics. Raises RunFailed and UsageError."""
     digests: bool = True
@@ -135,7 +132,7 @@ class Restoration:
         """
         try:
             self._outcome.result = execute(
-                self._plan.change, self._request.run, self._watcher.phase, prepare=self._prepare
+                self._plan.change, self._request.terms.run, self._watcher.phase, prepare=self._prepare
             )
             self._date_what_was_made()
             self._machine.to(RestoreState.RUNNING)
@@ -164,18 +161,19 @@ class Restoration:
         run = self._journal
         if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
             done = run.state is RunState.KEPT
-            more = f"more is told by: {command('status', self._request.app)}"
+            more = f"more is told by: {command('status', self._request.terms.app)}"
             return "the restoration is done" if done else more
         try:
-            kept, slices = kept_slices(self._request.app)
+            kept, slices = kept_slices(self._request.terms.app)
         except (OSError, Refused):
             return interrupted_hint()
         return interrupted_hint(f"{kept} of {slices} slices are kept" if slices else f"{kept} slices are kept")
 
     def _date_what_was_made(self) -> None:
         """The new files are in their place: what is known of them may speak of them now, not only of their offsets."""
+        terms = self._request.terms
         try:
-            add_ages(self._request.app, made(self._request.app, self._ages, workers=self._request.run.workers))
+            add_ages(terms.app, made(terms.app, self._ages, workers=terms.run.workers))
         except (OSError, KstateError, RocksError) as error:
             self._watcher.warning(f"how old the restored data is could not be recorded in full: {error}")
 
@@ -201,7 +199,7 @@ class Restoration:
         self._end_earlier_areas(run)
         staging = Staging(str(folder))
         if request.staging:
-            staging = self._staging = Staging(make_area(settled(request.staging), request.app.name, run))
+            staging = self._staging = Staging(make_area(settled(request.staging), request.terms.app.name, run))
         try:
             if request.engine is RestoreEngine.spark:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
@@ -217,9 +215,9 @@ class Restoration:
                 self._tell(staging, jobs)
                 digests.wait()
             steps, self._outcome.reports = to_steps(
-                plan.work, results, request.options.release, staging, folder, request.app
+                plan.work, results, request.options.release, staging, folder, request.terms.app
             )
-            add_ages(request.app, self._ages)
+            add_ages(request.terms.app, self._ages)
         except BaseException as error:
             self._ending(error)
             # The folder in an area of many has an owner of its own, who removes its mark last.
@@ -248,7 +246,7 @@ class Restoration:
         jobs = make_jobs(
             plan.work,
             Slicing(
-                request.app,
+                request.terms.app,
                 self._dump,
                 request.options.release,
                 staging.target,
@@ -260,7 +258,7 @@ class Restoration:
         # An area elsewhere tells nobody how far its slices are: the journal needs no URI for that.
         local = staging.target if is_local(staging.target) else None
         run.write(SLICES_EVENT, stores=slices_of_stores(jobs), **({"staging": local} if local else {}))
-        taken = take_over(request.app, run, folder, jobs) if self._staging is None else TakenOver(None)
+        taken = take_over(request.terms.app, run, folder, jobs) if self._staging is None else TakenOver(None)
         if taken.predecessor is not None:
             self._watcher.resumed(taken.predecessor, len(taken.results), len(jobs))
         self._machine.to(RestoreState.RESTORING)
@@ -272,7 +270,7 @@ class Restoration:
 
     def _end_earlier_areas(self, run: Run) -> None:
         """What killed runs of this application have left in staging areas; what stays `kstate status` shows."""
-        for one in read_runs(self._request.app):
+        for one in read_runs(self._request.terms.app):
             if one.name != run.name:
                 try:
                     remove_from_area(one)

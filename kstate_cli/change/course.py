@@ -1,0 +1,122 @@
+"""The one course of every command that changes a directory by a plan: lock, take over, read, plan, check, carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from kstate_cli.change.engine import Progress, RunOptions
+from kstate_cli.change.location_checks import check_change, check_location
+from kstate_cli.change.lockfile import application_lock, in_use
+from kstate_cli.change.new_application import make_where_lost, unmake
+from kstate_cli.change.plan import Plan
+from kstate_cli.change.recover import recover, tell_unfinished
+from kstate_cli.parallel.workers import Workers
+from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.names import LOCK
+from kstate_cli.statedir.scan import read_application
+from kstate_cli.statedir.special import refuse_special
+
+Tell = Callable[[str], None]
+"""Says one line to the user, at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Which directory a command changes, and on which terms."""
+
+    app: Path
+    run: RunOptions
+    wait: float = 0.0
+    """Seconds to wait for the lock."""
+    lock_is_shared: bool = False
+    dry_run: bool = False
+    may_be_lost: bool = False
+    """APP may not be there: it is made anew, empty, under the lock; and taken away again where nothing comes of it."""
+
+
+class HasPlan(Protocol):
+    """What a command plans: the plan of the engine, and what only the command knows."""
+
+    @property
+    def change(self) -> Plan:
+        """What the engine carries out."""
+
+
+Planned = TypeVar("Planned", bound=HasPlan)
+Done = TypeVar("Done", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Course(Generic[Planned, Done]):
+    """What differs between one command and another on the way."""
+
+    plan: Callable[[Application | None], Planned]
+    """Of APP as it is; None where it is not there. Called a second time once the lock is held. Raises Refused and
+    UsageError."""
+    on_plan: Callable[[Planned], None]
+    """Sees the plan, an empty one too, before anything is staged."""
+    carry_out: Callable[[Planned], Done]
+    """Called under the lock with a plan that is not empty."""
+    tell: Tell
+    """Hears what has become of runs that others had left unfinished: before what comes next can fail."""
+    progress: Progress
+    workers: Workers | int
+    """They read the databases."""
+
+
+def follow(course: Course[Planned, Done], terms: Terms) -> tuple[Planned, Done | None]:
+    """The plan, and what came of it: None for a dry run, or when there was nothing to do.
+
+    Raises InUse and Refused before anything is changed, and whatever planning and carrying out raise.
+    """
+    refuse_special(terms.app)
+    if terms.dry_run:
+        planned = _plan(course, terms)
+        course.on_plan(planned)
+        tell_unfinished(terms.app, course.tell)
+        return planned, None
+    check_location(terms.app, lock_is_shared=terms.lock_is_shared)
+    if not (terms.app / LOCK).exists():
+        # Taking the lock would create the file: what is refused, or done already, must not leave even that.
+        planned = _plan(course, terms)
+        if planned.change.empty:
+            course.on_plan(planned)
+            return planned, None
+    made = make_where_lost(terms.app, terms.wait, course.tell) if terms.may_be_lost else None
+    with application_lock(terms.app, terms.wait):
+        try:
+            recover(terms.app, course.tell)
+            planned = _plan(course, terms)
+            course.on_plan(planned)
+            return planned, None if planned.change.empty else course.carry_out(planned)
+        except BaseException:
+            if made is not None:
+                unmake(terms.app, made)
+            raise
+
+
+def _plan(course: Course[Planned, Done], terms: Terms) -> Planned:
+    application = _read(course, terms)
+    planned = course.plan(application)
+    if application is not None and not planned.change.empty:
+        check_change(
+            planned.change,
+            workers=terms.run.workers,
+            copy_ssts=terms.run.copy_ssts,
+            lock_is_shared=terms.lock_is_shared,
+        )
+    return planned
+
+
+def _read(course: Course[Planned, Done], terms: Terms) -> Application | None:
+    if terms.may_be_lost and not terms.app.exists():
+        return None
+    application = read_application(
+        terms.app, workers=course.workers, on_store=lambda name: course.progress("read", name, 0)
+    )
+    if application.running:
+        raise in_use(application.path, application.pid)
+    return application
