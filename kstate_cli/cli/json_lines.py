@@ -66,6 +66,8 @@ class _Command:
     """What is known of the command of this process."""
 
     wants_json = False
+    words_say = False
+    """Whether the words of the command line say anything of it."""
     has_failed = False
 
 
@@ -73,14 +75,28 @@ def begin(words: Sequence[str]) -> None:
     """A command begins: its words say whether JSON is wanted, until the parser has understood them."""
     subject.forget()
     _Command.has_failed = False
-    _Command.wants_json = _asked_for(words)
+    asked = _asked_for(words)
+    _Command.wants_json, _Command.words_say = asked is True, asked is not None
 
 
 def note_format(command: Any) -> None:
     """From now on it is known here what ``--output`` of ``command`` is, wherever it was said."""
     for parameter in command.params:
         if parameter.param_type_name == "option" and "--output" in parameter.opts:
+            _look_at_variable(command, parameter)
             _guard(parameter)
+
+
+def _look_at_variable(command: Any, option: Any) -> None:
+    """Before anything of the command line can be wrong."""
+    parse = command.parse_args
+
+    def parsed(ctx: Any, args: list[str]) -> Any:
+        if not _Command.words_say and option.envvar:
+            _Command.wants_json = os.environ.get(option.envvar) == _JSON
+        return parse(ctx, args)
+
+    command.parse_args = parsed
 
 
 def _guard(parameter: Any) -> None:
@@ -113,9 +129,12 @@ def tell_failure(error: Told, code: int, more: Sequence[str] = ()) -> None:
     )
 
 
-def _asked_for(words: Sequence[str]) -> bool:
-    """Whether the words ask for JSON, as far as that can be seen before anything is known of the options."""
-    wanted = False
+def _asked_for(words: Sequence[str]) -> bool | None:
+    """Whether the words ask for JSON, as far as that can be seen before anything is known of the options.
+
+    None where they say nothing of a format.
+    """
+    wanted = None
     for word, following in zip_longest(words, words[1:]):
         if word == "--":
             break

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import fcntl
-import json
 import os
 import shutil
 import subprocess
@@ -23,6 +22,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.cli.commands import COMMANDS
+from tests import json_lines
 from tests.faults.injection import available
 from tests.faults.small import small
 
@@ -191,7 +191,7 @@ def test_csv_is_utf_8_whatever_the_locale(warm: Warm, tmp_path: Path) -> None:
         assert ended.status == 0, ended.told
         (row,) = csv.DictReader(ended.out.splitlines())
         assert row["value"] == "größe"
-        assert json.loads(warm(*asked, "json", encoding=encoding).out)["value"] == "größe"
+        assert json_lines.results(warm(*asked, "json", encoding=encoding).out)[0]["value"] == "größe"
     shown = warm(*asked, "table", encoding="ascii")
     assert shown.status == 0 and "gr\\xf6\\xdfe" in shown.out, shown.told
 

@@ -23,7 +23,7 @@ from kstate_cli.cli.commands import COMMANDS
 from kstate_cli.cli.ending import exit_code_of, tell_program
 from kstate_cli.errors import Interrupted, InUse, KstateError, OutputLost, Refused, RunFailed, Told, UsageError
 from kstate_cli.rocks.errors import RocksError
-from tests import json_lines
+from tests import json_lines, json_page
 from tests.directories.support import kstate_here
 from tests.unit.cli.test_usage_errors import HOSTILE
 
@@ -107,6 +107,8 @@ def test_every_class_of_errors_has_a_code() -> None:
     own = {one.__name__: one.code for one in _classes() if one.__module__.startswith("kstate_cli")}
     assert own["KstateError"] == own["Told"] == "failed"
     assert len(set(own.values())) == len(own) - 1, own
+    page = json_page.PAGE.read_text(encoding="utf-8")
+    assert all(f"`{code}`" in page for code in {*own.values(), *(code for _, code in ENDS)} - {"own", "output-lost"})
     told = json_lines.schema("members")["$defs"]["code"]["pattern"]
     assert all(Draft202012Validator({"pattern": told}).is_valid(code) for code in own.values())
 
@@ -178,8 +180,10 @@ def test_every_way_to_ask_for_it(words: list[str], tmp_path: Path) -> None:
 
 def test_the_environment_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KSTATE_LS_OUTPUT", "json")
-    assert kstate_here("ls", tmp_path / "nowhere", status=2).error["code"] == "usage"
-    assert kstate_here("ls", tmp_path / "nowhere", "-o", "table", status=2).out == ""
+    for words in ([tmp_path / "nowhere"], [tmp_path, "--nonsense"], []):
+        assert kstate_here("ls", *words, status=2).error["code"] == "usage"
+        assert kstate_here("ls", *words, "-o", "table", status=2).out == ""
+    assert kstate_here("check", tmp_path, "--nonsense", status=2).out == ""
 
 
 def test_results_that_got_lost_are_followed_by_nothing(capsys: pytest.CaptureFixture[str]) -> None:
