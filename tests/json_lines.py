@@ -93,6 +93,11 @@ def schemas() -> list[str]:
     return sorted(one.name.removesuffix(".json") for one in files("kstate_cli").joinpath("schemas").iterdir())
 
 
+def commands() -> list[str]:
+    """The commands that have a schema, and :data:`PROGRESS`."""
+    return [name for name in schemas() if name not in ("members", "lines")]
+
+
 def types(command: str) -> Iterator[tuple[str, Any]]:
     """The types of line that a command prints, each with its schema."""
     for one in schema(command)["oneOf"]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import json_lines, json_page
+from tests.frozen.texts import kept_lines
 from tests.golden import unpack
 
 from .support import kstate
@@ -99,3 +100,38 @@ def test_problems_are_told_wherever_they_lie(tmp_path: Path) -> None:
     for row in told.values():
         assert row["message"] in done.err
     assert done.error["code"] == "condition-not-met"
+
+
+LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning")}
+"""Of restorations that were interrupted: `tests/restore/test_attempts.py` has them."""
+
+
+def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
+    """What no golden directory gives (tests/frozen keeps what they do): of damage, of runs, of what is not there."""
+    told: set[tuple[str, str]] = set()
+
+    def ask(*words: object, status: int = 0) -> None:
+        done = kstate(*words, "-o", "json", status=status)
+        told.update((str(words[0]), line["type"]) for line in json_lines.parsed(done.out))
+
+    app = unpack(GOLDEN, tmp_path / "state")
+    for command in ("status", "undo", "clean", "export", "ls"):
+        ask(command, tmp_path / "nowhere", *(("s", "--out", tmp_path / "out") if command == "export" else ()), status=2)
+    ask("migrate", app, "--to", "4.2", "--warnings-ok")
+    ask("status", app)
+    ask("undo", app)
+    ask("clean", app)
+    ask("migrate", app, "--to", "4.2", "--warnings-ok")
+    tasks = [path for path in app.iterdir() if path.is_dir()]
+    for path in tasks:
+        path.rename(tmp_path / path.name)
+    ask("clean", app)
+    for path in tasks:
+        (tmp_path / path.name).rename(path)
+    (app / "0_0" / ".checkpoint").write_text("nonsense")
+    for command in ("ls", "inspect-position", "verify"):
+        ask(command, app, status=3)
+    kept = kept_lines()
+    known = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
+    assert known - kept - told == LONG
+    assert not (kept | told) - known

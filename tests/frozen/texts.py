@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from tests.json_lines import PROGRESS
+
 from .commands import shown
 
 FOLDER = Path(__file__).resolve().parent / "golden"
@@ -28,6 +30,19 @@ def kept(name: str) -> Said:
             lines = found[line[2:]] = []
         else:
             lines.append(line)
+    return found
+
+
+def kept_lines() -> set[tuple[str, str]]:
+    """What is kept of JSON: commands, and the types of their lines. Lines on standard error are `PROGRESS`."""
+    found: set[tuple[str, str]] = set()
+    for path in FOLDER.glob("*.xz"):
+        for command, lines in kept(path.stem).items():
+            for row in map(json.loads, lines[1:]):
+                of_progress = isinstance(row.get("err"), dict)
+                line = row["err"] if of_progress else row
+                if "type" in line and "app" in line:
+                    found.add((PROGRESS if of_progress else command.split()[0], line["type"]))
     return found
 
 
