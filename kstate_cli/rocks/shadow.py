@@ -18,12 +18,12 @@ from kstate_cli.rocks.errors import RocksError, real
 from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.rocks.private_copy import private_copy, remove_copy
 from kstate_cli.rocks.scanning import Row, pieces
+from kstate_cli.rocks.tables import tables
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
 
 _ATTEMPTS = 5
-_FILE = re.compile(r"^\s*(\d+):(\d+)\[")
 _ENTRIES = re.compile(r"# entries=(\d+)")
 _DELETIONS = re.compile(r"# deletions=(\d+)")
 
@@ -166,11 +166,7 @@ class Shadow:
 
     def live_files(self, family: str) -> tuple[LiveFile, ...]:
         """The SSTs of a column family (property ``rocksdb.sstables``), sorted by name."""
-        files = []
-        for line in self.sstables(family).splitlines():
-            match = _FILE.match(line)
-            if match:
-                files.append(LiveFile(f"{int(match[1]):06d}.sst", int(match[2])))
+        files = (LiveFile(table.name, table.size) for table in tables(self.sstables(family)))
         return tuple(sorted(files, key=lambda file: file.name))
 
     def sstables(self, family: str) -> str:

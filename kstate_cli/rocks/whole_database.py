@@ -155,7 +155,7 @@ class WholeDatabase(Shadow):
 
     def tables(self, family: str) -> list[Table]:
         """The SSTs of a family as the MANIFEST has them, in the order of their first keys."""
-        ssts = tables(self._families[family].property_value("rocksdb.sstables") or "")
+        ssts = tables(self.sstables(family))
         return sorted(ssts, key=lambda one: one.first)
 
     def alone(self, table: Table) -> SstContents:
