@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
@@ -89,13 +89,14 @@ class Workers:
         self._submitted = [one for one in self._submitted if not one.done()]
         # Who calls stop has no other list.
         futures = submitted(self._threads, partial(self._run, function), jobs, self._submitted)
-        running: set[Future[Answer]] = set(futures)
+        ended: SimpleQueue[Future[Answer]] = SimpleQueue()
+        for future in futures:
+            future.add_done_callback(ended.put)
         try:
             for future in futures:
+                # Whichever ends meanwhile: one that has failed is not waited for in its turn.
                 while not future.done():
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    for one in done:
-                        one.result()
+                    ended.get().result()
                 yield future.result()
         finally:
             for future in futures:

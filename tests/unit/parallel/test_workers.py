@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,34 @@ def test_many_jobs_run_in_processes_and_few_do_not() -> None:
 def test_one_worker_is_this_process() -> None:
     with Workers(1) as workers:
         assert {pid for _, pid in workers.map(double, range(MANY))} == {os.getpid()}
+
+
+def short(job: int) -> int:
+    time.sleep(0.001)
+    return job
+
+
+def calls(jobs: int) -> int:
+    """How many functions the thread calls that waits for so many jobs."""
+    count = 0
+
+    def called(frame: Any, event: str, _: object) -> None:
+        nonlocal count
+        count += event.endswith("call")
+
+    with Workers(1) as workers:
+        sys.setprofile(called)
+        try:
+            answers = list(workers.map(short, range(jobs)))
+        finally:
+            sys.setprofile(None)
+    assert answers == list(range(jobs))
+    return count
+
+
+def test_waiting_for_jobs_costs_as_much_as_there_are() -> None:
+    few, many = calls(100), calls(400)
+    assert many < 6 * few, (few, many)
 
 
 @pytest.mark.parametrize("count", [1, 2])
