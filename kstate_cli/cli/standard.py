@@ -15,10 +15,13 @@ import errno
 import io
 import os
 import select
+import stat
 import sys
+import threading
 from typing import Any, TextIO
 
 from kstate_cli.errors import OutputLost
+from kstate_cli.signals import signals_held
 
 _INPUT, _OUTPUT, _MESSAGES = 0, 1, 2
 _CLOSED = {
@@ -29,6 +32,9 @@ _CLOSED = {
 }
 """How /dev/null is opened in place of a descriptor that is closed."""
 _AGAIN = (errno.EAGAIN, errno.EWOULDBLOCK)
+_MOST_WAITING = 1 << 16
+_AT_ONCE = select.PIPE_BUF
+"""So many bytes a pipe, a socket or a terminal takes without waiting, once poll says that it takes any."""
 
 
 def reserve() -> None:
@@ -44,10 +50,18 @@ def reserve() -> None:
 
 
 class _Descriptor(io.RawIOBase):
-    """Writes everything or raises: also where the other end takes only part of it, or nothing for a while."""
+    """Keeps what it is given until it is asked to write it, and then writes everything, once, or raises.
 
-    def __init__(self, number: int) -> None:
+    A signal may end the command amid a write. What was not written by then is still here, and nothing of it twice: an
+    ``error`` of ``-o json`` follows the end of a line, not half of one.
+    """
+
+    def __init__(self, number: int, most: int) -> None:
         self._number = number
+        self._most = most
+        self._waiting = bytearray()
+        self._lock = threading.RLock()
+        """A progress that draws itself writes messages in a thread of its own."""
         self.dropping = False
         """Nothing more can be told."""
 
@@ -64,19 +78,30 @@ class _Descriptor(io.RawIOBase):
         return os.isatty(self._number)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
-        """Writes all of it, or leaves it to :meth:`failed`."""
-        left = memoryview(data).cast("B")
-        size = len(left)
-        while left and not self.dropping:
-            try:
-                left = left[os.write(self._number, left) :]
-            except OSError as error:
-                if error.errno in _AGAIN:
-                    _wait_for(self._number)
-                else:
-                    self.failed(error)
-                    break
-        return size
+        """Takes all of it, and writes once there are ``most`` bytes. Raises as ``flush``."""
+        with self._lock:
+            self._waiting += data
+            if len(self._waiting) >= self._most:
+                self.flush()
+        return len(data)
+
+    def flush(self) -> None:
+        """Writes all that waits, or leaves it to :meth:`failed`."""
+        with self._lock:
+            at_once = _AT_ONCE if self._waiting and not _is_file(self._number) else _MOST_WAITING
+            while self._waiting and not self.dropping:
+                self._write(at_once)
+
+    def _write(self, at_once: int) -> None:
+        _wait_for(self._number)
+        # What is taken at once does not wait; and a signal must not part the writing from what is known of it.
+        try:
+            with signals_held():
+                del self._waiting[: os.write(self._number, bytes(self._waiting[:at_once]))]
+        except OSError as error:
+            if error.errno not in _AGAIN:
+                self._waiting.clear()
+                self.failed(error)
 
     def failed(self, error: OSError) -> None:
         """What becomes of data that cannot be written."""
@@ -93,6 +118,10 @@ class _Messages(_Descriptor):
         """It is dropped. The next message is tried again: a disk may have room by then."""
 
 
+def _is_file(number: int) -> bool:
+    return stat.S_ISREG(os.fstat(number).st_mode)
+
+
 def _wait_for(number: int) -> None:
     waiting = select.poll()
     waiting.register(number, select.POLLOUT)
@@ -103,20 +132,21 @@ def take_over() -> None:
     """From now on ``sys.stdout`` and ``sys.stderr`` are as this module says; what somebody has put there stays."""
     reserve()
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _text(_Results(_OUTPUT), sys.stdout)
+        unbuffered = bool(getattr(sys.stdout, "write_through", False))  # PYTHONUNBUFFERED
+        sys.stdout = _text(_Results(_OUTPUT, 0 if unbuffered else _MOST_WAITING), sys.stdout)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _text(_Messages(_MESSAGES), sys.stderr, unbuffered=True)
+        sys.stderr = _text(_Messages(_MESSAGES, 0), sys.stderr)
 
 
-def _text(raw: _Descriptor, before: TextIO | None, *, unbuffered: bool = False) -> TextIO:
-    unbuffered = unbuffered or bool(getattr(before, "write_through", False))
+def _text(raw: _Descriptor, before: TextIO | None) -> TextIO:
     binary: Any = raw
     return io.TextIOWrapper(
-        binary if unbuffered else io.BufferedWriter(binary),
+        binary,
         encoding=before.encoding if before is not None else "utf-8",
         # A character that the other end has no code for is shown by its number: that is no reason to fail.
         errors="backslashreplace",
-        write_through=unbuffered,
+        # What waits, waits in the descriptor: what a signal has parted the wrapper would forget, or give twice.
+        write_through=True,
         line_buffering=raw.isatty(),
     )
 
@@ -144,6 +174,6 @@ def finish() -> None:
 def give_up() -> None:
     """The process ends: what could not be written until now never will, and Python must not try again."""
     for stream in (sys.stdout, sys.stderr):
-        raw = getattr(getattr(stream, "buffer", None), "raw", None) or getattr(stream, "buffer", None)
+        raw = getattr(stream, "buffer", None)
         if isinstance(raw, _Descriptor):
             raw.dropping = True

@@ -1,0 +1,66 @@
+"""What a command prints gets out once, whole and in order, whenever a signal ends it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kstate_cli.cli.standard import _Results, _text
+from kstate_cli.errors import Interrupted
+
+LINE = "{:08d}" + 90 * "x" + "\n"
+
+
+@contextmanager
+def interrupting() -> Iterator[None]:
+    """SIGHUP raises, as in a command."""
+
+    def end(number: int, _: object) -> None:
+        raise Interrupted(number)
+
+    before = signal.signal(signal.SIGHUP, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def read_slowly(descriptor: int, seed: int, got: bytearray) -> None:
+    chance = random.Random(seed)
+    while data := os.read(descriptor, chance.choice([1, 100, 4096, 65536])):
+        got += data
+        time.sleep(chance.choice([0, 0, 0.0005]))
+
+
+@pytest.mark.parametrize("most", [0, 1 << 16], ids=["unbuffered", "buffered"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_signal_parts_no_line_and_doubles_none(seed: int, most: int) -> None:
+    out, into = os.pipe()
+    got = bytearray()
+    reader = threading.Thread(target=read_slowly, args=(out, seed, got))
+    reader.start()
+    stream = _text(_Results(into, most), None)
+    main = threading.main_thread().ident
+    assert main is not None
+    with interrupting():
+        timer = threading.Timer(random.Random(seed).uniform(0.001, 0.05), signal.pthread_kill, (main, signal.SIGHUP))
+        timer.start()
+        with pytest.raises(Interrupted):
+            for number in range(10**9):
+                stream.write(LINE.format(number))
+        timer.join()
+        stream.write("the end\n")
+        stream.flush()
+    os.close(into)
+    reader.join()
+    os.close(out)
+    *lines, end = bytes(got).decode().splitlines(keepends=True)
+    assert end == "the end\n"
+    assert lines == [LINE.format(number) for number in range(len(lines))]
