@@ -34,7 +34,7 @@ class Terms:
     lock_is_shared: bool = False
     dry_run: bool = False
     may_be_lost: bool = False
-    """APP may not be there: it is made anew, empty, under the lock; and taken away again where nothing comes of it."""
+    """APP may not be there: it is made anew, empty, before it is locked; gone again where what follows fails."""
 
 
 class HasPlan(Protocol):

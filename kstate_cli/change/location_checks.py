@@ -96,7 +96,8 @@ def _check_one_file_system(app: Path) -> None:
 def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     """Refuses when the file system has no room for the staged directory. Raises Refused."""
     copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
-    needed = copied + plan.rewritten_bytes + workers * _OPEN_STORE_BYTES
+    edits = sum(1 for step in plan.steps if isinstance(step, EditDatabase))
+    needed = copied + plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
     stat = os.statvfs(plan.app)
     free = stat.f_bavail * stat.f_frsize
     if needed > free:
@@ -105,7 +106,7 @@ def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
             hint="make room there; what earlier runs keep for undo is deleted by:",
             hint_details=[command("clean", plan.app)],
         )
-    files = sum(1 for step in plan.steps if isinstance(step, EditDatabase)) * 16
+    files = edits * 16
     if stat.f_files and stat.f_favail < files:
         raise Refused(
             f"not enough inodes: {files} are needed, {stat.f_favail} are free",

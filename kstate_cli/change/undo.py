@@ -30,6 +30,7 @@ from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remo
 from kstate_cli.change.readability import what_is_not_understood, what_is_unreadable
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.signals import signals_held
+from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.texts import command, some
 
 _NAMED = 3
@@ -47,7 +48,7 @@ class UndoOptions:
     """Whoever asks has made sure that the application is stopped on every host."""
 
     def command(self, app: Path) -> str:
-        """The command that asks for it: one that is printed to be run next asks for all that was asked before."""
+        """The command that asks for it: one that is printed to be run next allows all that was allowed before."""
         flags = {
             "--discard-newer": self.discard_newer,
             "--times-lost": self.times_lost,
@@ -190,7 +191,8 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
 def _ways_on(app: Path, run: Run, options: UndoOptions) -> list[str]:
     aside = f"to put it aside: {replace(options, discard_newer=True).command(app)}"
     created = run.events[0]
-    if created.get("source") == created.get("target"):
+    # An empty directory is where every release wants it: migrating it brings nothing back.
+    if created.get("source") == created.get("target") or not holds_tasks(app):
         return [aside]
     back = command("migrate", app, "--to", str(created.get("source", "RELEASE")))
     return [f"to keep what was done since: {back}", aside]

@@ -55,7 +55,7 @@ def check(app: Application, asked: CheckRequest) -> Report:
             "what a start makes of this directory cannot be foretold",
             where=str(app.path),
             details=first_lines([one.reasoned for one in special]),
-            hint="move what is named out of the application directory",
+            hint="move what is no file and no directory out of the application directory",
         )
     if unreadable := [one for one in app.all_problems() if one.code is ProblemCode.UNREADABLE]:
         raise Refused(

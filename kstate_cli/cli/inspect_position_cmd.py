@@ -38,10 +38,10 @@ def inspect_position(
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say, table
     from kstate_cli.cli.problem_lines import print_problems
+    from kstate_cli.cli.store_rows import store_rows
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, UsageError
     from kstate_cli.formats.position import Position, is_permitted
     from kstate_cli.formats.task_id import TaskId
-    from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
     from kstate_cli.texts import command

@@ -32,8 +32,8 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say, table
     from kstate_cli.cli.problem_lines import print_problems
+    from kstate_cli.cli.store_rows import store_rows
     from kstate_cli.host import STORES_STAY
-    from kstate_cli.migrate.describe import store_rows
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.problems import ProblemCode
     from kstate_cli.statedir.scan import read_application

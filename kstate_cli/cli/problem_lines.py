@@ -19,7 +19,7 @@ def print_problems(lines: JsonLines, problems: Iterable[Problem]) -> None:
             {
                 "task": one.place.task,
                 "store": None if store is None else store.name,
-                "code": one.code.name.lower().replace("_", "-"),
+                "code": one.code.value,
                 "path": "/".join(one.place.names) or ".",
                 "message": one.what,
                 "rule": one.rule,

@@ -81,6 +81,7 @@ def answer(
         include_expired=options.include_expired,
         last_flush=options.last_flush,
     ) as streams:
+        found_app(streams.path)
         answers = streams.query(request)
         running = streams.application(asked.store).running
         if running is None or (running and options.last_flush):
@@ -92,7 +93,6 @@ def answer(
                 for remark in store.remarks:
                     say(remark, quiet=options.quiet)
                     doubts = not running
-        found_app(streams.path)
         view = View(asked, columns, streams.path)
         return _Telling(asked, view, row, streams).tell(answers, collated=collated) or (
             EXIT_WARNINGS if doubts else EXIT_OK

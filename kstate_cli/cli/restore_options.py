@@ -167,7 +167,9 @@ class WorkOptions:
     ] = None
     staging: Annotated[
         str | None,
-        typer.Option("--staging", metavar="URI", help="Where runs are kept: a folder or URI that all executors reach."),
+        typer.Option(
+            "--staging", metavar="URI", help="Where sorted files are made: a folder or URI that all executors reach."
+        ),
     ] = None
     memory: Annotated[
         str | None,

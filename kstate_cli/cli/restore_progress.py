@@ -25,7 +25,7 @@ _NAMES = {
     "spark": "starting Spark",
     "sort": "putting the dump in order",
     "stage": "staging",
-    "store": "taking runs in",
+    "store": "taking stores in",
     "verify": "verifying",
     "switch": "switching",
 }

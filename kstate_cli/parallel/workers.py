@@ -106,7 +106,7 @@ class Workers:
         environment = same_modules()
         for _ in range(self.count):
             process = subprocess.Popen(
-                [sys.executable, "-c", "from kstate_cli.parallel.workers import serve; serve()"],
+                another_python("from kstate_cli.parallel.workers import serve; serve()"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
@@ -132,6 +132,15 @@ class Workers:
         if good:
             return answer  # type: ignore[no-any-return]
         raise answer
+
+
+def another_python(statements: str) -> list[str]:
+    """The command of another Python; with ``same_modules`` as its environment it finds what this one finds.
+
+    Python would look into the working directory first, for its own modules too: there may be anybody's, or those of
+    another version.
+    """
+    return [sys.executable, "-c", f"import sys; sys.path[:] = filter(None, sys.path); {statements}"]
 
 
 def same_modules() -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kstate_cli.change.journal import Run
+from kstate_cli.restore.file_names import task_of
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.staging import DONE, Staging
 
@@ -47,6 +48,6 @@ def _shown(task: str, store: str) -> str:
 
 
 def _read(shown: str) -> tuple[str, str]:
-    """The task, which may be one of a named topology, and the store, in whose name there is no slash."""
-    task, _, store = shown.rpartition("/")
-    return task, store
+    """The task and the store, in whose name there is no slash."""
+    key, _, store = shown.rpartition("/")
+    return task_of(key), store

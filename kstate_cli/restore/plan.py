@@ -14,6 +14,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
+from kstate_cli.restore.file_names import task_key
 from kstate_cli.restore.judge import Allowed, Verdict
 from kstate_cli.spec.model import StoreSpec
 from kstate_cli.statedir.places import Place, store_place
@@ -79,7 +80,7 @@ class StoreWork:
     @property
     def key(self) -> str:
         """The task as part of a file name: a named topology's tasks have a slash."""
-        return self.task.replace("/", ".")
+        return task_key(self.task)
 
     @property
     def place(self) -> Place:

@@ -28,7 +28,7 @@ from kstate_cli.change.owner import own_like
 from kstate_cli.dump.location import absolute, open_location, shown
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.parallel.workers import same_modules
+from kstate_cli.parallel.workers import another_python, same_modules
 from kstate_cli.redaction import kept_uri, leads_there
 from kstate_cli.restore.file_names import fitting
 from kstate_cli.signals import start
@@ -199,7 +199,7 @@ def _found_here(uri: str, token: str, mount: object) -> tuple[int, int, str | No
 def _found_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | None:
     """As :func:`_found`, in a process that can be ended: nothing else ends a call of pyarrow that gets no answer."""
     done = subprocess.run(
-        [sys.executable, "-c", _LOOK],
+        another_python(_LOOK),
         input=json.dumps([uri, token]).encode(),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.task_id import TaskId, is_task, is_task_or_global, is_topology
+from kstate_cli.formats.task_id import GLOBAL, TaskId, is_task, is_task_or_global, is_topology
 from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE
 
 
@@ -101,6 +102,30 @@ def holds_tasks(app: Path) -> bool:
         raise Refused(
             f"{error.filename} cannot be read: {error.strerror}", hint="run as the application's user"
         ) from None
+
+
+DATABASE: Final = "database"
+SST: Final = "SST"
+CONTENTS: Final = ("task", "task but global", DATABASE, SST)
+"""What may be left of an application, the first things first."""
+
+
+def contents(app: Path) -> frozenset[str]:
+    """Which of ``CONTENTS`` there is of an application. Raises Refused as ``holds_tasks``."""
+    if not holds_tasks(app):
+        return frozenset()
+    any_task, other_task = CONTENTS[:2]
+    kinds = {any_task}
+    for name, task in task_directories(app):
+        for _, _, files in os.walk(task, onerror=_raised):
+            if files and name != GLOBAL:
+                kinds.add(other_task)
+            if "CURRENT" in files:
+                kinds.add(DATABASE)
+            # A write-ahead log counts as well: rows that no flush has put into an SST.
+            if any(file.endswith((".sst", ".log")) for file in files):
+                kinds.add(SST)
+    return frozenset(kinds)
 
 
 def _raised(error: OSError) -> None:

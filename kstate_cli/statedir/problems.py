@@ -3,71 +3,71 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import Final
 
 from kstate_cli.statedir.places import Place
 
 
 class ProblemCode(Enum):
-    """What a problem is, for whoever has to know."""
+    """What a problem is, for whoever has to know. JSON has its value, which stays whatever it is called here."""
 
     # What a directory entry is.
-    LINK = auto()
+    LINK = "link"
     """A symbolic link, where Streams makes none: what lies behind it is not looked at."""
-    NOT_A_DIRECTORY = auto()
+    NOT_A_DIRECTORY = "not-a-directory"
     """What is named like a task or a segment, and is something else."""
-    NOT_A_FILE = auto()
+    NOT_A_FILE = "not-a-file"
     """A directory that is named like a file of offsets, or anything but a file in a database."""
-    SPECIAL = auto()
+    SPECIAL = "special"
     """Neither a file nor a directory, folders without an end, a small file far too large: it is not read at all."""
-    UNREADABLE = auto()
+    UNREADABLE = "unreadable"
     """This host cannot read it, or not for this user: nothing is known of it, and nothing follows for what is in it."""
-    FOREIGN = auto()
+    FOREIGN = "foreign"
     """Streams ignores it."""
-    ILLEGAL_NAME = auto()
+    ILLEGAL_NAME = "illegal-name"
     """No store of Streams is named like this."""
-    NO_SEGMENT = auto()
+    NO_SEGMENT = "no-segment"
     """Among segments, and none by its name."""
     # Files of offsets and Positions.
-    MALFORMED_OFFSETS = auto()
+    MALFORMED_OFFSETS = "malformed-offsets"
     """Streams does not read it either."""
-    READING_FAILED = auto()
+    READING_FAILED = "reading-failed"
     """The system has answered with an error that says neither that it is damaged nor that it is not to be read."""
-    NEGATIVE_PARTITION = auto()
+    NEGATIVE_PARTITION = "negative-partition"
     """Streams reads it, and no topic has such a partition."""
-    DROPPED_LINE = auto()
+    DROPPED_LINE = "dropped-line"
     """Streams passes over it."""
     # Databases.
-    NO_CURRENT = auto()
+    NO_CURRENT = "no-current"
     """RocksDB would make a new database there."""
-    NO_DATABASE = auto()
+    NO_DATABASE = "no-database"
     """Files, but neither CURRENT nor a MANIFEST."""
-    DOES_NOT_OPEN = auto()
+    DOES_NOT_OPEN = "does-not-open"
     """RocksDB says so."""
-    NOT_A_LONG = auto()
+    NOT_A_LONG = "not-a-long"
     """An offset in the column family ``offsets`` that Streams cannot deserialize."""
-    FOREIGN_OFFSETS = auto()
+    FOREIGN_OFFSETS = "foreign-offsets"
     """Another row of the column family ``offsets`` that Streams has not written."""
-    NO_MANIFEST = auto()
+    NO_MANIFEST = "no-manifest"
     """CURRENT names one that is not there."""
-    TORN_MANIFEST = auto()
+    TORN_MANIFEST = "torn-manifest"
     """It ends in the middle of a record: RocksDB opens what was there before."""
-    NO_OPTIONS = auto()
+    NO_OPTIONS = "no-options"
     """RocksDB writes it last when it makes a database."""
-    MALFORMED_OPTIONS = auto()
+    MALFORMED_OPTIONS = "malformed-options"
     """It is not as RocksDB writes it."""
-    FOREIGN_SETTING = auto()
+    FOREIGN_SETTING = "foreign-setting"
     """OPTIONS has one that kstate does not handle."""
-    FAMILIES_DISAGREE = auto()
+    FAMILIES_DISAGREE = "families-disagree"
     """OPTIONS names other column families than the MANIFEST."""
-    UNKNOWN_FAMILY = auto()
+    UNKNOWN_FAMILY = "unknown-family"
     """A column family that no store of Streams has."""
-    UNDER_WAY = auto()
+    UNDER_WAY = "under-way"
     """A running application is making it, or dropping it: what it is will be known once that is done."""
-    SST = auto()
+    SST = "sst"
     """An SST that is missing, cut off, damaged or too new."""
-    SST_NOT_NAMED = auto()
+    SST_NOT_NAMED = "sst-not-named"
     """An SST that no MANIFEST names, whole or begun: rows may be missing without a word."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kstate_cli.errors import Refused
-from kstate_cli.host import CHECK_THE_DISK, cannot_be_read, host_error
+from kstate_cli.host import CHECK_THE_DISK, STORES_STAY, cannot_be_read, host_error
 from kstate_cli.regular import is_special, is_utf8, kind_of
 from kstate_cli.statedir.places import Place, Spelling
 from kstate_cli.statedir.problems import Problem, ProblemCode
@@ -91,5 +91,8 @@ def refuse_special(app: Path) -> None:
             "the directory cannot be changed as it is",
             where=str(app),
             details=first_lines([one.reasoned for one in special]),
-            hint="move what is named out of the application directory",
+            # What may not be read is a task as any other: nobody is told to move it away.
+            hint=STORES_STAY
+            if all(one.code is ProblemCode.UNREADABLE for one in special)
+            else "move what is no file and no directory out of the application directory",
         )

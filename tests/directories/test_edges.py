@@ -34,6 +34,7 @@ from kstate_cli.texts import shell
 from tests.faults import tiny_dump
 from tests.faults.cases import DOWN as SEVERAL_STORES
 from tests.faults.cases import UP, fresh
+from tests.golden import unpack
 from tests.journals.states import DOWN, MIGRATE, STATES, Made, content, make
 from tests.mounts import mounted
 
@@ -245,6 +246,70 @@ def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Pat
     else:
         kstate("undo", app, "--discard-newer")
         assert holds_tasks(app)
+
+
+def only_global(app: Path) -> None:
+    for task in app.glob("[0-9]*"):
+        shutil.rmtree(task)
+
+
+def no_sst(app: Path) -> None:
+    for file in [*app.rglob("*.sst"), *app.rglob("*.log")]:
+        file.unlink()
+
+
+@pytest.mark.parametrize("loss", [only_global, no_sst])
+def test_clean_leaves_the_copy_of_what_is_nearly_all_lost(tmp_path: Path, loss: Callable[[Path], None]) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path / "state")
+    migrate(app)
+    loss(app)
+    left = kstate("clean", app).err
+    (run,) = read_runs(app)
+    assert f"run {run.name} is left: {app} holds no " in left
+    assert f"kstate undo {app} --discard-newer" in left
+    kstate("undo", app, "--discard-newer")
+    assert len(list(app.glob("[0-9]*"))) == 2
+    kstate("clean", app)
+    assert read_runs(app) == [], "a directory that is whole needs no copy"
+
+
+def test_an_emptied_directory_is_not_migrated_back(app: Path) -> None:
+    """It is where every release wants it: the only way is the one that brings something back."""
+    migrate(app)
+    shutil.rmtree(app / "0_0")
+    refused = kstate("undo", app, status=4).err
+    assert "kstate migrate" not in refused
+    assert f"kstate undo {app} --discard-newer" in refused
+
+
+def test_what_may_not_be_listed_is_not_to_be_moved_away(app: Path) -> None:
+    """Copied by root, or the wrong user: a task as any other."""
+    (app / "0_0").chmod(0)
+    try:
+        for command in (("migrate", "--to", "4.2", "--dry-run"), ("wipe", "--store", "kv-timestamped", "--dry-run")):
+            refused = without_privileges(command[0], app, *command[1:])
+            assert refused.status == 4
+            assert "0_0: cannot be listed: Permission denied" in refused.err
+            assert "which are to stay as they are" in refused.err
+            assert "move" not in refused.err
+    finally:
+        (app / "0_0").chmod(0o755)
+
+
+def test_more_workers_than_steps_need_no_more_room(app: Path) -> None:
+    kstate("migrate", app, *MIGRATE[1:3], "--dry-run", "--workers", "99999999")
+
+
+def test_no_code_comes_from_the_working_directory(app: Path, tmp_path: Path) -> None:
+    """Whoever may write there, in /tmp for one, would have it run as the user of kstate, in its worker processes."""
+    here = tmp_path / "here"
+    (here / "kstate_cli").mkdir(parents=True)
+    for name in ("pickle.py", "json.py", "kstate_cli/__init__.py"):
+        (here / name).write_text(f"open({str(here / 'ran')!r}, 'w').close()\n")
+    kstate_script = Path(sys.executable).with_name("kstate")
+    done = subprocess.run([kstate_script, "verify", app], cwd=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (here / "ran").exists()
 
 
 def test_a_directory_that_was_lost_after_an_interrupted_switch_is_put_back(tmp_path: Path) -> None:

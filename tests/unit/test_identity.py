@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from kstate_cli.cli.store_rows import store_rows
 from kstate_cli.formats.task_id import TaskId
-from kstate_cli.migrate.describe import store_rows
 from kstate_cli.restore.obstacles import warn_of_the_rest
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.scan import read_application

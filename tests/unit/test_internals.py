@@ -142,6 +142,26 @@ def test_every_package_has_its_duty() -> None:
     assert {name for name in packages | modules if f"`{name}`" not in table} == set()
 
 
+def test_packages_stand_in_the_order_of_their_imports() -> None:
+    """As import-linter holds it: a row is of one layer, and none of a layer that comes before the row above."""
+    page = (ROOT / INTERNALS / "architecture.md").read_text(encoding="utf-8")
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = [line.replace("kstate_cli.", "").split(" | ") for line in contracts[0]["layers"]]
+    number = {package: i for i, layer in enumerate(layers) for package in layer}
+    firsts = [
+        row.split("|")[1]
+        for row in page.partition("## Packages")[2].partition("## ")[0].splitlines()
+        if row[:3] == "| `"
+    ]
+    rows = [[number[name] for name in re.findall(r"`(\w+)`", cell) if name in number] for cell in firsts]
+    rows = [row for row in rows if row]  # `demo` has no code
+    assert all(len(set(row)) == 1 for row in rows)
+    assert sorted(row[0] for row in rows) == [row[0] for row in rows]
+    assert sum(map(len, rows)) == len(number)
+
+
 def test_an_installation_has_the_pages_where_messages_name_them() -> None:
     data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["data-files"]
     files = {
