@@ -230,7 +230,7 @@ def _signalled(world: World, command: str) -> Ended:
     argv = world.argv(command, world.folder / "orders" if command == "restore" else app)
     streams: dict[str, Any] = {"stderr" if on_stderr else "stdout": str(pipe)}
     pid = world.warm.start(*argv, **streams)
-    _wait_for_write(pid, 2 if on_stderr else 1)
+    _wait_for_room(pid)
     os.kill(pid, signal.SIGTERM)
     # What it says of its end must have room; or it would wait for ever.
     deadline = time.monotonic() + 30
@@ -244,12 +244,12 @@ def _signalled(world: World, command: str) -> Ended:
     return ended
 
 
-def _wait_for_write(pid: int, number: int) -> None:
+def _wait_for_room(pid: int) -> None:
+    """Until it waits for the reader, with poll: a write that waited could not be interrupted between two bytes."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            call = Path(f"/proc/{pid}/syscall").read_text().split()
-            if call[:2] == ["1", hex(number)]:  # write, on x86-64
+            if Path(f"/proc/{pid}/syscall").read_text().split()[0] == "7":  # poll, on x86-64
                 return
         time.sleep(0.02)
     raise AssertionError("it never wrote anything")
