@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import GLOBAL, TaskId, is_task, is_task_or_global, is_topology
 from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE
+
+DATABASE: Final = "database"
+SST: Final = "SST"
+CONTENTS: Final = ("task", "task but global", DATABASE, SST)
+"""What may be left of an application, the first things first."""
 
 
 def find_application(path: Path) -> Path:
@@ -94,42 +100,44 @@ def _has_lock(path: str) -> bool:
 
 def holds_tasks(app: Path) -> bool:
     """Whether any task directory has a file; False where APP is not there. Raises Refused for what may not be read."""
+    return any(files for _, files in _files_of_tasks(app))
+
+
+def contents(app: Path) -> frozenset[str]:
+    """Which of ``CONTENTS`` there is of an application. Raises Refused as ``holds_tasks``."""
+    any_task, other_task = CONTENTS[:2]
+    kinds = set()
+    for task, files in _files_of_tasks(app):
+        if files:
+            kinds |= {any_task} if task == GLOBAL else {any_task, other_task}
+        if "CURRENT" in files:
+            kinds.add(DATABASE)
+        # A write-ahead log counts as well: rows that no flush has put into an SST.
+        if any(file.endswith((".sst", ".log")) for file in files):
+            kinds.add(SST)
+    return frozenset(kinds)
+
+
+def _files_of_tasks(app: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each folder below a task directory: the task, and the names of its files.
+
+    What a running application drops meanwhile is not there. Raises Refused for what may not be read.
+    """
     if not app.is_dir():
-        return False
+        return
     try:
-        return any(files for _, task in task_directories(app) for _, _, files in os.walk(task, onerror=_raised))
+        for name, task in task_directories(app):
+            for _, _, files in os.walk(task, onerror=_raised):
+                yield name, files
     except PermissionError as error:
         raise Refused(
             f"{error.filename} cannot be read: {error.strerror}", hint="run as the application's user"
         ) from None
 
 
-DATABASE: Final = "database"
-SST: Final = "SST"
-CONTENTS: Final = ("task", "task but global", DATABASE, SST)
-"""What may be left of an application, the first things first."""
-
-
-def contents(app: Path) -> frozenset[str]:
-    """Which of ``CONTENTS`` there is of an application. Raises Refused as ``holds_tasks``."""
-    if not holds_tasks(app):
-        return frozenset()
-    any_task, other_task = CONTENTS[:2]
-    kinds = {any_task}
-    for name, task in task_directories(app):
-        for _, _, files in os.walk(task, onerror=_raised):
-            if files and name != GLOBAL:
-                kinds.add(other_task)
-            if "CURRENT" in files:
-                kinds.add(DATABASE)
-            # A write-ahead log counts as well: rows that no flush has put into an SST.
-            if any(file.endswith((".sst", ".log")) for file in files):
-                kinds.add(SST)
-    return frozenset(kinds)
-
-
 def _raised(error: OSError) -> None:
-    raise error
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def task_directories(app: Path) -> list[tuple[str, Path]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.statedir.find import find_application, find_runs_of, task_directories
+from kstate_cli.statedir.find import CONTENTS, contents, find_application, find_runs_of, holds_tasks, task_directories
 from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.statedir.segments import segment_start
 
@@ -104,3 +108,38 @@ def test_tasks_in_their_order(tmp_path: Path) -> None:
 )
 def test_the_start_that_a_segments_name_says(name: str, start: int | None) -> None:
     assert segment_start("win", name) == start
+
+
+@pytest.mark.parametrize(
+    ("names", "held"),
+    [
+        ((), ()),
+        (("0_0/",), ()),
+        (("global/.checkpoint",), ("task",)),
+        (("0_0/.checkpoint",), ("task", "task but global")),
+        (("__top__/0_0/rocksdb/a/CURRENT",), ("task", "task but global", "database")),
+        (("0_0/rocksdb/a/CURRENT", "0_0/rocksdb/a/000001.log"), CONTENTS),
+        (("0_0/a/a.0/CURRENT", "0_0/a/a.0/000001.sst"), CONTENTS),
+    ],
+)
+def test_what_is_left_of_an_application(tmp_path: Path, names: tuple[str, ...], held: tuple[str, ...]) -> None:
+    app = make(tmp_path / "shop", *names)
+    assert contents(app) == frozenset(held)
+    assert holds_tasks(app) == bool(held)
+
+
+def test_what_a_running_application_drops_meanwhile_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each folder goes once it has been listed: those in it are looked for, and there is nothing."""
+    app = make(tmp_path / "shop", "0_0/rocksdb/a/CURRENT", "0_0/b/b.0/CURRENT", "0_1/.checkpoint")
+    walk = os.walk
+
+    def dropping(top: Any, **more: Any) -> Iterator[Any]:
+        for folder, folders, files in walk(top, **more):
+            yield folder, folders, files
+            for name in folders:
+                shutil.rmtree(Path(folder, name))
+
+    monkeypatch.setattr("kstate_cli.statedir.find.os.walk", dropping)
+    assert contents(app) == {"task", "task but global"}
