@@ -68,11 +68,12 @@ def test_what_undo_cannot_prove_is_announced_or_not_deleted(kstate: Kstate, tmp_
     """An older kstate kept no digest of the tree."""
     subprocess.run(["tar", "-xJf", OLDER, "-C", tmp_path], check=True)
     (app,) = (path for path in (tmp_path / "state").iterdir() if path.name != ".kstate")
-    kept = [meaning(run.tree) for run in read_runs(app)]
+    assert kstate(app, ("undo",)).status == 0  # its wipe of everything: of an APP without a database nothing is deleted
+    kept = meaning(read_runs(app)[0].tree)
     with full(app, "write", "rename") as on_a_full_disk:
         failed = on_a_full_disk(app, ("clean",))
     assert failed.status == 6, failed.output
-    assert [meaning(run.tree) for run in read_runs(app)] == kept
+    assert meaning(read_runs(app)[0].tree) == kept
     with full(app, "write") as on_a_full_disk:
         done = on_a_full_disk(app, ("clean",))
     assert done.status == 0, done.output

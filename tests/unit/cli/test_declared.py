@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -10,9 +9,9 @@ import pytest
 import typer
 import typer.main
 
-from kstate_cli.cli.app import app
 from kstate_cli.cli.declared import declared
 from kstate_cli.cli.help_panels import PanelledCommand, panel_of
+from tests.command_line import commands
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +78,7 @@ def test_objects_are_made_of_options() -> None:
 # --- the commands -----------------------------------------------------------------------------------------------------
 
 
-def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    inner = getattr(command, "commands", None)
-    if inner is None:
-        yield path, command
-    for name, one in (inner or {}).items():
-        yield from _commands(one, f"{path} {name}".strip())
-
-
-ALL = dict(_commands(typer.main.get_command(app), ""))
+ALL = dict(commands())
 PANELS = {
     "restore": [
         "What is restored",

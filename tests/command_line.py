@@ -1,0 +1,23 @@
+"""The command line as it is declared: every command that runs, by its path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+from kstate_cli.cli.app import app
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """`query key` and its click command, and so on; no groups."""
+    yield from _below(typer.main.get_command(app), "")
+
+
+def _below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path, command
+    for name, one in (inner or {}).items():
+        yield from _below(one, f"{path} {name}".strip())
