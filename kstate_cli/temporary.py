@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import stat
 import tempfile
@@ -97,7 +96,7 @@ def private_folder(what: What, parent: Path | None = None) -> Iterator[Path]:
 
 def _new_name(what: What) -> str:
     pid = os.getpid()
-    return f"{PREFIX}{what}-{_boot()}-{_namespace()}-{pid}-{_start(pid) or 0}-{secrets.token_hex(16)}"
+    return f"{PREFIX}{what}-{_boot()}-{_namespace()}-{pid}-{_start(pid) or 0}-{os.urandom(16).hex()}"
 
 
 def sweep(parent: Path) -> None:

@@ -8,7 +8,6 @@ same for people. Lines are printed as they come; none is held back.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from kstate_cli.cli import subject
+from kstate_cli.cli.parameters import tell_processed
 
 if TYPE_CHECKING:
     from kstate_cli.errors import Told
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 2
 """Of the whole output format: higher once a member is gone, or means something else. New members may come without."""
 _JSON: Final = "json"
-_encode: Final = json.JSONEncoder().encode
 _FLAGS_BEFORE: Final = re.compile("-[qh]*o(.*)", re.DOTALL)
 """``-o json``, ``-ojson``, ``-qo json``."""
 
@@ -34,7 +33,10 @@ class JsonLines:
     """Lines about one application directory, on standard output or ``stream``."""
 
     def __init__(self, app: str | os.PathLike[str] | None, stream: TextIO | None = None) -> None:
-        self._app = json.dumps(None if app is None else os.fspath(app))
+        import json  # not at the start of every command
+
+        self._encode = json.JSONEncoder().encode
+        self._app = self._encode(None if app is None else os.fspath(app))
         self._stream = stream
         self._heads: dict[str, str] = {}
 
@@ -42,10 +44,10 @@ class JsonLines:
         """One line of the type ``kind``; ``members`` are what ``json`` takes, and none of the first three."""
         head = self._heads.get(kind)
         if head is None:
-            head = f'{{"schema_version": {SCHEMA_VERSION}, "type": {json.dumps(kind)}, "app": {self._app}'
+            head = f'{{"schema_version": {SCHEMA_VERSION}, "type": {self._encode(kind)}, "app": {self._app}'
             self._heads[kind] = head
         # One write for a line: a signal must not leave half of one. Rows of a query come by the million.
-        end = f", {_encode(members)[1:]}\n" if members else "}\n"
+        end = f", {self._encode(members)[1:]}\n" if members else "}\n"
         (self._stream or sys.stdout).write(head + end)
 
     def summary(self, members: dict[str, Any]) -> None:
@@ -84,7 +86,7 @@ def note_format(command: Any) -> None:
     for parameter in command.params:
         if parameter.param_type_name == "option" and "--output" in parameter.opts:
             _look_at_variable(command, parameter)
-            _guard(parameter)
+            tell_processed(parameter, _note)
 
 
 def _look_at_variable(command: Any, option: Any) -> None:
@@ -99,15 +101,8 @@ def _look_at_variable(command: Any, option: Any) -> None:
     command.parse_args = parsed
 
 
-def _guard(parameter: Any) -> None:
-    process = parameter.process_value
-
-    def noted(ctx: Any, value: Any) -> Any:
-        processed = process(ctx, value)
-        _Command.wants_json = getattr(processed, "value", processed) == _JSON
-        return processed
-
-    parameter.process_value = noted
+def _note(output: Any) -> None:
+    _Command.wants_json = getattr(output, "value", output) == _JSON
 
 
 def tell_failure(error: Told, code: int, more: Sequence[str] = ()) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from kstate_cli.cli.parameters import tell_processed
 from kstate_cli.texts import command
 
 _APP = frozenset({"app", "a"})
@@ -32,19 +33,12 @@ def note_subject(parsed: Any) -> None:
     """From now on the directory that Click's command ``parsed`` is given is known here."""
     for parameter in parsed.params:
         if parameter.param_type_name == "argument" and parameter.name in _APP:
-            _guard(parameter)
+            tell_processed(parameter, _note)
 
 
-def _guard(parameter: Any) -> None:
-    process = parameter.process_value
-
-    def noted(ctx: Any, value: Any) -> Any:
-        processed = process(ctx, value)
-        if isinstance(processed, (str, os.PathLike)):
-            _given[:] = [os.path.abspath(os.fspath(processed))]
-        return processed
-
-    parameter.process_value = noted
+def _note(value: Any) -> None:
+    if isinstance(value, (str, os.PathLike)):
+        _given[:] = [os.path.abspath(os.fspath(value))]
 
 
 def about(name: str, *options: str) -> str | None:

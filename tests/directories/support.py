@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +17,12 @@ from kstate_cli.releases import RELEASES
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
 from tests import json_lines
+from tests.done import Done
 
 from . import warm
 
 FROM_4_3 = [one.name for one in RELEASES if one.number >= (4, 3)]
 """The releases that open what 4.3 has written, as `ls` names them: more with each row of the table."""
-
-
-@dataclass(frozen=True)
-class Done:
-    """How a command ended."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """Its standard output, which must be JSON Lines and nothing else: all but how it ended."""
-        return json_lines.results(self.out)
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The line of that type."""
-        return json_lines.summary(self.out)
-
-    @property
-    def error(self) -> dict[str, Any]:
-        """The line of that type."""
-        return json_lines.error(self.out)
 
 
 def kstate(*arguments: object, status: int | None = 0) -> Done:

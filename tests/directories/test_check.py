@@ -23,10 +23,11 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.releases import release
 from kstate_cli.statedir.scan import read_application
+from tests.done import Done
 from tests.golden import names, unpack
 from tests.journals.aging import make_old
 
-from .support import Done, kstate, tree_hash
+from .support import kstate, tree_hash
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGELOG = "orders-latest-order-changelog"

@@ -8,9 +8,10 @@ import pytest
 
 from kstate_cli.check.findings import CODES
 from kstate_cli.check.running import NOT_KNOWN
+from tests.done import Done
 from tests.golden import unpack
 
-from .support import Done, kstate_here
+from .support import kstate_here
 from .test_locks import held
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.cli.commands import COMMANDS
+from tests.done import Done
 from tests.golden import unpack
 
-from .support import Done, kstate, kstate_cold
+from .support import kstate, kstate_cold
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")

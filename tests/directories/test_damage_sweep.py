@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.done import Done
 from tests.golden import unpack
 
-from .support import Done, kstate_here, tree_hash
+from .support import kstate_here, tree_hash
 
 STORE = "latest-order"
 SEGMENTS = "orders-per-minute"

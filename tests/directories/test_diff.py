@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from rocksdict import Options, Rdict
 
+from tests.done import Done
 from tests.golden import unpack
 
-from .support import Done, kstate, kstate_here, tree_hash
+from .support import kstate, kstate_here, tree_hash
 
 
 def _pair(golden: str, tmp_path: Path) -> tuple[Path, Path]:

@@ -31,6 +31,7 @@ from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.restore.restoration import interrupted_hint
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.texts import shell
+from tests.done import Done
 from tests.faults import tiny_dump
 from tests.faults.cases import DOWN as SEVERAL_STORES
 from tests.faults.cases import UP, fresh
@@ -38,7 +39,7 @@ from tests.golden import unpack
 from tests.journals.states import DOWN, MIGRATE, STATES, Made, content, make
 from tests.mounts import mounted
 
-from .support import Done, kstate, kstate_here, tree_hash
+from .support import kstate, kstate_here, tree_hash
 
 ROOT = Path(__file__).resolve().parents[2]
 

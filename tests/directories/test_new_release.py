@@ -18,10 +18,9 @@ import pytest
 
 from kstate_cli.errors import UsageError
 from kstate_cli.releases import RELEASES
+from tests.done import Done
 from tests.golden import unpack
 from tests.interop.proving import chains_with
-
-from .support import Done
 
 ROOT = Path(__file__).resolve().parents[2]
 LAST = RELEASES[-1]

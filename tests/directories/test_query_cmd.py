@@ -20,10 +20,11 @@ from rocksdict import Options, Rdict
 
 from kstate_cli.cli.app import main
 from tests import json_lines
+from tests.done import Done
 from tests.golden import expected, names, unpack
 
 from .big import make_big
-from .support import Done, kstate, meaning, tree_hash
+from .support import kstate, meaning, tree_hash
 from .test_locks import held
 from .test_verify import _flip
 

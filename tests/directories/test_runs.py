@@ -15,11 +15,12 @@ from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.redaction import redacted
 from kstate_cli.restore.staging_area import make_area
 from kstate_cli.texts import shell
+from tests.done import Done
 from tests.faults.cases import PARTS, fresh
 from tests.golden import unpack
 from tests.journals.states import STATES, content, make
 
-from .support import FROM_4_3, Done, kstate, tree_hash
+from .support import FROM_4_3, kstate, tree_hash
 
 DOWN = next(part for part in PARTS if part.name == "down-kv")
 OLDER = Path(__file__).resolve().parents[1] / "journals" / "golden" / "journal-1.tar.xz"

@@ -18,8 +18,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from kstate_cli.query import FailureReason, OfflineStreams, PositionBound, in_store
 from kstate_cli.query.handlers import KEY_VALUE_KINDS
+from tests.done import Done
 
-from ..directories.support import Done, kstate
+from ..directories.support import kstate
 from ..directories.test_query_cmd import _made
 from ..golden import unpack
 

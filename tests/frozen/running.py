@@ -23,7 +23,8 @@ from unittest.mock import patch
 import kstate_cli
 from kstate_cli import clock
 from kstate_cli.statedir.scan import read_application
-from tests.directories.support import Done, kstate_here
+from tests.directories.support import kstate_here
+from tests.done import Done
 
 THEN: Final = datetime(2026, 11, 21, 16, tzinfo=timezone.utc)
 """The golden directories are an hour old. What they say of their age is compared, and must not change with the day."""

@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.directories.support import Done, kstate, meaning
+from tests.directories.support import kstate, meaning
+from tests.done import Done
 from tests.golden import names, unpack
 
 from . import beside, commands, texts

@@ -16,12 +16,13 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.statedir.database import is_database
+from tests.done import Done
 
 from .harness import App, Batch, Guarantee, Harness, Run
 from .jvm import Reply
 from .releases import InteropError
 from .restoring import changelog, delete_before, dump_changelogs, log_bounds
-from .support import BATCH, Done, application, good, kstate
+from .support import BATCH, application, good, kstate
 
 TABLE, WINDOWS, SESSIONS, GLOBAL = "latest-order", "orders-per-minute", "visits", "customers"
 """The stores of the topology "demo"."""

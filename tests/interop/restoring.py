@@ -17,12 +17,13 @@ from kstate_cli.broker.client import ask_broker
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests import json_lines
 from tests.directories.support import data_rows, meaning
+from tests.done import Done
 
 from .broker import Broker
 from .harness import App, Harness
 from .jvm import Reply
 from .releases import number
-from .support import ROOT, Done, kstate
+from .support import ROOT, kstate
 from .to_parquet import convert
 
 HISTORY_MS = 20 * 60_000

@@ -8,11 +8,11 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests import json_lines
+from tests.done import Done
 
 from .harness import App, Batch, Guarantee, Harness, positions
 from .jvm import Reply
@@ -27,35 +27,6 @@ WITHOUT_POSITION = {"versioned", "grace-table", "global-table", "grace-join-Buff
 """Streams never stores the position of a versioned store or a global one, and no buffer has one."""
 
 _applications = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class Done:
-    """How a command ended."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """Its standard output, which must be JSON Lines and nothing else: all but how it ended."""
-        return json_lines.results(self.out)
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The line of that type."""
-        return json_lines.summary(self.out)
-
-    @property
-    def error(self) -> dict[str, Any]:
-        """The line of that type."""
-        return json_lines.error(self.out)
-
-    @property
-    def told(self) -> str:
-        """All of it, for the message of a failed assertion."""
-        return f"exit status {self.status}\n{self.out[-6000:]}\n{self.err[-3000:]}"
 
 
 def kstate(*arguments: object) -> Done:

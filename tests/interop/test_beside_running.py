@@ -23,10 +23,11 @@ import pytest
 from kstate_cli.cli.app import main
 from tests import json_lines
 from tests.directories.support import tree_hash
+from tests.done import Done
 
 from .background import LONG_SESSIONS, Background, load
 from .harness import Batch, Harness, Run
-from .support import ALL, Done, application, good, kstate, restored
+from .support import ALL, application, good, kstate, restored
 
 pytestmark = pytest.mark.interop
 

@@ -1,0 +1,18 @@
+"""What Click makes of a parameter, told to whoever has to know it however the command ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def tell_processed(parameter: Any, note: Callable[[Any], None]) -> None:
+    """From now on ``note`` gets each value of Click's ``parameter``, as soon as it is converted and validated."""
+    process = parameter.process_value
+
+    def told(ctx: Any, value: Any) -> Any:
+        processed = process(ctx, value)
+        note(processed)
+        return processed
+
+    parameter.process_value = told
