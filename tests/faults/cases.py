@@ -3,6 +3,8 @@ The cases: a migration and its undo in each direction, the clean after it, and a
 
 A sweep costs its calls times the time of one run, and both grow with the stores. So there is a case for the directory with all
 kinds of stores, and one for each part of it; KSTATE_FAULTS=all sweeps the parts, whose calls are all that the whole one makes.
+What happens around the switch is the same for every directory: by default the smallest ones meet all of it, and those with all
+kinds of stores share it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .case import Case, Repair
@@ -133,6 +135,12 @@ def wiping(direction: Direction) -> Case:
 
 DIRECTIONS = (DOWN, UP)
 WHOLE = tuple(make(direction) for make in (migration, undoing, cleaning, wiping) for direction in DIRECTIONS)
+SHARED = tuple(replace(case, share=(i % len(DIRECTIONS), len(DIRECTIONS))) for i, case in enumerate(WHOLE))
+"""Both directions of a command together meet each step of the switch and each kind of call once."""
+_KV = tuple(direction for direction in PARTS if direction.name.endswith("-kv"))
 IN_PARTS = tuple(migration(direction) for direction in PARTS) + tuple(
-    make(direction) for make in (undoing, cleaning) for direction in PARTS if direction.name.endswith("-kv")
+    make(direction) for make in (undoing, cleaning) for direction in _KV
 )
+_FEW = up("up-few", "kv-timestamped", "window-count", "grace-table")
+SMALLEST = (migration(_KV[0]), undoing(_KV[1]), cleaning(_KV[0]), wiping(_FEW))
+"""Each command once: to what is around the switch, the direction is nothing."""

@@ -73,7 +73,7 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
 def _shared(steps: list[Step], number: int, count: int) -> list[tuple[Step, str]]:
     """The part of case `number` of `count`: steps of the switch, kinds of calls before it; they fail and are killed by turns."""
     near = [step for step in steps if around_the_switch(step)]
-    switch = next(i for i, step in enumerate(near) if step.call == "renameat2")
+    switch = next((i for i, step in enumerate(near) if step.call == "renameat2"), 3)  # clean has none
     # From the announcement in the journal, over the exchange, to its record.
     chosen = near[switch - 3 : switch + 6][number::count]
     for call in sorted({step.call for step in steps})[number::count]:

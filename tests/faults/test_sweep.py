@@ -5,8 +5,8 @@ release that it is for reads in it what it read before, and the next command bri
 One undisturbed run tells the system calls; from them the faults are generated, one run for each. That these were all is shown
 by two more runs: one through the same filter of paths that faults are met by, in which no call comes after the last one
 of its kind, and one that is traced from the very start. By default every call around the switch
-(journal, syncs, exchange) fails once and is killed once, and of every other kind of call a few, spread over the run; the cases
-of `restore` share one of each. KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL:
+(journal, syncs, exchange) fails once and is killed once, and of every other kind of call a few, spread over the run, in the
+smallest directories; those with all kinds of stores, and the cases of `restore`, share one of each. KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL:
 about an hour on two cores for migrate, undo, clean and wipe, and two more for restore. With
 KSTATE_FAULTS_LOG=FOLDER an interrupted sweep goes on where it was, and `python -m tests.faults FOLDER` counts.
 KSTATE_FAULTS_CASES=wipe,undo-down sweeps only the cases whose names begin so.
@@ -20,7 +20,7 @@ from collections.abc import Callable
 import pytest
 
 from .case import Case, Sweep
-from .cases import IN_PARTS, WHOLE
+from .cases import IN_PARTS, SHARED, SMALLEST, WHOLE
 from .injection import traced, traced_by_path, traced_from_the_start
 from .restorations import RESTORED, RESTORED_IN_PARTS
 from .sweep import ALL, around_the_switch, chunk, jobs
@@ -35,9 +35,11 @@ SweepOf = Callable[[Case], Sweep]
 @pytest.mark.timeout(3600)  # an interrupted chunk would leave an answer of the zygote to the next one
 @pytest.mark.parametrize("number", range(CHUNKS))
 def test_whole_or_not_at_all(sweep_of: SweepOf, number: int) -> None:
-    # A wipe has no parts: its directory keeps every store but those that it is asked to move out.
-    cases = [(case, ALL and case.command[0] == "wipe") for case in (*WHOLE, *RESTORED)]
-    cases += [(case, True) for case in (*IN_PARTS, *RESTORED_IN_PARTS) if ALL]
+    cases = [(case, False) for case in (*SMALLEST, *SHARED, *RESTORED)]
+    if ALL:
+        # A wipe has no parts: its directory keeps every store but those that it is asked to move out.
+        cases = [(case, case.command[0] == "wipe") for case in (*WHOLE, *RESTORED)]
+        cases += [(case, True) for case in (*IN_PARTS, *RESTORED_IN_PARTS)]
     sweeps = [(sweep_of(case), every) for case, every in cases if case.name.startswith(CASES)]
     wrong = chunk(sweeps, number, CHUNKS)
     assert not wrong, "\n\n".join(wrong)
