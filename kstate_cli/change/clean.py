@@ -12,13 +12,11 @@ from typing import Final
 
 from kstate_cli import clock
 from kstate_cli.change.engine import pinned_bytes
-from kstate_cli.change.fingerprint import digest, started_files
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
+from kstate_cli.change.lost import lost_copies
 from kstate_cli.change.removal import remove_run, remove_staged
-from kstate_cli.change.undo import UndoOptions
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError, note
-from kstate_cli.statedir.find import CONTENTS, DATABASE, SST, contents
 from kstate_cli.texts import command, shell
 
 PRECIOUS_EVENT: Final = "precious"
@@ -71,8 +69,9 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
         )
     limit = clock.now() - request.older_than
     choice = Choice()
-    there = _contents(request.app, runs)
-    newest = next((run for run in reversed(runs) if run.state is RunState.KEPT), None)
+    # Who names a run knows what it keeps.
+    looked_at = () if request.names else runs
+    lost = {one.run.name: f"{one.text}. {one.ways}" for one in lost_copies(request.app, looked_at)}
     for run in runs:
         named = run.name in request.names
         if request.names and not named:
@@ -86,10 +85,8 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
         ):
             continue
         why = _why_left(request.app, run, named=named, locked=locked)
-        lost = None if why is not None or named or there is None else _lost(run, there)
-        if lost is not None:
-            why = f"{request.app} holds no {lost} any more, and this run keeps what it had. "
-            why += _ways_back(request.app, run, newest=run is newest)
+        if why is None:
+            why = lost.get(run.name)
         if why is None:
             choice.runs.append(run)
         elif named:
@@ -114,39 +111,6 @@ def _why_left(app: Path, run: Run, *, named: bool, locked: bool) -> str | None:
     if run.last(PRECIOUS_EVENT) and not named:
         return f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')}. To delete it: {_by_name(app, run)}"
     return None
-
-
-def _contents(app: Path, runs: list[Run]) -> frozenset[str] | None:
-    """What APP still has, where somebody may have emptied it (``rm -rf APP/*``): its copies may be all that there is.
-
-    None where it is not there at all, or is as a run has left it (``wipe --everything``).
-    """
-    if not os.path.lexists(app):
-        return None
-    there = contents(app)
-    if len(there) == len(CONTENTS):
-        return there
-    now = digest(started_files(app))
-    if any(run.state is RunState.KEPT and run.last("switching").get("made") == now for run in runs):
-        # That digest is not of SSTs: where databases are left, theirs may have been deleted since.
-        whole = SST in there or DATABASE not in there
-        return frozenset(CONTENTS) if whole else frozenset(CONTENTS) - {SST}
-    return there
-
-
-def _lost(run: Run, there: frozenset[str]) -> str | None:
-    """What a run keeps and APP has nothing of any more."""
-    if run.state not in (RunState.KEPT, RunState.UNDONE):
-        return None
-    kept = contents(run.tree)
-    # What an undo has put aside may well have had stores that the directory never had: a restoration's.
-    looked_for = CONTENTS if run.state is RunState.KEPT else CONTENTS[:1]
-    return next((one for one in looked_for if one in kept and one not in there), None)
-
-
-def _ways_back(app: Path, run: Run, *, newest: bool) -> str:
-    back = f"To put them back: {UndoOptions(discard_newer=True).command(app)}. " if newest else ""
-    return f"{back}To delete it: {_by_name(app, run)}"
 
 
 def _by_name(app: Path, run: Run) -> str:

@@ -77,6 +77,8 @@ class RunSeen:
     """What it keeps for undo, where that is old."""
     kept_since: str = ""
     """The day."""
+    lost: str | None = None
+    """What it keeps and the directory has nothing of any more, in words."""
 
 
 @dataclass(frozen=True, slots=True)

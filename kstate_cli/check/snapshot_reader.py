@@ -12,6 +12,7 @@ from kstate_cli import clock
 from kstate_cli.change.ages import Age, read_ages
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import read_runs
+from kstate_cli.change.lost import lost_copies
 from kstate_cli.change.recover import UNFINISHED
 from kstate_cli.check.counting import known_logs
 from kstate_cli.check.snapshot import CheckRequest, RunSeen, Snapshot, Surroundings
@@ -116,10 +117,14 @@ def _of_others(app: Application, owner: int) -> Iterable[str]:
 def _runs(app: Application) -> Iterable[RunSeen]:
     limit = clock.now() - _KEPT
     held = read_lock_table().held(app.path / LOCK)
-    for run in read_runs(app.path):
+    runs = read_runs(app.path)
+    lost = {one.run.name: one.text for one in lost_copies(app.path, [run for run in runs if run.damage is None])}
+    for run in runs:
         if run.damage is not None:
             yield RunSeen(run.name, run.damage)
         elif run.state in UNFINISHED:
             yield RunSeen(run.name, interrupted=held is False)
+        elif run.name in lost:
+            yield RunSeen(run.name, lost=lost[run.name])
         elif run.events and datetime.fromisoformat(run.events[-1]["at"]) <= limit:
             yield RunSeen(run.name, kept_bytes=pinned_bytes(run), kept_since=run.events[-1]["at"][:10])

@@ -63,6 +63,8 @@ def _runs(snapshot: Snapshot) -> Iterator[Finding]:
             yield snapshot.finding("unfinished-run", f"run {run.name} is not understood: {run.damage}")
         elif run.interrupted:
             yield snapshot.finding("unfinished-run", f"run {run.name} was interrupted")
+        elif run.lost is not None:
+            yield snapshot.finding("only-kept", f"run {run.name}: {run.lost}")
         elif run.kept_bytes:
             text = f"run {run.name} keeps {run.kept_bytes:,} bytes since {run.kept_since}"
             yield snapshot.finding("kept-too-long", text)

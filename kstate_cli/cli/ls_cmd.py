@@ -24,12 +24,14 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     """Show tasks and stores: kind, size, keys, where the offset is, status, SST format, and which releases open it.
 
     Changes nothing, and may run beside the application. Keys are rows as kstate query shows them; ~ marks an estimate,
-    ? a store that cannot be read. Exit 3 when something here is not as Streams leaves it, 1 when rows may be missing.
+    ? a store that cannot be read. Exit 3 when something here is not as Streams leaves it, 1 when rows may be missing,
+    or when only a run of kstate keeps what was here.
     With --spec the exit code is 1 when something in the printed kstate.toml must be filled in, or looked at.
     """
     import humanize
 
     from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.only_kept import only_kept
     from kstate_cli.cli.output import say, table
     from kstate_cli.cli.problem_lines import print_problems
     from kstate_cli.cli.store_rows import store_rows
@@ -44,6 +46,8 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     path = find_application(app)
     lines = lines_about(path)
     application = read_application(path)
+    emptied = only_kept(path)
+    problems = application.all_problems()
     rows, unread = ([], frozenset()) if spec else _told(application, store_rows(application))
     to_do = 0
     if spec:
@@ -51,7 +55,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     elif output is Format.json:
         for row in rows:
             lines.line("store", row)
-        print_problems(lines, application.all_problems())
+        print_problems(lines, (*problems, *emptied))
         lines.summary(
             {
                 "stores": len(rows),
@@ -83,14 +87,16 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
         )
     if application.running:
         say(f"the application is running (pid {application.pid}): this is the state of its last flush", quiet=quiet)
-    for problem in application.all_problems():
+    for problem in problems:
         say(problem.reasoned, quiet=quiet)
+    for problem in emptied:
+        say(f"{problem.what}. {problem.rule}", quiet=quiet)
     for task in application.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
-    wrong = sorted({problem.place.text for problem in application.all_problems() if problem.fatal} | _uncounted(rows))
+    wrong = sorted({problem.place.text for problem in problems if problem.fatal} | _uncounted(rows))
     if wrong:
-        codes = {one.code for one in application.all_problems() if one.fatal}
+        codes = {one.code for one in problems if one.fatal}
         only_unread = codes <= {ProblemCode.UNREADABLE} and (bool(codes) or _uncounted(rows) == unread)
         what = "not all of it can be read" if only_unread else "not as Kafka Streams leaves it"
         foretold = f"what the next start does says: {command('check', application.path, '--for', 'RELEASE')}"
@@ -98,7 +104,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
             f"{what}: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
             hint=STORES_STAY if only_unread else foretold,
         )
-    return EXIT_WARNINGS if to_do or application.doubtful else EXIT_OK
+    return EXIT_WARNINGS if to_do or application.doubtful or emptied else EXIT_OK
 
 
 def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], frozenset[str]]:

@@ -38,6 +38,9 @@ class ProblemCode(Enum):
     """Streams reads it, and no topic has such a partition."""
     DROPPED_LINE = "dropped-line"
     """Streams passes over it."""
+    # The application directory.
+    ONLY_KEPT = "only-kept"
+    """It has nothing left of what a run of kstate keeps."""
     # Databases.
     NO_CURRENT = "no-current"
     """RocksDB would make a new database there."""
@@ -72,8 +75,11 @@ class ProblemCode(Enum):
 
 
 _HARMLESS: Final = frozenset(
-    {ProblemCode.FOREIGN, ProblemCode.DROPPED_LINE, ProblemCode.UNDER_WAY, ProblemCode.SST_NOT_NAMED}
-)
+    {
+        ProblemCode.FOREIGN, ProblemCode.DROPPED_LINE, ProblemCode.ONLY_KEPT, ProblemCode.UNDER_WAY,
+        ProblemCode.SST_NOT_NAMED,
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,6 +236,13 @@ def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Pat
     left = kstate("clean", app).err
     assert f"{app} holds no task any more" in left
     assert f"kstate clean {app} --run 0001-migrate" in left
+    # Nobody who only looks is told that all is well.
+    looked = kstate("ls", app, "-o", "json", status=1)
+    assert [one["code"] for one in looked.rows] == ["only-kept"]
+    assert f"run 0001-migrate: {app} holds no task any more" in looked.err
+    assert f"run 0001-migrate: {app} holds no task any more" in kstate("verify", app, status=1).err
+    checked = kstate("check", app, "--for", "4.3", "-o", "json", status=3)
+    assert [one["code"] for one in checked.rows if one["type"] == "finding"] == ["only-kept"]
     # What one run only has put aside is found, and moved, by hand.
     assert (f"To put them back: kstate undo {app} --discard-newer. " in left) is not undone
     assert {path: one for path, one in tree_hash(app.parent).items() if "tree" in path} == {

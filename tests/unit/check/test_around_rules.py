@@ -64,6 +64,7 @@ CASES = {
         (around(runs=(RunSeen("0001-migrate", damage="it is empty"),)), ["unfinished-run"]),
         (around(runs=(RunSeen("0001-migrate", interrupted=True),)), ["unfinished-run"]),
         (around(runs=(RunSeen("0001-migrate", kept_bytes=9, kept_since="2023-01-01"),)), ["kept-too-long"]),
+        (around(runs=(RunSeen("0001-migrate", lost="/a holds no task any more"),)), ["only-kept"]),
         (around(runs=(RunSeen("0001-migrate"),)), []),
     ],
     "_in_memory": [
