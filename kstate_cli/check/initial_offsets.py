@@ -40,8 +40,7 @@ class TaskInitialOffsets:
 
 def read_offsets(snapshot: Snapshot, task: Task) -> TaskInitialOffsets:
     """The offsets that the release takes; an unreadable ``.checkpoint`` counts as none here."""
-    lines = task.checkpoint.entries if task.checkpoint else {}
-    owners = give_lines(snapshot.app.app_id, task, lines)
+    owners = give_lines(snapshot.app.app_id, task)
     stores = {}
     for store in task.stores:
         own = owners.stores.get(store.name, {})

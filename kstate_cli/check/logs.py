@@ -13,10 +13,8 @@ from typing import Protocol
 from kstate_cli.broker.facts import Facts
 from kstate_cli.check.outcome import Records
 from kstate_cli.dump.model import Dump, PartitionDump, Piece, Slice
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
 from kstate_cli.logs.log import Log, log_of
-
-_CHANGELOG = "-changelog"
 
 
 class LogSource(Protocol):
@@ -81,7 +79,7 @@ class FactLogs:
     def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
         """At most so many."""
         log = self.log(key)
-        return None if log is None else at_most(log, first, marker=transactional and key.topic.endswith(_CHANGELOG))
+        return None if log is None else at_most(log, first, marker=transactional and is_changelog(key.topic))
 
 
 class DumpLogs:
@@ -124,7 +122,7 @@ class DumpLogs:
             count = _count(self._dump.uri, partition, first, log.until)
             if count is not None:
                 return Records(count, exact=True)
-        return at_most(log, first, marker=transactional and key.topic.endswith(_CHANGELOG))
+        return at_most(log, first, marker=transactional and is_changelog(key.topic))
 
 
 def _count(uri: str, partition: PartitionDump, first: int, until: int | None) -> int | None:

@@ -64,18 +64,35 @@ def legal_store_name(name: str) -> bool:
     return legal_topic(name)
 
 
-def changelog_topic(prefix: str, store: str) -> str:
-    """``<prefix>-<store>-changelog`` (``ProcessorStateManager.storeChangelogTopic``).
+def changelog_prefix(app_id: str, topology: str | None) -> str:
+    """What changelogs begin with: ``<application id>``, or ``<application id>-<topology>`` for a named topology.
 
-    ``prefix`` is the application id, or ``<application id>-<topology>`` for a named topology.
+    ``ProcessorContextUtils.topicNamePrefix``; the internal ``__internal.override.topic.prefix__`` makes it another.
     """
+    return f"{app_id}-{topology}" if topology else app_id
+
+
+def changelog_topic(prefix: str, store: str) -> str:
+    """``<prefix>-<store>-changelog`` (``ProcessorStateManager.storeChangelogTopic``)."""
     return f"{prefix}-{store}{_CHANGELOG_SUFFIX}"
+
+
+def is_changelog(topic: str) -> bool:
+    """Whether a topic is called as changelogs are: of any store, of any application."""
+    return topic.endswith(_CHANGELOG_SUFFIX)
+
+
+def prefix_of_changelog(topic: str, store: str) -> str | None:
+    """The prefix under which ``topic`` is the changelog of ``store``, or ``None`` where it is under none."""
+    return (
+        topic.removesuffix(changelog_topic("", store)) or None if topic.endswith(changelog_topic("", store)) else None
+    )
 
 
 def store_of_changelog(topic: str, prefix: str) -> str | None:
     """The store whose changelog ``topic`` is under ``prefix``, or ``None`` (a source topic, or a foreign one)."""
     start = f"{prefix}-"
-    if not topic.startswith(start) or not topic.endswith(_CHANGELOG_SUFFIX):
+    if not topic.startswith(start) or not is_changelog(topic):
         return None
     # An overlap of prefix and suffix leaves a negative length, which the slice turns into "".
     store = topic[len(start) : len(topic) - len(_CHANGELOG_SUFFIX)]

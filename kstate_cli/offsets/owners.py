@@ -1,14 +1,12 @@
-"""Which store a line of ``.checkpoint`` belongs to: the file names changelog topics, not stores."""
+"""The lines of ``.checkpoint``, given to the stores: the file names topics, and whose those are `changelogs` knows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic, legal_store_name
+from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic
+from kstate_cli.statedir.changelogs import topic_owners, usual_prefix
 from kstate_cli.statedir.model import Task
-
-_SUFFIX = "-changelog"
 
 
 @dataclass(slots=True)
@@ -24,42 +22,37 @@ class Owners:
     notes: list[str] = field(default_factory=list)
 
 
-def give_lines(app_id: str, task: Task, lines: dict[TopicPartition, int]) -> Owners:
-    """Gives each line to the store whose changelog it is.
+def give_lines(app_id: str, task: Task) -> Owners:
+    """Gives each line of ``.checkpoint`` to the store whose changelog it is (:func:`topic_owners`).
 
-    A changelog is ``<prefix>-<store>-changelog``; the prefix is the application.id (with ``-<topology>`` for a named
-    one), or another that the lines of the file agree on. Any other topic is a source topic that serves as a changelog:
-    it goes to the stores without a changelog of their own whose Position names the topic; where that does not tell,
-    to all of them, since Streams asks a store for its own topic only.
+    A source topic that more than one store may be built from goes to each of them, since Streams asks a store for its
+    own topic only; to a store of which nobody knows what it was built from it goes where no other one is told.
     """
+    lines = task.checkpoint.entries if task.checkpoint else {}
     if task.is_global:
         return _give_global(task, lines)
-    owners = Owners()
-    names = {store.name for store in task.stores}
-    prefixes = _prefixes(app_id, task, lines, names)
+    owners, of_topics = Owners(), topic_owners(app_id, task)
     sources: dict[TopicPartition, int] = {}
     for tp, offset in lines.items():
         if tp.partition != task.partition:
             owners.unknown[tp] = offset
-            continue
-        name = _store_of(tp.topic, prefixes)
-        if name is None:
-            sources[tp] = offset
-        elif name in names:
+        elif (name := of_topics.changelogs.get(tp.topic)) is not None:
             owners.stores.setdefault(name, {})[tp] = offset
-        else:
+        elif (name := of_topics.absent.get(tp.topic)) is not None:
             owners.absent.setdefault(name, {})[tp] = offset
-    without = [store for store in task.stores if store.name not in owners.stores]
+        else:
+            sources[tp] = offset
     for tp, offset in sources.items():
-        candidates = [store for store in without if tp.topic in store.position.topics] or without
+        source = of_topics.sources[tp.topic]
+        candidates = source.told or source.possible
         if not candidates:
             owners.unknown[tp] = offset
-        for store in candidates:
-            owners.stores.setdefault(store.name, {})[tp] = offset
+        for name in candidates:
+            owners.stores.setdefault(name, {})[tp] = offset
         if len(candidates) > 1:
-            named = ", ".join(store.name for store in candidates)
             owners.notes.append(
-                f"{task.name}: the offset of {tp} goes to {named}: any of them may be built from that topic"
+                f"{task.name}: the offset of {tp} goes to {', '.join(candidates)}: any of them may be built from that "
+                "topic"
             )
     return owners
 
@@ -77,37 +70,6 @@ def _give_global(task: Task, lines: dict[TopicPartition, int]) -> Owners:
     return owners
 
 
-def _prefixes(app_id: str, task: Task, lines: Iterable[TopicPartition], names: set[str]) -> tuple[str, ...]:
-    own = f"{app_id}-{task.topology}" if task.topology else app_id
-    others: dict[str, int] = {}
-    for tp in lines:
-        for name in names:
-            if tp.topic.endswith(f"-{name}{_SUFFIX}"):
-                prefix = tp.topic.removesuffix(f"-{name}{_SUFFIX}")
-                others[prefix] = others.get(prefix, 0) + 1
-    ranked = sorted((prefix for prefix in others if prefix != own), key=lambda prefix: (-others[prefix], len(prefix)))
-    return (own, *ranked)
-
-
-def _store_of(topic: str, prefixes: tuple[str, ...]) -> str | None:
-    for prefix in prefixes:
-        if topic.startswith(f"{prefix}-") and topic.endswith(_SUFFIX):
-            name = topic[len(prefix) + 1 : -len(_SUFFIX)]
-            if legal_store_name(name):
-                return name
-    return None
-
-
 def usual_changelog(app_id: str, task: Task, store: str) -> TopicPartition:
     """The partition that a store is restored from where it has a changelog, and that has its usual name."""
-    return TopicPartition(changelog_topic(_changelog_prefix(app_id, task), store), task.partition or 0)
-
-
-def _changelog_prefix(app_id: str, task: Task) -> str:
-    """The prefix that the changelogs of a task's stores have, by their offsets; the usual one without any."""
-    for store in task.stores:
-        for database in store.databases:
-            for tp in database.offsets.offsets if database.offsets else ():
-                if tp.topic.endswith(f"-{store.name}{_SUFFIX}"):
-                    return tp.topic.removesuffix(f"-{store.name}{_SUFFIX}")
-    return f"{app_id}-{task.topology}" if task.topology else app_id
+    return TopicPartition(changelog_topic(usual_prefix(app_id, task), store), task.partition or 0)

@@ -42,7 +42,7 @@ class _Remarks:
 
 def _resolve_task(app: Application, task: Task, entries: Collection[str]) -> TaskOffsets:
     said = _Remarks()
-    owners = give_lines(app.app_id, task, task.checkpoint.entries if task.checkpoint else {})
+    owners = give_lines(app.app_id, task)
     said.notes += owners.notes
     absent = {name: dict(lines) for name, lines in owners.absent.items()}
     if task.has_offsets_family:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kstate_cli.formats.store_kinds import has_retention, is_time_ordered, store_kind
-from kstate_cli.formats.topic_partition import changelog_topic
+from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, prefix_of_changelog
 from kstate_cli.spec.intervals import default_segment_interval
 from kstate_cli.spec.model import (
     SOURCE_TOPIC,
@@ -99,10 +99,10 @@ class StoreDraft:
 
         named = self.logged is not False and not self.is_global and "logged" not in self._open()
         if application is not None and named:
-            prefix = f"{application}-{self.topology}" if self.topology else application
+            prefix = changelog_prefix(application, self.topology)
             default("changelog", changelog_topic(prefix, self.name), "the names of application and store")
         topic = self.changelog
-        if topic is not None and not self.is_global and not topic.endswith(changelog_topic("", self.name)):
+        if topic is not None and not self.is_global and prefix_of_changelog(topic, self.name) is None:
             # The cautious reading: a source topic is restored to the group's committed offset only.
             default(
                 "source", SOURCE_TOPIC, f"the name of its changelog does not end in {changelog_topic('', self.name)}"

@@ -22,13 +22,14 @@ from kstate_cli.formats.store_kinds import (
     store_kind,
     store_kinds,
 )
-from kstate_cli.formats.topic_partition import legal_topic
+from kstate_cli.formats.topic_partition import changelog_topic, legal_topic
 from kstate_cli.host import CHECK_THE_DISK
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft
 from kstate_cli.spec.intervals import MIN_INTERVAL_MS, histories_of
 from kstate_cli.spec.model import IN_MEMORY, spec_kinds
 from kstate_cli.spec.times import MAX_ROWS, Interval, segment_interval, versioned_interval
-from kstate_cli.spec.topics import absent_stores, prefix_of, topic_of
+from kstate_cli.spec.topics import absent_stores, topic_of
+from kstate_cli.statedir.changelogs import TopicOwners, prefix_of, topic_owners
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT
 
@@ -59,18 +60,19 @@ def infer(app: Application, *, known_intervals: Collection[str] = ()) -> Inferen
     for task in app.tasks:
         for store in task.stores:
             places.setdefault(store.name, []).append((task, store))
+    owners = {task.name: topic_owners(app.app_id, task) for task in app.tasks}
     drafts: list[StoreDraft] = []
     evidence: dict[str, Evidence] = {}
     notes: list[str] = []
     for name, in_tasks in places.items():
-        draft, known = _store(app, name, in_tasks, read=name not in known_intervals)
+        draft, known = _store(app, name, in_tasks, owners, read=name not in known_intervals)
         drafts.append(draft)
         if any(store.databases for _, store in in_tasks):
             evidence[name] = known
         if draft.logged is False:
             notes.append(f"{name}: {draft.inferred['logged']}: it counts as a store without logging")
     for task in app.tasks:
-        for name, topic in absent_stores(app.app_id, task).items():
+        for name, topic in absent_stores(owners[task.name]).items():
             if name not in places and not any(draft.name == name for draft in drafts):
                 drafts.append(_absent(app, task, name, topic))
     # A directory that was renamed to something no application.id can be names no changelogs.
@@ -96,12 +98,19 @@ class _Answers:
         return StoreDraft(name=name, inferred=self.inferred, questions=self.questions, **self.values)
 
 
-def _store(app: Application, name: str, places: list[tuple[Task, Store]], *, read: bool) -> tuple[StoreDraft, Evidence]:
+def _store(
+    app: Application,
+    name: str,
+    places: list[tuple[Task, Store]],
+    owners: Mapping[str, TopicOwners],
+    *,
+    read: bool,
+) -> tuple[StoreDraft, Evidence]:
     answers = _Answers()
     databases = [d for _, store in places for d in store.databases]
     kind, kinds = _kind(answers, [store for _, store in places])
     _place(answers, app, [task for task, _ in places])
-    _topic(answers, app, name, places)
+    _topic(answers, app, name, places, owners)
     interval = _times(answers, kind, databases, read=read) if databases else Interval()
     if kind is not None and is_time_ordered(kind):
         _index(answers, databases)
@@ -173,8 +182,14 @@ def _subtopology(task: Task) -> tuple[str | None, int]:
     return parts.topology, parts.subtopology or 0
 
 
-def _topic(answers: _Answers, app: Application, name: str, places: list[tuple[Task, Store]]) -> None:
-    topic = topic_of(app.app_id, name, places)
+def _topic(
+    answers: _Answers,
+    app: Application,
+    name: str,
+    places: list[tuple[Task, Store]],
+    owners: Mapping[str, TopicOwners],
+) -> None:
+    topic = topic_of(app.app_id, name, places, owners)
     if topic.question is not None:
         answers.questions[topic.field] = topic.question
         return
@@ -183,7 +198,7 @@ def _topic(answers: _Answers, app: Application, name: str, places: list[tuple[Ta
         return
     answers.know("changelog", topic.name, topic.why)
     if topic.source is not None:
-        why = f"its name is not {prefix_of(app.app_id, places[0][0])}-{name}-changelog"
+        why = f"its name is not {changelog_topic(prefix_of(app.app_id, places[0][0]), name)}"
         answers.know("source", topic.source, why)
     if places[0][0].is_global:
         known = [tp.partition for task, store in places for tp in _offsets(task, store) if tp.topic == topic.name]

@@ -1,23 +1,20 @@
 """Which topic restores a store, as far as the offsets in the directory tell.
 
-A database with the column family ``offsets`` and a ``.checkpoint_<store>`` name the topics of their own store. A
-``.checkpoint`` names topics without stores: a changelog says in its name whose it is, a source topic
-(``topology.optimization``, read-only stores, global stores) does not; then the store's Position tells what it was built
-from, or there is only one store that it can belong to.
+A database with the column family ``offsets`` and a ``.checkpoint_<store>`` name the topics of their own store; of those
+in ``.checkpoint`` :mod:`kstate_cli.statedir.changelogs` says whose they are. What it does not say for certain is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kstate_cli.formats.topic_partition import changelog_topic, legal_topic
+from kstate_cli.formats.topic_partition import changelog_topic, legal_topic, prefix_of_changelog
 from kstate_cli.spec.draft import Question
 from kstate_cli.spec.model import SOURCE_TOPIC
+from kstate_cli.statedir.changelogs import TopicOwners, own_topics, prefix_of
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import CHECKPOINT
-
-_SUFFIX = "-changelog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +30,23 @@ class Topic:
     question: Question | None = None
 
 
-def prefix_of(app_id: str, task: Task) -> str:
-    """What the changelogs of a task begin with (``ProcessorContextUtils.topicNamePrefix``)."""
-    return f"{app_id}-{task.topology}" if task.topology else app_id
+def topic_of(app_id: str, name: str, places: Sequence[tuple[Task, Store]], owners: Mapping[str, TopicOwners]) -> Topic:
+    """The topic of the store ``name``, which lies in ``places``: all tasks that have it.
 
-
-def topic_of(app_id: str, name: str, places: Sequence[tuple[Task, Store]]) -> Topic:
-    """The topic of the store ``name``, which lies in ``places``: all tasks that have it."""
-    exact = _legal(topic for task, store in places for topic in _own_topics(task, store))
+    ``owners`` says by the name of each task whose the topics of its ``.checkpoint`` are.
+    """
+    exact = _legal(topic for task, store in places for topic in own_topics(task, store))
     is_global = places[0][0].is_global
     if exact:
         return _one(app_id, name, places, exact, "the offsets in the store")
-    lines = _legal(topic for task, store in places for topic in _line_topics(app_id, task, store))
+    in_tasks = [owners[task.name] for task, _ in places]
+    lines = _legal(topic for one in in_tasks for topic, owner in one.changelogs.items() if owner == name)
     if lines:
         return _one(app_id, name, places, lines, CHECKPOINT)
-    claimed = _legal(topic for task, store in places for topic in _source_topics(app_id, task, store))
+    claimed = _legal(topic for one in in_tasks for topic in _claimed(one, name))
     if claimed:
         why = "the topics in .checkpoint and the store's Position"
-        sole = all(_sole_claimant(app_id, task, store, claimed) for task, store in places)
-        if len(claimed) == 1 and sole:
+        if len(claimed) == 1 and all(_sole_claimant(one, name, claimed) for one in in_tasks):
             return Topic(next(iter(claimed)), why, None if is_global else SOURCE_TOPIC)
         said = "several topics in .checkpoint may be its own, or it has none"
         return Topic(question=Question(said, tuple(sorted(claimed))))
@@ -74,77 +69,31 @@ def _one(app_id: str, name: str, places: Sequence[tuple[Task, Store]], topics: f
     if topic in {changelog_topic(prefix_of(app_id, task), name) for task, _ in places}:
         return Topic(topic, where)
     built_from = any(topic in store.position.topics for _, store in places)
-    if topic.endswith(f"-{name}{_SUFFIX}") and not built_from:
+    if prefix_of_changelog(topic, name) is not None and not built_from:
         # Another prefix (an internal setting), or a source topic that is itself somebody's changelog.
         said = f'{where}: a changelog with another prefix; add source = "topic" if it is a source topic'
         return Topic(question=Question(said, (topic,)))
     return Topic(topic, where, SOURCE_TOPIC)
 
 
-def absent_stores(app_id: str, task: Task) -> dict[str, str]:
+def absent_stores(owners: TopicOwners) -> dict[str, str]:
     """Store -> changelog of the offsets in a task that belong to no directory: in memory, custom, or gone."""
-    present = {store.name for store in task.stores}
-    lines = task.checkpoint.entries if task.checkpoint else {}
-    topics = {}
-    for tp in lines:
-        name = _owner(tp.topic, prefix_of(app_id, task))
-        if tp.partition == task.partition and name is not None and name not in present and legal_topic(name):
-            topics[name] = tp.topic
-    return topics
+    return {name: topic for topic, name in owners.absent.items()}
 
 
-def _own_topics(task: Task, store: Store) -> Iterable[str]:
-    readings = [d.offsets.offsets for d in store.databases if d.offsets is not None]
-    if store.store_file is not None:
-        readings.append(store.store_file.entries)
-    return (tp.topic for reading in readings for tp in reading if task.partition in (None, tp.partition))
+def _claimed(owners: TopicOwners, name: str) -> Iterable[str]:
+    """Source topics that a store may be built from.
+
+    Unlike an offset, which is better given to the store of which a Position tells, a specification asks for the others
+    as well: a Position is empty again where only one store of a task was restored.
+    """
+    return (topic for topic, source in owners.sources.items() if name in (*source.told, *source.possible))
 
 
-def _line_topics(app_id: str, task: Task, store: Store) -> Iterable[str]:
-    """Topics in ``.checkpoint`` that have the store's name: its changelog, if need be one with another prefix."""
-    topics = [] if task.is_global else _topics(task)
-    own = changelog_topic(prefix_of(app_id, task), store.name)
-    if own in topics:
-        return [own]
-    named = [topic for topic in topics if topic.endswith(f"-{store.name}{_SUFFIX}")]
-    # "…-a-b-changelog" is that of the store "a-b" where there is one, not of "b".
-    longer = [other.name for other in task.stores if other.name.endswith(f"-{store.name}")]
-    return [topic for topic in named if not any(topic.endswith(f"-{other}{_SUFFIX}") for other in longer)]
-
-
-def _source_topics(app_id: str, task: Task, store: Store) -> list[str]:
-    """Topics in ``.checkpoint`` that belong to no store by name, and that this one may be built from."""
-    taken = {topic for other in task.stores for topic in _line_topics(app_id, task, other)}
-    sources = [
-        topic
-        for topic in _topics(task)
-        if topic not in taken and (task.is_global or _owner(topic, prefix_of(app_id, task)) is None)
-    ]
-    by_position = [topic for topic in sources if topic in store.position.topics]
-    if by_position or store.position.topics:
-        return by_position
-    return sources
-
-
-def _sole_claimant(app_id: str, task: Task, store: Store, topics: frozenset[str]) -> bool:
-    """True when no other store of the task may own one of the topics."""
-    return not any(
-        topics & set(_source_topics(app_id, task, other))
-        for other in task.stores
-        if other.name != store.name and not set(_own_topics(task, other)) and not set(_line_topics(app_id, task, other))
-    )
-
-
-def _topics(task: Task) -> list[str]:
-    lines = task.checkpoint.entries if task.checkpoint else {}
-    return sorted({tp.topic for tp in lines if task.partition in (None, tp.partition)})
-
-
-def _owner(topic: str, prefix: str) -> str | None:
-    """The store that a changelog under this prefix belongs to."""
-    if topic.startswith(f"{prefix}-") and topic.endswith(_SUFFIX):
-        return topic[len(prefix) + 1 : -len(_SUFFIX)] or None
-    return None
+def _sole_claimant(owners: TopicOwners, name: str, topics: frozenset[str]) -> bool:
+    """True when no other store of the task may be built from one of the topics."""
+    sources = (owners.sources[topic] for topic in topics & owners.sources.keys())
+    return all({*source.told, *source.possible} <= {name} for source in sources)
 
 
 def _listed(task: Task, store: Store) -> bool:

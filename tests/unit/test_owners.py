@@ -13,6 +13,7 @@ import kstate_cli
 from kstate_cli.formats import families, task_id
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import kind_names, known_families
+from kstate_cli.formats.topic_partition import changelog_topic
 from kstate_cli.statedir import names
 
 ROOT = Path(kstate_cli.__file__).parent
@@ -20,6 +21,7 @@ OWNERS = {
     "formats/families.py": set(known_families()),
     "formats/store_kinds.py": set(kind_names()),
     "formats/task_id.py": {task_id.GLOBAL},
+    "formats/topic_partition.py": {changelog_topic("", "").removeprefix("-")},
     "statedir/names.py": {
         names.LOCK,
         names.PROCESS_FILE,

@@ -1,0 +1,192 @@
+"""Whose a topic of .checkpoint is: the offsets of a task and the specification of its stores must not differ about it.
+
+The tasks are made up at random from a few short names, so that names are ends of one another, applications are called
+like a part of a changelog, and one application reads what is the changelog of another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.owners import Owners, give_lines, usual_changelog
+from kstate_cli.spec.infer import Inference, infer
+from kstate_cli.statedir.model import Store, Task
+from tests.unit.spec.small import application, database, store, task
+
+APP = "app"
+ROWS = [(b"k", b"v")]
+NAMES = ("a", "b", "a-b", "b-b", "a-a-b", "app-b")
+PREFIXES = ("app", "x", "x-a", "app-a", "app-t")
+INPUTS = ("users", "orders")
+TASKS = ("0_0", "__t__/0_0")
+SWEEP = settings(max_examples=200, deadline=None, derandomize=True)
+
+names = st.sampled_from(NAMES)
+changelogs = st.builds("{}-{}-changelog".format, st.sampled_from(PREFIXES), names)
+topics = changelogs | st.sampled_from(INPUTS)
+
+
+@st.composite
+def any_task(draw: st.DrawFn) -> Task:
+    """Whatever lines beside whatever stores, of which some name a topic in their database as well."""
+    stores = []
+    for name in draw(st.lists(names, min_size=1, max_size=4, unique=True)):
+        built_from = draw(st.just("") | topics)
+        of_its_own = draw(st.just("") | st.just("") | topics)
+        databases = [database(ROWS, offsets={f"{of_its_own}-0": 1}, status=0)] if of_its_own else []
+        stores.append(store(name, *databases, built_from=built_from))
+    lines = draw(st.lists(topics, max_size=6, unique=True))
+    return task(draw(st.sampled_from(TASKS)), *stores, lines={f"{topic}-0": 1 for topic in lines})
+
+
+def given_lines(one: Task) -> Owners:
+    return give_lines(APP, one)
+
+
+def specified(one: Task) -> Inference:
+    return infer(application(one))
+
+
+def given_to(owners: Owners, name: str) -> set[str]:
+    return {tp.topic for tp in owners.stores.get(name, {})}
+
+
+@SWEEP
+@given(any_task())
+def test_offsets_and_specification_agree(one: Task) -> None:
+    owners, found = given_lines(one), specified(one)
+    present = {of_task.name for of_task in one.stores}
+    for of_task in one.stores:
+        if any(d.offsets is not None for d in of_task.databases):
+            continue  # it says itself which topic it has
+        got = given_to(owners, of_task.name)
+        draft = found.draft.store(of_task.name)
+        assert draft is not None
+        question = draft.questions.get("changelog")
+        may_be = set(map(str, question.answers)) if question is not None else set()
+        if draft.changelog is not None:
+            assert got == {draft.changelog}, f"{of_task.name} is restored from {draft.changelog}, and is given {got}"
+        assert got <= may_be | {draft.changelog}, f"{of_task.name} is asked about {may_be}, and is given {got}"
+        assert not (draft.logged is False and got), f"{of_task.name} counts as not logged, and is given {got}"
+    absent = {draft.name: draft.changelog for draft in found.draft.stores if draft.name not in present}
+    assert absent.keys() == owners.absent.keys()
+    assert all(TopicPartition(str(topic), 0) in owners.absent[name] for name, topic in absent.items())
+
+
+@SWEEP
+@given(any_task())
+def test_every_line_goes_somewhere(one: Task) -> None:
+    owners = given_lines(one)
+    places = [*owners.stores.values(), *owners.absent.values(), owners.unknown]
+    assert one.checkpoint is not None
+    assert {tp for place in places for tp in place} == set(one.checkpoint.entries)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A task as a release up to 4.2 leaves it, and which topic each of its lines is the changelog of."""
+
+    task: Task
+    truth: dict[str, str]
+
+
+@st.composite
+def made_by_streams(draw: st.DrawFn) -> Made:
+    """One prefix for all; logged stores, stores built from a topic that their Position names, and custom ones."""
+    in_task = draw(st.sampled_from(TASKS))
+    own = f"{APP}-t" if "t" in in_task else APP
+    prefix = draw(st.sampled_from((own, own, "x")))
+    stores: list[Store] = []
+    truth: dict[str, str] = {}
+    absent: dict[str, str] = {}
+    taken = {f"{one}-{name}-changelog" for one in (prefix, own) for name in NAMES}
+    for one in draw(st.lists(names, min_size=1, max_size=5, unique=True)):
+        what = draw(st.sampled_from(("logged", "logged", "source", "custom", "unlogged")))
+        if prefix != own and what in ("custom", "unlogged"):
+            # Named like the others it could make a longer prefix fit as many of them: nothing would tell.
+            one = f"{one.replace('-', '_')}_"
+        if what == "source":
+            free = topics.filter(lambda topic: topic not in truth.values() and topic not in taken)
+            truth[one] = draw(free)
+            taken.add(truth[one])
+            stores.append(store(one, built_from=truth[one]))
+        elif what == "logged":
+            truth[one] = f"{prefix}-{one}-changelog"
+            stores.append(store(one, built_from=draw(st.sampled_from(("", "clicks")))))
+        elif what == "custom":
+            absent[one] = f"{prefix}-{one}-changelog"
+        else:
+            stores.append(store(one, built_from=draw(st.sampled_from(("", "clicks")))))
+    if prefix != own and not any(topic.startswith(f"{prefix}-") for topic in truth.values()):
+        absent.clear()  # nothing tells what the prefix is
+    lines = {f"{topic}-0": 1 for topic in (*truth.values(), *absent.values())}
+    return Made(task(in_task, *stores, lines=lines), truth)
+
+
+@SWEEP
+@given(made_by_streams())
+def test_each_store_is_given_its_own_line_and_no_other(made: Made) -> None:
+    owners = given_lines(made.task)
+    for one in made.task.stores:
+        wanted = {made.truth[one.name]} if one.name in made.truth else set()
+        assert given_to(owners, one.name) == wanted, one.name
+
+
+def test_the_changelog_of_another_application_is_a_source_topic() -> None:
+    """`table` is built from the changelog of another application, which has a store `count` as this one has."""
+    lines = {"app-count-changelog-0": 5, "other-count-changelog-0": 9}
+    one = task("0_0", store("count"), store("table", built_from="other-count-changelog"), lines=lines)
+    owners = given_lines(one)
+    assert given_to(owners, "count") == {"app-count-changelog"}
+    assert given_to(owners, "table") == {"other-count-changelog"}
+
+
+def test_an_application_whose_name_goes_on_as_this_ones_is_another() -> None:
+    """``app-orders`` has a store `count`; by its name its changelog could be that of a store ``orders-count`` here."""
+    lines = {"app-sum-changelog-0": 5, "app-orders-count-changelog-0": 9}
+    one = task("0_0", store("sum"), store("table", built_from="app-orders-count-changelog"), lines=lines)
+    assert given_to(given_lines(one), "table") == {"app-orders-count-changelog"}
+    draft = specified(one).draft.store("table")
+    assert draft is not None and (draft.changelog, draft.source) == ("app-orders-count-changelog", "topic")
+
+
+def test_a_custom_store_keeps_its_changelog() -> None:
+    """``daily-count`` has a directory of its own making; `count` is not logged, whatever that name ends in."""
+    one = task("0_0", store("count"), lines={"app-daily-count-changelog-0": 1})
+    assert set(given_lines(one).absent) == {"daily-count"}
+    draft = specified(one).draft.store("count")
+    assert draft is not None and draft.logged is False
+
+
+def test_a_custom_store_under_another_prefix_is_no_source_topic() -> None:
+    lines = {"x-count-changelog-0": 1, "x-own-changelog-0": 2}
+    one = task("0_0", store("count"), store("cache"), lines=lines)
+    assert set(given_lines(one).absent) == {"own"}
+    draft = specified(one).draft.store("cache")
+    assert draft is not None and draft.logged is False
+
+
+@pytest.mark.parametrize("built_from", ["orders", "app-b-changelog"])
+def test_a_store_that_is_fed_by_others_has_no_line_of_a_source_topic(built_from: str) -> None:
+    one = task("0_0", store("a", built_from=built_from), lines={"users-0": 1})
+    owners = given_lines(one)
+    assert not owners.stores and owners.unknown == {TopicPartition("users", 0): 1}
+
+
+def test_the_usual_changelog_has_the_prefix_of_the_application_where_a_store_proves_it() -> None:
+    """`count` is built from the changelog of another application: that one's prefix is nobody's here."""
+    count = store("count", database(ROWS, offsets={"other-count-changelog-0": 4}, status=0))
+    total = store("sum", database(ROWS, offsets={"app-sum-changelog-0": 4}, status=0))
+    assert usual_changelog(APP, task("0_0", count, total, store("empty")), "empty").topic == "app-empty-changelog"
+    fed = store("count", *count.databases, built_from="other-count-changelog")
+    assert usual_changelog(APP, task("0_0", fed, store("empty")), "empty").topic == "app-empty-changelog"
+
+
+def test_the_usual_changelog_has_the_prefix_that_the_lines_agree_on() -> None:
+    one = task("0_0", store("count"), store("empty"), lines={"x-count-changelog-0": 4})
+    assert usual_changelog(APP, one, "empty").topic == "x-empty-changelog"
