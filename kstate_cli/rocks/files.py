@@ -5,17 +5,38 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.regular import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, MOST_OPTIONS_BYTES, NotReadableError, too_large
 
-_OPTIONS = re.compile(r"OPTIONS-(\d+)")
+CURRENT: Final = "CURRENT"
+"""Names the MANIFEST that an open starts from: RocksDB makes a new database where it is missing."""
 
-_MOST = (
-    (re.compile(r"CURRENT|IDENTITY"), MOST_NAME_BYTES),
-    (re.compile(r"OPTIONS-\d+"), MOST_OPTIONS_BYTES),
-    (re.compile(r"MANIFEST-\d+"), MOST_MANIFEST_BYTES),
+_MANIFEST: Final = re.compile(r"MANIFEST-(\d+)")
+_OPTIONS: Final = re.compile(r"OPTIONS-(\d+)")
+_SST: Final = ".sst"
+
+_MOST: Final = (
+    (re.compile(rf"{CURRENT}|IDENTITY"), MOST_NAME_BYTES),
+    (_OPTIONS, MOST_OPTIONS_BYTES),
+    (_MANIFEST, MOST_MANIFEST_BYTES),
 )
 """Files that are read or copied whole; SSTs are linked, and write-ahead logs are as large as their rows."""
+
+
+def is_manifest(name: str) -> bool:
+    """``MANIFEST-<number>``."""
+    return _MANIFEST.fullmatch(name) is not None
+
+
+def manifest_number(name: str) -> int:
+    """The number of a MANIFEST: a later one has a greater number."""
+    return int(name.rpartition("-")[2])
+
+
+def is_sst(name: str) -> bool:
+    """``<number>.sst``; any number, whatever RocksDB makes of the name."""
+    return name.endswith(_SST)
 
 
 def check_size(path: str, status: os.stat_result) -> NotReadableError | None:

@@ -17,13 +17,13 @@ from typing import BinaryIO
 from kstate_cli import temporary
 from kstate_cli.host import HostError
 from kstate_cli.regular import open_regular, require_regular
-from kstate_cli.rocks.files import check_size, newest_options
+from kstate_cli.rocks.files import CURRENT, check_size, newest_options
 
 LINKED_SUFFIXES = (".sst", ".blob")
 """Files that RocksDB never changes once they are written."""
-WRITTEN = re.compile(r"CURRENT|MANIFEST-\d+|OPTIONS-\d+|IDENTITY|\d+\.log")
+WRITTEN = re.compile(rf"{CURRENT}|MANIFEST-\d+|OPTIONS-\d+|IDENTITY|\d+\.log")
 """The other files that RocksDB reads, replaces and removes; it has no use for any but these."""
-_READ = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.log")
+_READ = re.compile(rf"{CURRENT}|MANIFEST-\d+|\d+\.log")
 """Those that a read-only open needs."""
 _PIECE = 1 << 20
 
@@ -36,7 +36,7 @@ def private_copy(path: Path, *, writable: bool) -> Path:
     """
     with os.scandir(path) as entries:
         # CURRENT first: the MANIFEST that it names is then at least as new.
-        ordered = sorted(entries, key=lambda entry: (entry.name != "CURRENT", entry.name))
+        ordered = sorted(entries, key=lambda entry: (entry.name != CURRENT, entry.name))
     copied = WRITTEN if writable else _READ
     small = [entry.name for entry in ordered if copied.fullmatch(entry.name)]
     options = newest_options(path)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.rocks.files import CURRENT
 from kstate_cli.rocks.tables import Table
 
 _MANIFEST: Final = "MANIFEST-000001"
@@ -27,7 +28,7 @@ def make_database(folder: Path, table: Table, target: str) -> None:
     folder.mkdir()
     (folder / table.name).symlink_to(target)
     (folder / _MANIFEST).write_bytes(b"".join(_records(_edit(table))))
-    (folder / "CURRENT").write_text(f"{_MANIFEST}\n")
+    (folder / CURRENT).write_text(f"{_MANIFEST}\n")
 
 
 def _edit(table: Table) -> bytes:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kstate_cli.errors import InUse
-from kstate_cli.regular import MOST_NAME_BYTES, read_small
+from kstate_cli.rocks.files import CURRENT
+from kstate_cli.rocks.health import current as read_current
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.open import open_store
 from kstate_cli.rows.segment import Segment
@@ -68,8 +69,9 @@ class Steady:
 def _look(path: Path) -> tuple[object, ...]:
     """RocksDB replaces CURRENT when it opens a database for writing, and writes the MANIFEST when files change."""
     try:
-        current = (path / "CURRENT").stat()
-        name = read_small(path / "CURRENT", MOST_NAME_BYTES).decode("ascii").strip()
+        current = (path / CURRENT).stat()
+        if (name := read_current(path).meant) is None:
+            return ()
         manifest = (path / name).stat()
     except (OSError, ValueError):
         return ()

@@ -9,6 +9,7 @@ from typing import Final
 
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import GLOBAL, TaskId, is_task, is_task_or_global, is_topology
+from kstate_cli.rocks.files import CURRENT, is_sst
 from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE
 
 DATABASE: Final = "database"
@@ -110,10 +111,10 @@ def contents(app: Path) -> frozenset[str]:
     for task, files in _files_of_tasks(app):
         if files:
             kinds |= {any_task} if task == GLOBAL else {any_task, other_task}
-        if "CURRENT" in files:
+        if CURRENT in files:
             kinds.add(DATABASE)
         # A write-ahead log counts as well: rows that no flush has put into an SST.
-        if any(file.endswith((".sst", ".log")) for file in files):
+        if any(is_sst(file) or file.endswith(".log") for file in files):
             kinds.add(SST)
     return frozenset(kinds)
 

@@ -13,6 +13,7 @@ from kstate_cli import temporary
 from kstate_cli.errors import UsageError
 from kstate_cli.parallel.progress import counted
 from kstate_cli.parallel.workers import Processes
+from kstate_cli.rocks.files import is_manifest, is_sst
 from kstate_cli.statedir.model import Application, Database
 from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.scan import read_application
@@ -106,7 +107,7 @@ def _bytes(path: Path) -> int:
     size = 0
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
-            if entry.name.endswith(".sst"):
+            if is_sst(entry.name):
                 size += entry.stat(follow_symlinks=False).st_size
     return size
 
@@ -136,6 +137,6 @@ def _small_bytes(path: Path) -> int:
     size = 0
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
-            if entry.name.endswith(".log") or entry.name.startswith("MANIFEST-"):
+            if entry.name.endswith(".log") or is_manifest(entry.name):
                 size += entry.stat(follow_symlinks=False).st_size
     return size

@@ -19,6 +19,7 @@ from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.host import cannot_be_read, host_error
 from kstate_cli.parallel.progress import Counter, Progress
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.files import CURRENT, is_sst
 from kstate_cli.rocks.tables import Table
 from kstate_cli.rocks.whole_database import EntryCounts, WholeDatabase
 from kstate_cli.rows.checks import RowCheck, row_check_for
@@ -144,7 +145,7 @@ class _Verification:
                 self._rocks(error, manifest)
         elif manifest is None:
             # Nobody can tell which of them are alive; those that are no SSTs are worth a word.
-            for name in sorted(name for name in os.listdir(path) if name.endswith(".sst")):
+            for name in sorted(name for name in os.listdir(path) if is_sst(name)):
                 self._findings += files.check_footer(path / name, place)
         self._progress.finished()
         report = DatabaseReport(
@@ -279,13 +280,13 @@ class _Verification:
 
     def _orphans(self, manifest: str, alive: set[str]) -> None:
         path, place = self._job.path, self._job.place
-        orphans = sorted(name for name in os.listdir(path) if name.endswith(".sst") and name not in alive)
+        orphans = sorted(name for name in os.listdir(path) if is_sst(name) and name not in alive)
         if not orphans:
             return
         newer = files.newer_manifest(path, manifest)
         if newer is not None:
             what = f"names {manifest}, but {newer} is newer, and {', '.join(orphans)} are in none that is named"
-            self._findings.append(VerifyFinding(CORRUPT, place / "CURRENT", what))
+            self._findings.append(VerifyFinding(CORRUPT, place / CURRENT, what))
         else:
             self._remarks.append(
                 f"{place.text}: {manifest} does not name {', '.join(orphans)}; a crash leaves such files, and if there "

@@ -1,28 +1,20 @@
-"""What can be seen of a database's files without RocksDB: CURRENT, the MANIFEST's end, OPTIONS, sizes and footers."""
+"""The files of one database, as `kstate_cli.rocks.health` sees them, told as findings.
+
+What the system does not give ends the reading, and so does what vanishes: `kstate_cli.verify.database` then looks at
+all of it again, or says what cannot be read. So each file is looked at once. Only the footer of an SST, which is read
+beside many others, says by itself that it cannot be read.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from kstate_cli.formats import sst
-from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.manifest import torn
-from kstate_cli.formats.options_file import foreign_settings, parse
 from kstate_cli.host import cannot_be_read
-from kstate_cli.regular import (
-    MOST_MANIFEST_BYTES,
-    MOST_NAME_BYTES,
-    MOST_OPTIONS_BYTES,
-    NotReadableError,
-    kind_of,
-    open_regular,
-    read_small,
-)
-from kstate_cli.releases import NEWEST_SST_FORMAT
-from kstate_cli.rocks.files import check_size, newest_options
+from kstate_cli.regular import NotReadableError, kind_of
+from kstate_cli.rocks import health
+from kstate_cli.rocks.files import CURRENT, is_manifest, manifest_number, newest_options
 from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.statedir.places import Place
 from kstate_cli.verify.findings import (
@@ -35,10 +27,6 @@ from kstate_cli.verify.findings import (
     VerifyFinding,
     sst_format_code,
 )
-
-_MANIFEST = re.compile(r"MANIFEST-(\d+)")
-_CURRENT = re.compile(rb"(MANIFEST-\d+)\n")
-_CUT_CURRENT = re.compile(rb"M?A?N?I?F?E?S?T?-?\d*")
 
 
 def fingerprint(path: Path) -> dict[str, tuple[int, int, int]]:
@@ -55,31 +43,30 @@ def fingerprint(path: Path) -> dict[str, tuple[int, int, int]]:
 def check_entries(path: Path, place: Place) -> list[VerifyFinding]:
     """A link may lead anywhere, and RocksDB writes none; nor does it write small files without end."""
     findings = []
-    for entry in sorted(os.scandir(path), key=lambda one: one.name):
+    for entry in health.entries(path):
         where = place / entry.name
-        stat = entry.stat(follow_symlinks=False)
-        if not entry.is_file(follow_symlinks=False):
-            findings.append(VerifyFinding(NOT_UNDERSTOOD, where, f"is {kind_of(stat.st_mode)}, not a regular file"))
-        elif (too_large := check_size(entry.path, stat)) is not None:
-            findings.append(VerifyFinding(NOT_UNDERSTOOD, where, too_large.why))
+        if not entry.regular:
+            what = f"is {kind_of(entry.status.st_mode)}, not a regular file"
+            findings.append(VerifyFinding(NOT_UNDERSTOOD, where, what))
+        elif entry.too_large is not None:
+            findings.append(VerifyFinding(NOT_UNDERSTOOD, where, entry.too_large.why))
     return findings
 
 
 def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFinding]]:
     """The MANIFEST that CURRENT names, and what is wrong with CURRENT, or with the MANIFEST's being there."""
-    where = place / "CURRENT"
-    manifests = sorted((name for name in os.listdir(path) if _MANIFEST.fullmatch(name)), key=_number)
+    where = place / CURRENT
+    manifests = sorted(filter(is_manifest, os.listdir(path)), key=manifest_number)
     try:
-        text = read_small(path / "CURRENT", MOST_NAME_BYTES)
+        seen = health.current(path)
     except FileNotFoundError:
         return None, [VerifyFinding(MISSING, where, "is not there: it names the MANIFEST to start from")]
     except NotReadableError:
         return None, []  # check_entries has named it
-    match = _CURRENT.fullmatch(text)
-    if match is None:
-        code = TRUNCATED if _CUT_CURRENT.fullmatch(text) else CORRUPT
-        return None, [VerifyFinding(code, where, f"holds {text[:40]!r}, not the name of a MANIFEST and a line end")]
-    name = match[1].decode()
+    name = seen.manifest
+    if name is None:
+        code, what = TRUNCATED if seen.cut else CORRUPT, f"holds {seen.content[:40]!r}"
+        return None, [VerifyFinding(code, where, f"{what}, not the name of a MANIFEST and a line end")]
     if name in manifests:
         return name, []
     if manifests:
@@ -89,14 +76,15 @@ def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFind
 
 def newer_manifest(path: Path, name: str) -> str | None:
     """A MANIFEST with a greater number than the one that CURRENT names."""
-    newer = [other for other in os.listdir(path) if _MANIFEST.fullmatch(other) and _number(other) > _number(name)]
-    return max(newer, key=_number, default=None)
+    others = filter(is_manifest, os.listdir(path))
+    newer = [other for other in others if manifest_number(other) > manifest_number(name)]
+    return max(newer, key=manifest_number, default=None)
 
 
 def check_manifest(path: Path, place: Place) -> list[VerifyFinding]:
     """The end of a MANIFEST: RocksDB does not miss what is cut off there."""
     try:
-        what = torn(read_small(path, MOST_MANIFEST_BYTES))
+        what = health.manifest_end(path)
     except NotReadableError:
         return []  # check_entries has named it
     return [] if what is None else [VerifyFinding(TRUNCATED, place, what)]
@@ -109,38 +97,34 @@ def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list
         return None, [], [f"{place.text}: no OPTIONS file; RocksDB opens it without, and kstate does not change it"]
     where = place / newest.name
     try:
-        stored = parse(read_small(newest, MOST_OPTIONS_BYTES))
-    except MalformedBytesError as error:
-        return None, [VerifyFinding(UNDECODABLE, where, str(error))], []
+        seen = health.read_options(newest)
     except NotReadableError:
         return None, [], []  # check_entries has named it
-    foreign = [VerifyFinding(NOT_UNDERSTOOD, where, reason) for reason in foreign_settings(stored, str(path))]
-    return frozenset(stored.column_families), foreign, []
+    if seen.stored is None:
+        return None, [VerifyFinding(UNDECODABLE, where, str(seen.malformed))], []
+    foreign = [VerifyFinding(NOT_UNDERSTOOD, where, reason) for reason in seen.foreign]
+    return frozenset(seen.stored.column_families), foreign, []
 
 
 def check_footer(path: Path, place: Place) -> list[VerifyFinding]:
     """The last bytes of an SST."""
     where = place / path.name
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            file.seek(0, os.SEEK_END)
-            size = file.tell()
-            file.seek(max(0, size - sst.FOOTER_LENGTH))
-            data = file.read()
-        if size < sst.FOOTER_LENGTH:
-            return [VerifyFinding(TRUNCATED, where, f"has {size} bytes: less than an SST's footer")]
-        number = sst.footer(data).format_version
+        end = health.sst_end(path)
     except FileNotFoundError:
         return [VerifyFinding(MISSING, where, "is not there")]
-    except MalformedBytesError as error:
-        return [VerifyFinding(CORRUPT, where, str(error))]
+    except NotReadableError:
+        return []  # check_entries has named it
     except OSError as error:
         if not cannot_be_read(error):
             raise
         return [VerifyFinding(UNREADABLE, where, f"cannot be read: {error.strerror}")]
-    if number > NEWEST_SST_FORMAT:
-        what = f"SST format_version {number}: the newest that kstate knows is {NEWEST_SST_FORMAT}"
-        return [VerifyFinding(sst_format_code(number), where, what)]
+    if end.cut:
+        return [VerifyFinding(TRUNCATED, where, f"has {end.size} bytes: less than an SST's footer")]
+    if end.format_version is None:
+        return [VerifyFinding(CORRUPT, where, str(end.malformed))]
+    if end.newer is not None:
+        return [VerifyFinding(sst_format_code(end.format_version), where, end.newer)]
     return []
 
 
@@ -149,12 +133,10 @@ def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Veri
     findings: list[VerifyFinding] = []
     for file in files:
         where = place / file.name
-        try:
-            size = (path / file.name).stat().st_size
-        except FileNotFoundError:
+        size = health.live_size(path, file)
+        if size is None:
             findings.append(VerifyFinding(MISSING, where, "is not there; the MANIFEST names it"))
-            continue
-        if size < file.size:
+        elif size < file.size:
             findings.append(
                 VerifyFinding(TRUNCATED, where, f"has {size:,} bytes of the {file.size:,} that the MANIFEST names")
             )
@@ -163,7 +145,3 @@ def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Veri
         else:
             findings += check_footer(path / file.name, place)
     return findings
-
-
-def _number(name: str) -> int:
-    return int(name.rpartition("-")[2])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.files import is_sst
 from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.statedir.places import Place
 
@@ -61,7 +62,7 @@ class VerifyFinding:
     def in_ssts_of(self, database: Place) -> bool:
         """Whether it is about what stands in SSTs of a database."""
         names = self.among or ((self.place.name,) if self.place != database else ())
-        return bool(names) and all(name.endswith(".sst") for name in names)
+        return bool(names) and all(is_sst(name) for name in names)
 
 
 def sst_format_code(number: int) -> str:

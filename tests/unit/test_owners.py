@@ -14,6 +14,7 @@ from kstate_cli.formats import families, task_id
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import kind_names, known_families
 from kstate_cli.formats.topic_partition import changelog_topic
+from kstate_cli.rocks.files import CURRENT
 from kstate_cli.statedir import names
 
 ROOT = Path(kstate_cli.__file__).parent
@@ -22,6 +23,7 @@ OWNERS = {
     "formats/store_kinds.py": set(kind_names()),
     "formats/task_id.py": {task_id.GLOBAL},
     "formats/topic_partition.py": {changelog_topic("", "").removeprefix("-")},
+    "rocks/files.py": {CURRENT},
     "statedir/names.py": {
         names.LOCK,
         names.PROCESS_FILE,
@@ -39,6 +41,11 @@ OTHER_MEANINGS = {
     ("cli/metrics.py", names.LOCK),
     # The default section of OPTIONS files, which RocksDB itself requires.
     ("formats/options_file.py", families.DEFAULT_CF),
+    # The engine's own look at what it copies, switches and takes back.
+    *(
+        (f"change/{module}.py", CURRENT)
+        for module in ("fingerprint", "location_checks", "newfiles", "readability", "tree")
+    ),
     # Members of JSON documents and of files of kstate's own.
     ("change/ages.py", families.OFFSETS_CF),
     ("cli/diff_cmd.py", families.OFFSETS_CF),

@@ -1,0 +1,175 @@
+"""What can be seen of a database's files without RocksDB, as data: CURRENT, MANIFEST, OPTIONS, sizes and footers.
+
+What that means, and how it is said, is for those who ask: `statedir` makes problems of a directory of it, `verify`
+findings. Errors of the system pass through, FileNotFoundError among them: only who asks knows whether an application is
+running that removes files meanwhile, and whether what cannot be read ends the reading.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.manifest import torn
+from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
+from kstate_cli.formats.sst import FOOTER_LENGTH, footer
+from kstate_cli.regular import (
+    MOST_MANIFEST_BYTES,
+    MOST_NAME_BYTES,
+    MOST_OPTIONS_BYTES,
+    NotReadableError,
+    open_regular,
+    read_small,
+)
+from kstate_cli.releases import NEWEST_SST_FORMAT
+from kstate_cli.rocks.files import CURRENT, check_size, is_manifest
+from kstate_cli.rocks.shadow import LiveFile
+
+_WHOLE_CURRENT: Final = re.compile(rb"(MANIFEST-\d+)\n")
+_CUT_CURRENT: Final = re.compile(rb"M?A?N?I?F?E?S?T?-?\d*")
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseEntry:
+    """What lies in the directory of a database."""
+
+    name: str
+    status: os.stat_result
+    """Of the entry itself: links are not followed."""
+    regular: bool
+    """RocksDB makes regular files only: a link may lead anywhere."""
+    too_large: NotReadableError | None
+    """Why a file that RocksDB keeps small is not read; None where it is."""
+
+
+def entries(path: Path) -> Iterator[DatabaseEntry]:
+    """Everything in the directory, by name. Raises OSError."""
+    for entry in sorted(os.scandir(path), key=lambda one: one.name):
+        status, regular = entry.stat(follow_symlinks=False), entry.is_file(follow_symlinks=False)
+        yield DatabaseEntry(entry.name, status, regular, check_size(entry.path, status) if regular else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """What CURRENT holds."""
+
+    content: bytes
+
+    @property
+    def manifest(self) -> str | None:
+        """The MANIFEST that RocksDB reads there: its name and a line end, and nothing else."""
+        match = _WHOLE_CURRENT.fullmatch(self.content)
+        return None if match is None else match[1].decode()
+
+    @property
+    def cut(self) -> bool:
+        """Whether it is the beginning of a name: what a write that was not finished leaves."""
+        return _CUT_CURRENT.fullmatch(self.content) is not None
+
+    @property
+    def meant(self) -> str | None:
+        """The name that stands there, whatever stands around it, and whatever it is; None where it is no text."""
+        try:
+            return self.content.decode("ascii").strip()
+        except UnicodeDecodeError:
+            return None
+
+
+def current(path: Path) -> Current:
+    """What CURRENT holds. Raises FileNotFoundError, NotReadableError, OSError."""
+    return Current(read_small(path / CURRENT, MOST_NAME_BYTES))
+
+
+def without_manifest(path: Path) -> bool:
+    """CURRENT names a MANIFEST that is not there: so far goes a running application that drops the database.
+
+    False as well where it cannot be told.
+    """
+    try:
+        name = current(path).meant
+    except OSError:
+        return False
+    return name is not None and is_manifest(name) and not os.path.lexists(path / name)
+
+
+def manifest_end(manifest: Path) -> str | None:
+    """What is missing at the end of a MANIFEST, which RocksDB does not miss; None where it is whole.
+
+    Raises NotReadableError, OSError.
+    """
+    return torn(read_small(manifest, MOST_MANIFEST_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsSeen:
+    """What an OPTIONS file says; one that is not as RocksDB writes it is not ``stored``, and ``malformed`` says why."""
+
+    stored: StoredOptions | None
+    foreign: tuple[str, ...] = ()
+    """Settings that kstate does not handle, one sentence each."""
+    malformed: MalformedBytesError | None = None
+
+
+def read_options(options: Path) -> OptionsSeen:
+    """Reads an OPTIONS file of the database that it lies in. Raises NotReadableError, OSError."""
+    try:
+        stored = _parsed(read_small(options, MOST_OPTIONS_BYTES))
+    except MalformedBytesError as error:
+        return OptionsSeen(None, malformed=error)
+    return OptionsSeen(stored, foreign_settings(stored, str(options.parent)))
+
+
+_parsed = lru_cache(maxsize=256)(parse)
+"""Stores of one kind have the same OPTIONS, and an application has few kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SstEnd:
+    """The end of an SST."""
+
+    size: int
+    """Bytes of the whole file."""
+    format_version: int | None
+    """None where it has no footer that kstate understands; ``malformed`` says why."""
+    malformed: MalformedBytesError | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Whether it is too short to have a footer at all."""
+        return self.size < FOOTER_LENGTH
+
+    @property
+    def newer(self) -> str | None:
+        """Where the format is newer than any that a known release reads: both numbers, for people."""
+        if self.format_version is None or self.format_version <= NEWEST_SST_FORMAT:
+            return None
+        return f"SST format_version {self.format_version}: the newest that kstate knows is {NEWEST_SST_FORMAT}"
+
+
+def sst_end(sst: Path) -> SstEnd:
+    """Reads the last bytes of an SST. Raises FileNotFoundError, NotReadableError, OSError."""
+    with os.fdopen(open_regular(sst), "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - FOOTER_LENGTH))
+        data = file.read()
+    try:
+        return SstEnd(size, footer(data).format_version)
+    except MalformedBytesError as error:
+        return SstEnd(size, None, error)
+
+
+def live_size(path: Path, file: LiveFile) -> int | None:
+    """The bytes that an SST has which the MANIFEST names; None where it is missing. Raises OSError.
+
+    RocksDB looks at neither where it opens a database leniently.
+    """
+    try:
+        return (path / file.name).stat().st_size
+    except FileNotFoundError:
+        return None
