@@ -16,9 +16,10 @@ from kstate_cli.check.snapshot_reader import read_snapshot
 from kstate_cli.check.surroundings import AROUND_RULES
 from kstate_cli.check.tasks import judge_copy, judge_task
 from kstate_cli.errors import Refused
+from kstate_cli.formats.topic_partition import changelog_topic
 from kstate_cli.host import STORES_STAY
-from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.offsets.resolve import resolve
+from kstate_cli.statedir.changelogs import usual_prefix
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import first_lines
@@ -96,5 +97,6 @@ def topics_of(app: Application) -> set[str]:
         topics |= {tp.topic for one in resolved.stores for tp in one.offsets}
         topics |= {tp.topic for lines in resolved.absent.values() for tp in lines}
         if not task.is_global:
-            topics |= {usual_changelog(app.app_id, task, store.name).topic for store in task.stores}
+            prefix = usual_prefix(app.app_id, task)
+            topics |= {changelog_topic(prefix, store.name) for store in task.stores}
     return topics

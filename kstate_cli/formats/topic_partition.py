@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -97,6 +98,19 @@ def store_of_changelog(topic: str, prefix: str) -> str | None:
     # An overlap of prefix and suffix leaves a negative length, which the slice turns into "".
     store = topic[len(start) : len(topic) - len(_CHANGELOG_SUFFIX)]
     return store if legal_store_name(store) else None
+
+
+def readings_of_changelog(topic: str) -> Iterator[tuple[str, str]]:
+    """Every prefix and store that would make ``topic`` their changelog, the longest store first; none of other topics.
+
+    ``x-a-b-changelog`` is that of "a-b" under "x", and that of "b" under "x-a".
+    """
+    stem = topic.removesuffix(_CHANGELOG_SUFFIX) if is_changelog(topic) else ""
+    at = stem.find("-", 1)
+    while at >= 0:
+        if legal_store_name(stem[at + 1 :]):
+            yield stem[:at], stem[at + 1 :]
+        at = stem.find("-", at + 1)
 
 
 def canonical_topic_id(text: str) -> str:

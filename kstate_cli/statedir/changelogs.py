@@ -19,7 +19,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kstate_cli.formats.topic_partition import changelog_prefix, prefix_of_changelog, store_of_changelog
+from kstate_cli.formats.topic_partition import (
+    changelog_prefix,
+    prefix_of_changelog,
+    readings_of_changelog,
+    store_of_changelog,
+)
 from kstate_cli.statedir.model import Store, Task
 
 _NOBODY = (0, 0)
@@ -137,19 +142,42 @@ class _Matching:
 
         A topic that a Position names is an input: it says nothing.
         """
-        inputs = {topic for store in self._stores for topic in store.position.topics}
         without = {store.name for store in self._without}
-        others = set(self._topics) - self._named.keys() - inputs
+        others = set(self._topics) - self._named.keys()
+        read = [
+            (topic, *reading) for topic in others for reading in readings_of_changelog(topic) if reading[1] in without
+        ]
+        read += [
+            (topic, prefix, name)
+            for name, topics in self._of_its_own.items()
+            for topic in topics
+            if (prefix := prefix_of_changelog(topic, name)) is not None
+        ]
+        if not read:
+            return {}
+        inputs = {topic for topics in self._inputs.values() for topic in topics}
         spoken: dict[str, set[str]] = {}
-        for name in self._names:
-            for topic in others if name in without else self._of_its_own[name] - inputs:
-                prefix = prefix_of_changelog(topic, name)
-                if prefix is not None and prefix != self._own:
-                    spoken.setdefault(prefix, set()).add(name)
+        for topic, prefix, name in read:
+            if topic not in inputs and prefix != self._own:
+                spoken.setdefault(prefix, set()).add(name)
         return {
-            prefix: (len(names), sum(store_of_changelog(topic, prefix) is not None for topic in others))
+            prefix: (len(names), sum(store_of_changelog(topic, prefix) is not None for topic in others - inputs))
             for prefix, names in spoken.items()
         }
+
+    @cached_property
+    def _inputs(self) -> dict[str, frozenset[str]]:
+        """The topics that the Position of each store names."""
+        return {store.name: frozenset(store.position.topics) for store in self._stores}
+
+    @cached_property
+    def _own_of(self) -> dict[str, tuple[str, ...]]:
+        """Topic -> the stores that name it themselves."""
+        namers: dict[str, tuple[str, ...]] = {}
+        for name, topics in self._of_its_own.items():
+            for topic in topics:
+                namers[topic] = (*namers.get(topic, ()), name)
+        return namers
 
     @cached_property
     def _likeliest(self) -> list[str]:
@@ -185,7 +213,7 @@ class _Matching:
         for likely in self._likeliest:
             if (owner := store_of_changelog(topic, likely)) is not None:
                 return likely, owner
-        readings = [(prefix, name) for name in self._names if (prefix := prefix_of_changelog(topic, name)) is not None]
+        readings = [reading for reading in readings_of_changelog(topic) if reading[1] in self._names]
         return max(readings, key=lambda one: (self._votes.get(one[0], _NOBODY), len(one[1])), default=("", ""))
 
     def _absent(self, topic: str) -> str | None:
@@ -195,9 +223,8 @@ class _Matching:
 
     def _source(self, topic: str, without: Iterable[Store]) -> SourceTopic:
         """``without`` are the stores that have no topic yet."""
-        itself = tuple(store.name for store in self._stores if topic in self._of_its_own[store.name])
-        if itself:
-            return SourceTopic(itself)
-        told = tuple(store.name for store in without if topic in store.position.topics)
-        unknown = (store for store in without if not store.position.topics or not store.position_known)
-        return SourceTopic(told, tuple(store.name for store in unknown if store.name not in told))
+        if topic in self._own_of:
+            return SourceTopic(self._own_of[topic])
+        told = tuple(store.name for store in without if topic in self._inputs[store.name])
+        unknown = (store.name for store in without if not self._inputs[store.name] or not store.position_known)
+        return SourceTopic(told, tuple(name for name in unknown if name not in told))

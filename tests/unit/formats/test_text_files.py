@@ -13,6 +13,8 @@ from kstate_cli.formats.topic_partition import (
     changelog_topic,
     legal_store_name,
     legal_topic,
+    prefix_of_changelog,
+    readings_of_changelog,
     store_of_changelog,
 )
 
@@ -121,3 +123,15 @@ def test_names() -> None:
     assert store_of_changelog("app-s-changelog", "app") == "s"
     assert store_of_changelog("app-changelog", "app") is None
     assert store_of_changelog("other-s-changelog", "app") is None
+
+
+def test_every_reading_of_a_changelog() -> None:
+    assert list(readings_of_changelog("x-a-b-changelog")) == [("x", "a-b"), ("x-a", "b")]
+    for topic in ("users", "changelog", "-changelog", "a-changelog", "x-a-b"):
+        assert not list(readings_of_changelog(topic))
+    for prefix, store in readings_of_changelog("-x--a-changelog"):
+        assert changelog_topic(prefix, store) == "-x--a-changelog"
+        assert (store_of_changelog("-x--a-changelog", prefix), prefix_of_changelog("-x--a-changelog", store)) == (
+            store,
+            prefix,
+        )
