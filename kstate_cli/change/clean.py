@@ -15,7 +15,7 @@ from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.lost import lost_copies
-from kstate_cli.change.removal import remove_run, remove_staged
+from kstate_cli.change.removal import refuse_foreign, refuse_unproved, remove_run, remove_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError, note
 from kstate_cli.texts import command, shell
 
@@ -151,6 +151,7 @@ def clean_runs(
         whole = run.state in (RunState.KEPT, RunState.UNDONE)
         names = set(os.listdir(run.path))
         try:
+            _refuse(request.app, run)
             whole = not elsewhere(run) and whole
             with half_deleted_is_said(request.app, run):
                 _delete(request.app, run)
@@ -195,6 +196,13 @@ def half_deleted_is_said(app: Path, run: Run) -> Iterator[None]:
         if run.state is RunState.CLEANING:
             note(error, f"run {run.name} is half deleted: {_GO_ON}: {_by_name(app, run)}")
         raise
+
+
+def _refuse(app: Path, run: Run) -> None:
+    """Everything that keeps a run from being deleted, before anything of it is, here or elsewhere. Raises Refused."""
+    refuse_foreign(run)
+    if run.state is RunState.STAGING:
+        refuse_unproved(app, run)
 
 
 def _delete(app: Path, run: Run) -> None:

@@ -147,10 +147,10 @@ def _unproved(run: Run, why: str) -> Refused:
     )
 
 
-def remove_run(run: Run) -> None:
-    """Deletes a run with what it kept. Its journal gets another name first: half a directory must never be undone to.
+def refuse_foreign(run: Run) -> None:
+    """Refuses a run in whose folder somebody has put something: to be asked before anything of it is deleted.
 
-    Raises OSError with the full path of what could not be deleted; the rest is deleted, and another call goes on.
+    Raises Refused.
     """
     if run.tree.is_symlink() or (run.path / SORTED_FILES).is_symlink():
         raise Refused(
@@ -164,6 +164,15 @@ def remove_run(run: Run) -> None:
             where=str(run.path),
             hint="move it elsewhere; nothing of the run is deleted before",
         )
+
+
+def remove_run(run: Run) -> None:
+    """Deletes a run with what it kept. Its journal gets another name first: half a directory must never be undone to.
+
+    Raises Refused as ``refuse_foreign``, and OSError with the full path of what could not be deleted; the rest is
+    deleted then, and another call goes on.
+    """
+    refuse_foreign(run)
     if run.state is not RunState.CLEANING:
         _announce(run)
     for kept in (run.tree, run.path / SORTED_FILES):
