@@ -9,7 +9,7 @@ from kstate_cli.check.findings import Finding
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
-from kstate_cli.formats.topic_partition import store_of_changelog
+from kstate_cli.formats.topic_partition import store_in_topologies
 from kstate_cli.texts import some
 
 _CLEANUP_DELAY = 600
@@ -75,8 +75,9 @@ def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
     known_stores = {store.name for task in snapshot.app.tasks for store in task.stores}
     known_stores |= {name for resolved in snapshot.resolved.values() for name in resolved.absent}
     topics = {key.topic for key in snapshot.logs.known}
-    names = {store_of_changelog(topic, snapshot.app.app_id) for topic in topics}
-    for name in sorted(name for name in names if name is not None and name not in known_stores):
+    topologies = {task.topology for task in snapshot.app.tasks}
+    named = [store_in_topologies(topic, snapshot.app.app_id, topologies) for topic in topics]
+    for name in sorted({one[0] for one in named if one is not None} - known_stores):
         text = f"{name}: its changelog is there, and no directory: in memory, restored whole at every start"
         yield snapshot.finding("changelog-without-store", text)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -98,6 +98,18 @@ def store_of_changelog(topic: str, prefix: str) -> str | None:
     # An overlap of prefix and suffix leaves a negative length, which the slice turns into "".
     store = topic[len(start) : len(topic) - len(_CHANGELOG_SUFFIX)]
     return store if legal_store_name(store) else None
+
+
+def store_in_topologies(topic: str, app_id: str, topologies: Iterable[str | None]) -> tuple[str, str | None] | None:
+    """The store whose changelog ``topic`` is, and its named topology, of those that the application has.
+
+    ``x-t-a-changelog`` is that of "a" in the topology "t" of the application "x" where that has one, else of "t-a".
+    """
+    for topology in sorted({None, *topologies}, key=lambda one: -len(one or "")):
+        store = store_of_changelog(topic, changelog_prefix(app_id, topology))
+        if store is not None:
+            return store, topology
+    return None
 
 
 def readings_of_changelog(topic: str) -> Iterator[tuple[str, str]]:

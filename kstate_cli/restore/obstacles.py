@@ -11,7 +11,7 @@ from kstate_cli.dump.manifest import ManifestPartition
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import is_segmented, kind_names, store_kind
 from kstate_cli.formats.task_id import GLOBAL, TaskId
-from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
+from kstate_cli.formats.topic_partition import TopicPartition, store_in_topologies
 from kstate_cli.releases import opens_in
 from kstate_cli.restore.plan import RestoreDraft
 from kstate_cli.spec.model import Spec, StoreSpec
@@ -83,21 +83,28 @@ def refuse_unknown(draft: RestoreDraft, spec: Spec, app_id: str) -> None:
         for topic in {key.topic for key in draft.dump.partitions} - known
         if not any(fnmatchcase(topic, pattern) for pattern in draft.options.ignored)
     )
-    names = {topic: store_of_changelog(topic, app_id) for topic in missing}
-    stores = [name for name in names.values() if name is not None]
+    topologies = {store.topology for store in spec.stores}
+    named = {topic: store_in_topologies(topic, app_id, topologies) for topic in missing}
+    stores = [one for one in named.values() if one is not None]
     if draft.options.stores:
-        stores = [name for name in stores if name in draft.options.stores]
+        stores = [one for one in stores if one[0] in draft.options.stores]
     if stores:
-        lines = [f'[stores.{name}] kind = "…", subtopology = …' for name in stores]
+        lines = [_described(name, topology) for name, topology in stores]
         raise Refused(
             "the dump has changelogs of stores that nothing describes:",
-            details=first_lines(stores),
+            details=first_lines([name for name, _ in stores]),
             hint="what kind they are cannot be told from a changelog: give --spec kstate.toml with",
             hint_details=[*lines, "or, where they belong to another application, --ignore TOPIC"],
         )
     draft.notes += [
-        f"{topic} is in the dump, and no store is restored from it" for topic, name in names.items() if not name
+        f"{topic} is in the dump, and no store is restored from it" for topic, one in named.items() if one is None
     ]
+
+
+def _described(store: str, topology: str | None) -> str:
+    """The lines of kstate.toml about a store, for somebody to fill in."""
+    of_topology = "" if topology is None else f'topology = "{topology}", '
+    return f'[stores.{store}] kind = "…", {of_topology}subtopology = …'
 
 
 def judge_topics(draft: RestoreDraft, spec: Spec) -> None:

@@ -40,6 +40,11 @@ CALLS = frozenset(
 )
 
 
+def named(topology: str) -> Task:
+    """A task of a named topology, whose store is ``count``."""
+    return task(store("count", database()), name=f"__{topology}__/0_0")
+
+
 def healthy(mtime_ns: int = NOW_MS * 1_000_000) -> Task:
     return replace(task(store("count", database()), lines={changelog("count"): 5}), mtime_ns=mtime_ns)
 
@@ -70,6 +75,8 @@ CASES = {
     "_in_memory": [
         (snapshot(healthy(), logs=[log(changelog("memory"), 0, 5)]), ["changelog-without-store"]),
         (snapshot(healthy(), logs=[log(changelog("count"), 0, 5)]), []),
+        (snapshot(named("orders"), logs=[log(changelog("orders-count"), 0, 5)]), []),
+        (snapshot(named("orders"), logs=[log(changelog("orders-memory"), 0, 5)]), ["changelog-without-store"]),
     ],
 }
 

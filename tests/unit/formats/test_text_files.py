@@ -15,6 +15,7 @@ from kstate_cli.formats.topic_partition import (
     legal_topic,
     prefix_of_changelog,
     readings_of_changelog,
+    store_in_topologies,
     store_of_changelog,
 )
 
@@ -123,6 +124,14 @@ def test_names() -> None:
     assert store_of_changelog("app-s-changelog", "app") == "s"
     assert store_of_changelog("app-changelog", "app") is None
     assert store_of_changelog("other-s-changelog", "app") is None
+
+
+def test_a_store_of_a_named_topology() -> None:
+    assert store_in_topologies("app-t-s-changelog", "app", {"t"}) == ("s", "t")
+    assert store_in_topologies("app-t-s-changelog", "app", {"t", "t-s", "u"}) == ("s", "t")
+    assert store_in_topologies("app-t-s-changelog", "app", {None, "u"}) == ("t-s", None)
+    assert store_in_topologies("app-s-changelog", "app", set()) == ("s", None)
+    assert store_in_topologies("other-s-changelog", "app", {"t"}) is None
 
 
 def test_every_reading_of_a_changelog() -> None:
