@@ -136,7 +136,7 @@ class SstEnd:
     size: int
     """Bytes of the whole file."""
     format_version: int | None
-    """None where it has no footer that kstate understands; ``malformed`` says why."""
+    """None where it has no footer that is understood here; ``malformed`` says why."""
     malformed: MalformedBytesError | None = None
 
     @property
