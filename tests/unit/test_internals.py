@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.check.findings import CODES
+from kstate_cli.check.findings import CODES, Code
 from kstate_cli.texts import INTERNALS
 from tests.interop.check_cases import CASES
 
@@ -48,8 +48,11 @@ NOT_RUN = "not tried"
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as Markdown renderers make them."""
     lines = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL).splitlines()
-    heads = [line.lstrip("#").strip() for line in lines if re.match(r"#{1,6} ", line)]
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    return {_anchor(line) for line in lines if re.match(r"#{1,6} ", line)}
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lstrip("#").strip().lower()).replace(" ", "-")
 
 
 @functools.cache
@@ -85,6 +88,20 @@ def test_every_rule_that_is_printed_resolves() -> None:
     assert not wrong, "\n".join(wrong)
     # A rule that names neither a page nor a class or KIP explains itself to nobody.
     assert sum(INTERNALS in code.rule for code in CODES.values()) > len(CODES) // 2
+
+
+def section(page: Path, anchor: str) -> str:
+    """What is under a heading, to the next one of its level."""
+    parts = re.split(r"(?m)^(?=#{1,2} )", page.read_text(encoding="utf-8"))
+    return next(part for part in parts if part and _anchor(part.splitlines()[0]) == anchor)
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
+def test_a_finding_and_the_section_of_its_rule_name_each_other(code: Code) -> None:
+    """Who reads a finding is sent to a section; who reads the section sees which findings it is about."""
+    for page, anchor in REFERENCE.findall(code.rule):
+        assert f"`{code.name}`" in section(ROOT / INTERNALS / page, anchor), f"{page}#{anchor}"
+    assert any(f"`{code.name}`" in page.read_text(encoding="utf-8") for page in PAGES)
 
 
 def test_links_between_pages_resolve() -> None:
