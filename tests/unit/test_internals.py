@@ -36,6 +36,8 @@ TEXTS = [
 
 REFERENCE = re.compile(rf"{INTERNALS}/([\w-]+\.md)(?:#([\w-]*))?")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+PATH = re.compile(r"`([a-z_]+/[^`\s:#]*)[^`\s]*`")
+MODULE = re.compile(r"\bpython -m ([a-z_]+(?:\.[a-z_]+)*)")
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 BARE_TEST = re.compile(r"`(test_\w+)`")
 CASE_LIST = re.compile(r"\bcases? ((?:`[a-z][a-z0-9.-]*`(?:, | and )?)+)")
@@ -88,6 +90,26 @@ def test_every_rule_that_is_printed_resolves() -> None:
     assert not wrong, "\n".join(wrong)
     # A rule that names neither a page nor a class or KIP explains itself to nobody.
     assert sum(INTERNALS in code.rule for code in CODES.values()) > len(CODES) // 2
+
+
+def missing_files(text: str, where: str) -> Iterator[str]:
+    """Paths of the repository, or of a package of kstate, in backticks, and modules to be run, that are not there."""
+    for path in PATH.findall(text):
+        first = path.partition("/")[0]
+        tops = [top for top in (ROOT, ROOT / "kstate_cli") if (top / first).is_dir()]
+        if tops and "…" not in path and not any(any(top.glob(path)) for top in tops):
+            yield f"{where}: there is no {path}"
+    for module in MODULE.findall(text):
+        path = ROOT / module.replace(".", "/")
+        if (ROOT / module.partition(".")[0]).is_dir() and not (path.with_suffix(".py").is_file() or path.is_dir()):
+            yield f"{where}: there is no {module}"
+
+
+def test_every_path_that_is_named_is_there() -> None:
+    assert list(missing_files("`kstate_cli/restore/*.properties`, `cli/no_cmd.py`, `python -m tests.no_page`", "x"))[2:]
+    texts = ((str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in TEXTS)
+    wrong = [line for where, text in texts for line in missing_files(text, where)]
+    assert not wrong, "\n".join(wrong)
 
 
 def section(page: Path, anchor: str) -> str:
