@@ -173,6 +173,20 @@ def test_every_statement_has_a_proof() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("heading", ["offset-through-migrate", "record-through-restore"])
+def test_the_ways_go_through_functions_that_are_there(heading: str) -> None:
+    text = section(ROOT / INTERNALS / "architecture.md", f"the-way-of-{'an' if heading[0] == 'o' else 'a'}-{heading}")
+    modules = set()
+    for package, module, names in re.findall(r"`([a-z]+)\.([a-z_]+)\.([\w.]+)`", text):
+        body: ast.AST = ast.parse((ROOT / "kstate_cli" / package / f"{module}.py").read_text(encoding="utf-8"))
+        for name in names.split("."):
+            inner = [node for node in ast.iter_child_nodes(body) if getattr(node, "name", None) == name]
+            assert inner, f"{package}.{module}.{names}"
+            body = inner[0]
+        modules.add((package, module))
+    assert f"through {len(modules)} modules" in text
+
+
 def test_every_package_has_its_duty() -> None:
     page = (ROOT / INTERNALS / "architecture.md").read_text(encoding="utf-8")
     table = page.partition("## Packages")[2].partition("## ")[0]
