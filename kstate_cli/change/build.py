@@ -95,7 +95,10 @@ def make_parents(folder: Path, staged: Path) -> None:
 
 
 def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
-    """Opens what was built and holds it against the step. Raises RocksError, naming the database."""
+    """Opens what was built and holds it against the step. Raises RocksError, naming the database.
+
+    How many entries there are is looked at in a new database only: one that was caught up had some before.
+    """
     path = staged / step.path
     if logs := unflushed_logs(path):
         raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows: the database was not flushed")

@@ -169,6 +169,8 @@ def refuse_foreign(run: Run) -> None:
 def remove_run(run: Run) -> None:
     """Deletes a run with what it kept. Its journal gets another name first: half a directory must never be undone to.
 
+    Where there is no room even for that, undo proves what is left by a digest of all of it (``_announce``).
+
     Raises Refused as ``refuse_foreign``, and OSError with the full path of what could not be deleted; the rest is
     deleted then, and another call goes on.
     """

@@ -2,7 +2,8 @@
 
 Where SSTs are only linked, the live files of each column family being the very same inodes proves it at no cost per
 byte. Where rows were converted, both sides are read and compared. Where SSTs were rewritten, RocksDB has checked its
-own output and counted its input; here formats and counts are looked at, and with ``full`` every row.
+own output and counted its input; here is looked at formats, and that rows are left where there were some; with
+``full`` at every row. Nothing is counted.
 """
 
 from __future__ import annotations
@@ -130,7 +131,10 @@ def _formats(shadow: Shadow, path: Path, wanted: int) -> None:
 
 
 def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[str], *, full: bool) -> None:
-    """Counts always: a compaction drops overwritten and deleted rows, so fewer entries are fine and none is not."""
+    """Of a rewritten database: a family that had rows still has SSTs, and with ``full`` the very same rows.
+
+    No entries are counted: a compaction drops what is overwritten or deleted, so fewer of them prove nothing.
+    """
     for name in families:
         if not step.before.samples.get(name):
             continue

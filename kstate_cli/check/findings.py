@@ -46,7 +46,7 @@ class Finding:
     store: str | None = None
 
 
-_E, _W, _X = Level.EXPECTED, Level.WARNING, Level.ERROR
+_EXPECTED, _WARNING, _ERROR = Level.EXPECTED, Level.WARNING, Level.ERROR
 _MIGRATE = "kstate migrate APP --to RELEASE"
 _RESTORE = "kstate restore APP --from-changelog DUMP --for RELEASE"
 _WIPE_TASK = "kstate wipe APP --task TASK"
@@ -62,188 +62,188 @@ CODES: dict[str, Code] = {
     code.name: code
     for code in (
         # Layout: what the RocksDB of the release, and the release, open.
-        Code("offsets-in-column-family", _X,
+        Code("offsets-in-column-family", _ERROR,
              "KIP-1035: releases up to 4.2 open no RocksDB with the column family offsets, upgrade.from or not "
              f"({see('start.md#going-down')})", _MIGRATE),
-        Code("sst-too-new", _X,
+        Code("sst-too-new", _ERROR,
              f"RocksDB up to 7.9.2 reads SST format 5 ({see('rocksdb.md#sst-formats')})", _MIGRATE),
-        Code("headers-store", _X,
+        Code("headers-store", _ERROR,
              f"KIP-1271: releases up to 4.2 have no stores with record headers ({see('start.md#going-down')})",
              f"{_MIGRATE} --drop-headers"),
-        Code("unknown-column-family", _X,
+        Code("unknown-column-family", _ERROR,
              "RocksDBStore.openRocksDB opens only the column families of its kind of store "
              f"({see('stores.md#column-families')})",
              _WIPE_STORE),
-        Code("unknown-kind", _W,
+        Code("unknown-kind", _WARNING,
              "releases.py: the kind of store came with a later release", "run a release that has such stores"),
-        Code("does-not-open", _X,
+        Code("does-not-open", _ERROR,
              "RocksDBStore.openDB: RocksDB has to open the directory", _WIPE_STORE),
-        Code("segment-does-not-open", _X,
+        Code("segment-does-not-open", _ERROR,
              f"AbstractSegments.openExisting swallows every exception up to 4.2 ({see('start.md#going-down')})",
              _WIPE_STORE),
-        Code("sessions-before-headers", _X,
+        Code("sessions-before-headers", _ERROR,
              "RocksDBTimeOrderedSessionStoreWithHeaders of 4.3.1 puts a zero byte before on-window-close sessions of "
              'before (KIP-1285): a number is read as "Size of data received by LongDeserializer is not 8", a text '
              "is another one without a word",
              f"leave dsl.store.format at DEFAULT; once it was HEADERS, wipe it and restore it: {_WIPE_STORE}"),
-        Code("sst-not-named", _W,
+        Code("sst-not-named", _WARNING,
              "VersionSet::Recover: RocksDB opens what the MANIFEST names; one that is cut off between two records "
              "opens as it once was, and after a crash such files are harmless",
              f"where the application did not crash, rebuild the store: {_RESTORE} --rebuild"),
-        Code("not-understood", _X,
+        Code("not-understood", _ERROR,
              "kstate follows no links, and foretells nothing of what it does not understand "
              "(StateDirectory.getOrCreateDirectoryForTask: what is named like a task has to be a directory)",
              "put back what belongs there; what is wrong says: kstate ls APP"),
         # Files of a task.
-        Code("malformed-checkpoint", _X,
+        Code("malformed-checkpoint", _ERROR,
              f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})", _WIPE_TASK),
-        Code("malformed-store-checkpoint", _X,
+        Code("malformed-store-checkpoint", _ERROR,
              f"LegacyCheckpointingStateStore.init ({see('start.md#first-start-of-43')})", _WIPE_TASK),
-        Code("malformed-position", _X,
+        Code("malformed-position", _ERROR,
              f"StoreQueryUtils.readPositionFromCheckpoint ({see('offsets.md#position-files')})",
              "remove the file: Positions begin empty"),
-        Code("dropped-line", _W,
+        Code("dropped-line", _WARNING,
              "OffsetCheckpoint.read drops lines with a negative offset other than -4 "
              f"({see('offsets.md#checkpoint')})", _RESTORE),
-        Code("foreign-in-segments", _X,
+        Code("foreign-in-segments", _ERROR,
              "AbstractSegments.segmentIdFromSegmentName: up to 4.2 the store opens silently empty, 4.3 does not start "
              f"({see('layout.md#foreign-entries')})", "move it out of the application directory"),
-        Code("foreign-in-task", _W,
+        Code("foreign-in-task", _WARNING,
              "StateDirectory.taskDirIsEmpty: under exactly-once a task with a foreign entry and no offset is wiped "
              f"({see('layout.md#foreign-entries')})", "move it out of the application directory"),
-        Code("lock-file-in-task", _W,
+        Code("lock-file-in-task", _WARNING,
              f"StateDirectory.taskDirIsEmpty deletes what ends in .lock ({see('layout.md#foreign-entries')})",
              "move it out of the application directory, if it is wanted"),
-        Code("leftover-file", _E,
+        Code("leftover-file", _EXPECTED,
              f"OffsetCheckpoint.write: a crash leaves it ({see('layout.md#paths')})", _NOTHING),
-        Code("old-segment-name", _E,
+        Code("old-segment-name", _EXPECTED,
              f"AbstractSegments.renameSegmentFile renames it at the start ({see('layout.md#segments')})", _NOTHING),
-        Code("segment-off-grid", _X,
+        Code("segment-off-grid", _ERROR,
              "AbstractSegments.segmentName: a start that is no multiple of the segment interval is opened under "
              f"another name ({see('layout.md#segments')})", f"rename it, or wipe the store: {_WIPE_STORE}"),
-        Code("store-in-two-subtopologies", _W,
+        Code("store-in-two-subtopologies", _WARNING,
              "a store belongs to one subtopology: a copy is named like a task, or subtopologies were renumbered "
              f"({see('layout.md#foreign-entries')})",
              "move the directory that is no task out of the application directory"),
         # Offsets.
-        Code("no-offsets", _W,
+        Code("no-offsets", _WARNING,
              f"ProcessorStateManager: rows without any offset ({see('offsets.md#which-stores')})", _RESTORE),
-        Code("offset-missing", _W,
+        Code("offset-missing", _WARNING,
              "ProcessorStateManager: one logged store without an offset wipes its whole task under exactly-once "
              f"({see('offsets.md#which-stores')})", _RESTORE),
-        Code("unknown-offset", _W,
+        Code("unknown-offset", _WARNING,
              "OffsetCheckpoint.OFFSET_UNKNOWN: -4 is no offset; LegacyCheckpointingStateStore.migrateLegacyOffsets "
              f"drops it, which wipes the task under exactly-once ({see('start.md#first-start-of-43')})", _MIGRATE),
-        Code("never-written", _E,
+        Code("never-written", _EXPECTED,
              f"OffsetCheckpoint.OFFSET_UNKNOWN: an empty store ({see('offsets.md#what-an-offset-means')})", _NOTHING),
-        Code("no-segments", _W,
+        Code("no-segments", _WARNING,
              "AbstractSegments.committedOffset: without a segment an offset has no home, and 4.3 wipes the task at "
              f"every start under exactly-once ({see('offsets.md#no-segments')})", _MIGRATE),
-        Code("no-segments-yet", _W,
+        Code("no-segments-yet", _WARNING,
              "AbstractSegments.committedOffset: a window or session store without a segment has no offset in 4.3; "
              f"under exactly-once its task is wiped at every start ({see('offsets.md#no-segments')})",
              "nothing helps but rows: the first segment keeps the offset"),
-        Code("status-open", _W,
+        Code("status-open", _WARNING,
              "AbstractColumnFamilyAccessor.open: not closed cleanly, so that uncommitted data may be in it "
              f"({see('offsets.md#status')})", _RESTORE),
-        Code("global-status-open", _X,
+        Code("global-status-open", _ERROR,
              "GlobalStateManagerImpl.initialize does not handle TaskCorruptedException: every start fails the same "
              f"way ({see('start.md#global-stores')}; KAFKA-21034)", _WIPE_GLOBAL),
-        Code("sentinel-offset", _X,
+        Code("sentinel-offset", _ERROR,
              "StateDirectory.updateTaskOffsets: offsets of -2, -3 and below -5 are fatal "
              f"({see('offsets.md#what-an-offset-means')})",
              _WIPE_TASK),
-        Code("global-unknown-offset", _X,
+        Code("global-unknown-offset", _ERROR,
              f"GlobalStateManagerImpl seeks to whatever is written, -4 too ({see('start.md#global-stores')})",
              _WIPE_GLOBAL),
-        Code("global-unknown-topic", _X,
+        Code("global-unknown-topic", _ERROR,
              "GlobalStateManagerImpl.initialize up to 4.2: more topics than persistent global stores "
              f"({see('offsets.md#which-stores')})", _WIPE_GLOBAL),
-        Code("stale-checkpoint", _W,
+        Code("stale-checkpoint", _WARNING,
              "LegacyCheckpointingStateStore.migrateLegacyOffsets: .checkpoint overrides the column family "
              f"({see('start.md#checkpoint-wins')})", _MIGRATE),
-        Code("stale-position", _W,
+        Code("stale-position", _WARNING,
              "StoreQueryUtils.maybeMigrateExistingPositionFile: merged at every open, for ever "
              f"({see('offsets.md#position-files')})", "remove the .position file"),
-        Code("segments-disagree", _W,
+        Code("segments-disagree", _WARNING,
              "AbstractSegments.committedOffset: 4.3.0 reads the oldest segment, 4.3.1 the newest "
              f"({see('offsets.md#where-each-kind-keeps-it')})", _RESTORE),
-        Code("offset-without-store", _X,
+        Code("offset-without-store", _ERROR,
              "OffsetCheckpoint: an offset outlives the directory of its store; Streams makes a new one and "
              "restores nothing below the offset", _RESTORE),
-        Code("store-missing", _W,
+        Code("store-missing", _WARNING,
              "the same subtopology has the store in other tasks", _RESTORE),
-        Code("maybe-unclean", _W,
+        Code("maybe-unclean", _WARNING,
              "ProcessorStateManager.checkpoint: .checkpoint is written when restoration completes too, so that it "
              f"outlives a crash ({see('start.md#clean-or-not')})", _RESTORE),
-        Code("without-changelog", _E,
+        Code("without-changelog", _EXPECTED,
              "no offset anywhere: it counts as a store without a changelog (withLoggingDisabled)", _NOTHING),
-        Code("lost-with-its-task", _X,
+        Code("lost-with-its-task", _ERROR,
              "StateManagerUtil.closeStateManager wipes the directory of a corrupted task as a whole, and a store "
              "without a changelog is restored from nothing (withLoggingDisabled)",
              "before the start, fix what its task is wiped for: nothing brings its rows back afterwards"),
         # The log.
-        Code("below-log-start", _W,
+        Code("below-log-start", _WARNING,
              f"StoreChangelogReader: OffsetOutOfRangeException (KIP-406; {see('changelogs.md#log-ends')})", _RESTORE),
-        Code("beyond-log-end", _X,
+        Code("beyond-log-end", _ERROR,
              "StoreChangelogReader: OffsetOutOfRangeException; the topic was made anew or cut, and the store may be "
              f"the only copy ({see('changelogs.md#log-ends')})", _EXPORT_FIRST),
-        Code("past-the-dump", _E,
+        Code("past-the-dump", _EXPECTED,
              "the application ran on since the dump was taken, or the topic was made anew: the broker knows "
              f"({see('changelogs.md#dump-or-store')})",
              "ask the broker: --bootstrap-server HOST:PORT, or --offsets FILE"),
-        Code("global-out-of-range", _X,
+        Code("global-out-of-range", _ERROR,
              "GlobalStateManagerImpl.restoreState: the folder global is deleted and the start fails; the next one "
              f"rebuilds it (KIP-406; {see('start.md#global-stores')})", _WIPE_GLOBAL),
-        Code("topic-recreated", _X,
+        Code("topic-recreated", _ERROR,
              "KIP-516: another topic id under the same name; offsets of the old log mean nothing in the new one "
              f"({see('changelogs.md#another-log')})", _EXPORT_FIRST),
-        Code("log-missing", _X,
+        Code("log-missing", _ERROR,
              "InternalTopicManager makes a changelog that is missing anew, and empty; a source topic that is missing "
              "ends the start (MissingSourceTopicException), and so does a changelog with other partitions: it was "
              f"deleted, or this is another cluster ({see('changelogs.md#log-ends')})", _EXPORT_FIRST),
-        Code("near-log-start", _W,
+        Code("near-log-start", _WARNING,
              "delete retention moves the log start: once past the offset the store is restored from the beginning "
              f"(KIP-406; {see('changelogs.md#log-ends')})", f"start soon, or: {_RESTORE}"),
-        Code("catches-up", _E,
+        Code("catches-up", _EXPECTED,
              "StoreChangelogReader: from the offset to the end of the log", _NOTHING),
-        Code("older-than-tombstones", _W,
+        Code("older-than-tombstones", _WARNING,
              "delete.retention.ms: tombstones may be compacted away since the data was written, and deleted keys stay "
              f"({see('changelogs.md#forgotten-deletes')})", _RESTORE),
-        Code("age-unknown", _E,
+        Code("age-unknown", _EXPECTED,
              "no SST of the store, and no run of kstate, says when its data was written: older than "
              f"delete.retention.ms, deleted keys may stay ({see('changelogs.md#forgotten-deletes')})",
              f"if it may be old: {_RESTORE} --rebuild"),
-        Code("grace-buffer-restored", _W,
+        Code("grace-buffer-restored", _WARNING,
              "RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over "
              f"({see('changelogs.md#grace-buffers')})",
              _RESTORE),
-        Code("changelog-without-store", _E,
+        Code("changelog-without-store", _EXPECTED,
              "a changelog that no directory here belongs to: a store in memory, restored whole at every start",
              _NOTHING),
         # Ages and surroundings.
-        Code("cleaner-may-delete", _E,
+        Code("cleaner-may-delete", _EXPECTED,
              "StateDirectory.cleanRemovedTasks: after state.cleanup.delay.ms tasks that are not assigned here "
              f"({see('layout.md#ages')})", _NOTHING),
-        Code("older-than-max-age", _W,
+        Code("older-than-max-age", _WARNING,
              f"StateDirectory.cleanOutdatedDirsOnStartup: state.cleanup.dir.max.age.ms ({see('layout.md#ages')})",
              _RESTORE),
-        Code("versioned-position", _E,
+        Code("versioned-position", _EXPECTED,
              "RocksDBVersionedStore.writePosition of 4.3: the Position is lost at a restart "
              f"({see('offsets.md#where-each-kind-keeps-it')})", _NOTHING),
-        Code("kept-too-long", _W,
+        Code("kept-too-long", _WARNING,
              "what kstate keeps for undo pins bytes that Streams has compacted away",
              "kstate clean APP --older-than 7d"),
-        Code("unfinished-run", _W,
+        Code("unfinished-run", _WARNING,
              "a run of kstate was interrupted: the next changing command finishes it or sweeps it away",
              "run the command again; what it takes over: kstate status APP"),
-        Code("only-kept", _W,
+        Code("only-kept", _WARNING,
              "the directory was emptied: the next start restores from the beginning what a run of kstate keeps",
              "to put back what the newest run keeps: kstate undo APP --discard-newer"),
-        Code("foreign-owner", _W,
+        Code("foreign-owner", _WARNING,
              f"the application has to read and write its files ({see('layout.md#owners')})",
              "chown to the owner of the application directory"),
-        Code("lock-not-shared", _W,
+        Code("lock-not-shared", _WARNING,
              "StateDirectory.lockStateDirectory: POSIX locks may not be seen by other hosts "
              f"({see('layout.md#locks')})", "run one instance for each directory only"),
     )

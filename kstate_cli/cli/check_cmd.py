@@ -91,7 +91,7 @@ def check(
     lines = lines_about(path)
     ask = facts_source(offsets, bootstrap_server, kafka_settings, group=path.name)
     to = known_release(release)
-    purged_at = None if max_age is None else age("--max-age", max_age)
+    cleaned_after = None if max_age is None else age("--max-age", max_age)
     retained = None if delete_retention is None else age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
         application = read_application(path)
@@ -100,7 +100,7 @@ def check(
             exactly_once=guarantee is Guarantee.exactly_once,
             logs=_sources(ask, application, dump, live=bootstrap_server is not None),
             headers_format=dsl_store_format is StoreFormat.HEADERS,
-            max_age=purged_at,
+            max_age=cleaned_after,
             delete_retention=retained,
         )
         report = predict(application, asked)

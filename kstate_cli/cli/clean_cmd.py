@@ -53,10 +53,10 @@ def clean(
     told = _RunLines(path, as_json=output is Format.json, quiet=quiet)
     request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.
-    locked = not os.path.lexists(path / LOCK)
+    nobody_holds = not os.path.lexists(path / LOCK)
     runs = read_runs(path)
-    if dry_run or not runs or (locked and not choose(request).runs):
-        choice = choose(request, locked=locked)
+    if dry_run or not runs or (nobody_holds and not choose(request).runs):
+        choice = choose(request, locked=nobody_holds)
         told.choice(choice)
         for one in choice.runs:
             told.run(one.name, pinned_bytes(one), deleted=False)

@@ -1,4 +1,4 @@
-"""``kstate restore``: builds stores from a changelog dump, on Spark."""
+"""``kstate restore``: builds stores from a changelog dump, on Spark or in this process (``--engine``)."""
 
 from __future__ import annotations
 

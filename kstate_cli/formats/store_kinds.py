@@ -1,7 +1,8 @@
 """The kinds of stores: one row each, from which everything that kstate knows of a kind is taken.
 
 A kind is about bytes, not about the API: a timestamped builder over a plain supplier leaves a plain store. A new kind
-of known key schemas and value layouts is one more row here.
+of known key schemas and value layouts, in a column family of its own, is one more row here; one in a family that other
+kinds have takes a rule in :mod:`~kstate_cli.formats.kind_inference` too, by which its rows are told from theirs.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def in_a_file(kind: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Of one task, whose directory is ``task``, relative to the application's.
+    """The steps that keep offsets and Positions of one task. ``task`` is its directory, relative to the application's.
 
     What renders a file raises ValueError for offsets that Streams does not write, or could not read back.
     """

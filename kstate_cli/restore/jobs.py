@@ -1,4 +1,4 @@
-"""What one Spark task is told, and what it tells: plain data that travels between hosts."""
+"""What one task, of Spark or in this process, is told, and what it tells: plain data that travels between hosts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SortedFile:
 
 @dataclass(frozen=True, slots=True)
 class SliceResult:
-    """What an attempt made of a slice. Only attempts that Spark accepted are ever looked at."""
+    """What an attempt made of a slice. Only attempts that their engine has accepted are ever looked at."""
 
     number: int
     task: str

@@ -557,16 +557,25 @@ def test_one_module_says_that_nothing_has_changed() -> None:
     assert says == {"change/commits_made.py"}
 
 
-def test_one_module_exchanges_directories() -> None:
-    calls = {
-        name
-        for name, tree in _trees()
+def _users(name: str) -> set[str]:
+    """The modules that call or hand on a function, but for the one that defines it."""
+    return {
+        module
+        for module, tree in _trees()
+        if not any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("exchange", "note_commit")
+        if (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
     }
-    assert calls == {"change/commit.py", "change/command.py"}, "and --purge, which says that nothing is kept"
+
+
+def test_one_module_exchanges_directories() -> None:
+    assert _users("exchange") == {"change/commit.py"}
+    assert _users("note_commit") == {"change/commit.py", "change/command.py"}, "--purge notes that nothing is kept"
+
+
+def test_clean_and_purge_alone_delete_what_runs_keep() -> None:
+    assert _users("remove_run") == {"change/clean.py", "change/command.py"}
+    assert _users("remove_tree") == set(), "it deletes any tree: what calls it proves first whose"
 
 
 def test_after_the_exchange_nobody_says_that_nothing_has_changed() -> None:

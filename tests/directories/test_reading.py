@@ -129,6 +129,13 @@ def test_every_store_has_its_kind(tmp_path: Path) -> None:
     assert all(row["opens_in"] == FROM_4_3 and row["status"] == "closed" for row in rows)
 
 
+def test_the_status_is_open_where_the_release_was_killed(tmp_path: Path) -> None:
+    """A store of which nothing was flushed has none."""
+    rows = kstate_here("ls", unpack("4.3.1-kinds-eos-killed-open", tmp_path), "-o", "json", status=None).rows
+    assert {row["status"] for row in rows} <= {"open", None}
+    assert sum(row["status"] == "open" for row in rows) > 1
+
+
 def test_a_bound_is_reached_up_to_the_position_and_not_beyond(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     row = next(r for r in kstate("ls", app, "-o", "json").rows if r["store"] == "count" and r["task"] == "0_0")

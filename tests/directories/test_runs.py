@@ -203,6 +203,11 @@ def test_clean_leaves_what_was_interrupted_and_what_is_precious(app: Path) -> No
     kstate("clean", app, "--run", "0009-migrate", status=2)
     kstate("clean", app, "--run", "0001-migrate")
     assert not (app.parent / ".kstate").exists()
+    interrupted = create_run(app, "migrate --to 4.2")
+    assert f"run {interrupted.name} is left: it was interrupted" in kstate("clean", app).err
+    assert interrupted.path.is_dir()
+    kstate("clean", app, "--run", interrupted.name)
+    assert not (app.parent / ".kstate").exists()
 
 
 def test_the_journal_says_who_and_why(app: Path) -> None:
@@ -493,6 +498,14 @@ def test_what_is_kept_is_preferred_to_what_undo_has_put_aside(app: Path) -> None
     shutil.rmtree(app)
     assert f"kstate undo {app}\n" in kstate("clean", app, status=4).err
     assert "is undone" in kstate("undo", app).err
+
+
+def test_a_run_that_is_too_young_stays(app: Path) -> None:
+    migrate(app)
+    assert "nothing to clean" in kstate("clean", app, "--older-than", "1h").err
+    assert read_runs(app)[0].tree.is_dir()
+    kstate("clean", app, "--older-than", "0s")
+    assert not (app.parent / ".kstate").exists()
 
 
 def test_a_run_that_is_named_is_deleted_however_young(app: Path) -> None:

@@ -58,6 +58,22 @@ def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     assert set(traced_from_the_start(sweep.fresh(), case.command).steps) == set(steps)
 
 
+def test_what_is_announced_was_synced(sweep_of: SweepOf) -> None:
+    """After the last change of the new directory its file system, then each list, then the announcement, then the exchange."""
+    steps = [
+        f"{step.call} {step.path.partition('/0001-migrate')[2]}".strip()
+        for step in sweep_of(SMALLEST[0]).trace.steps
+        if step.path.startswith(".kstate/") or step.call == "renameat2"
+    ]
+    synced = steps.index("syncfs")
+    assert any(step.startswith("openat /tree/") for step in steps[:synced])
+    assert not any("/tree" in step for step in steps[synced:])
+    lists = [f"{call} /{name}.json" for name in ("staged", "kept", "made") for call in ("write", "fsync")]
+    announced = ["write /journal.jsonl", "fsync /journal.jsonl", "renameat2"]
+    behind = [step for step in steps[synced + 1 :] if step.split()[0] in ("write", "fsync", "renameat2")]
+    assert behind[: len(lists) + len(announced)] == [*lists, *announced]
+
+
 @pytest.mark.parametrize("way", ["down", "up"])
 def test_the_parts_make_every_call_of_the_whole(sweep_of: SweepOf, way: str) -> None:
     whole = next(case for case in WHOLE if case.name == way)

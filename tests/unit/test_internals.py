@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.check.findings import CODES
+from kstate_cli.check.findings import CODES, Code
 from kstate_cli.texts import INTERNALS
 from tests.interop.check_cases import CASES
 
@@ -36,6 +36,8 @@ TEXTS = [
 
 REFERENCE = re.compile(rf"{INTERNALS}/([\w-]+\.md)(?:#([\w-]*))?")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+PATH = re.compile(r"`([a-z_]+/[^`\s:#]*)[^`\s]*`")
+MODULE = re.compile(r"\bpython -m ([a-z_]+(?:\.[a-z_]+)*)")
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 BARE_TEST = re.compile(r"`(test_\w+)`")
 CASE_LIST = re.compile(r"\bcases? ((?:`[a-z][a-z0-9.-]*`(?:, | and )?)+)")
@@ -48,8 +50,11 @@ NOT_RUN = "not tried"
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as Markdown renderers make them."""
     lines = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL).splitlines()
-    heads = [line.lstrip("#").strip() for line in lines if re.match(r"#{1,6} ", line)]
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    return {_anchor(line) for line in lines if re.match(r"#{1,6} ", line)}
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lstrip("#").strip().lower()).replace(" ", "-")
 
 
 @functools.cache
@@ -85,6 +90,40 @@ def test_every_rule_that_is_printed_resolves() -> None:
     assert not wrong, "\n".join(wrong)
     # A rule that names neither a page nor a class or KIP explains itself to nobody.
     assert sum(INTERNALS in code.rule for code in CODES.values()) > len(CODES) // 2
+
+
+def missing_files(text: str, where: str) -> Iterator[str]:
+    """Paths of the repository, or of a package of kstate, in backticks, and modules to be run, that are not there."""
+    for path in PATH.findall(text):
+        first = path.partition("/")[0]
+        tops = [top for top in (ROOT, ROOT / "kstate_cli") if (top / first).is_dir()]
+        if tops and "…" not in path and not any(any(top.glob(path)) for top in tops):
+            yield f"{where}: there is no {path}"
+    for module in MODULE.findall(text):
+        path = ROOT / module.replace(".", "/")
+        if (ROOT / module.partition(".")[0]).is_dir() and not (path.with_suffix(".py").is_file() or path.is_dir()):
+            yield f"{where}: there is no {module}"
+
+
+def test_every_path_that_is_named_is_there() -> None:
+    assert list(missing_files("`kstate_cli/restore/*.properties`, `cli/no_cmd.py`, `python -m tests.no_page`", "x"))[2:]
+    texts = ((str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in TEXTS)
+    wrong = [line for where, text in texts for line in missing_files(text, where)]
+    assert not wrong, "\n".join(wrong)
+
+
+def section(page: Path, anchor: str) -> str:
+    """What is under a heading, to the next one of its level."""
+    parts = re.split(r"(?m)^(?=#{1,2} )", page.read_text(encoding="utf-8"))
+    return next(part for part in parts if part and _anchor(part.splitlines()[0]) == anchor)
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
+def test_a_finding_and_the_section_of_its_rule_name_each_other(code: Code) -> None:
+    """Who reads a finding is sent to a section; who reads the section sees which findings it is about."""
+    for page, anchor in REFERENCE.findall(code.rule):
+        assert f"`{code.name}`" in section(ROOT / INTERNALS / page, anchor), f"{page}#{anchor}"
+    assert any(f"`{code.name}`" in page.read_text(encoding="utf-8") for page in PAGES)
 
 
 def test_links_between_pages_resolve() -> None:
@@ -132,6 +171,20 @@ def test_every_statement_has_a_proof() -> None:
                 if not (TEST.search(cell) or CASE_LIST.search(cell) or CLASS.search(cell) or NOT_RUN in cell)
             ]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("heading", ["offset-through-migrate", "record-through-restore"])
+def test_the_ways_go_through_functions_that_are_there(heading: str) -> None:
+    text = section(ROOT / INTERNALS / "architecture.md", f"the-way-of-{'an' if heading[0] == 'o' else 'a'}-{heading}")
+    modules = set()
+    for package, module, names in re.findall(r"`([a-z]+)\.([a-z_]+)\.([\w.]+)`", text):
+        body: ast.AST = ast.parse((ROOT / "kstate_cli" / package / f"{module}.py").read_text(encoding="utf-8"))
+        for name in names.split("."):
+            inner = [node for node in ast.iter_child_nodes(body) if getattr(node, "name", None) == name]
+            assert inner, f"{package}.{module}.{names}"
+            body = inner[0]
+        modules.add((package, module))
+    assert f"through {len(modules)} modules" in text
 
 
 def test_every_package_has_its_duty() -> None:

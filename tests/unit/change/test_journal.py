@@ -16,6 +16,7 @@ from kstate_cli.change.engine import _failed
 from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.folder import create_run, forget, read_runs
 from kstate_cli.change.journal import Run, RunState, read_run
+from kstate_cli.change.journal_lines import JournalError, encode_line
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import RecoveryOutcome, recover
@@ -71,6 +72,48 @@ def test_what_could_not_be_announced_cannot_be_read(
     assert (after.state, len(after.events), after.damage) == (state, len(before.events), None)
     write(run, failing)
     assert read_run(run.path).state is run.state is not state
+
+
+FOLLOWS = {
+    RunState.STAGING: {"switching", "failed"},
+    RunState.SWITCHING: {"switched", "failed"},
+    RunState.KEPT: {"undoing", "undone"},
+    RunState.UNDOING: {"undone", "undo-cancelled"},
+    RunState.UNDONE: set(),
+    RunState.FAILED: set(),
+}
+"""As docs/internals/engine.md#run-states has them; ``cleaning`` follows everything, and ``created`` nothing."""
+WAYS = {
+    RunState.STAGING: (),
+    RunState.SWITCHING: ("switching",),
+    RunState.KEPT: ("switching", "switched"),
+    RunState.UNDOING: ("switching", "switched", "undoing"),
+    RunState.UNDONE: ("switching", "switched", "undoing", "undone"),
+    RunState.FAILED: ("failed",),
+}
+
+
+@pytest.mark.parametrize("state", WAYS, ids=lambda state: state.value)
+def test_no_line_follows_one_that_it_cannot_follow(app: Path, state: RunState) -> None:
+    for event in sorted({"created", "cleaning", *(one for events in FOLLOWS.values() for one in events)}):
+        run = create_run(app, "migrate --to 4.2")
+        members = {**run.events[0], "why": "", "kept": "0" * 64, "made": "0" * 64}
+        for own in ("event", "at", "n"):
+            members.pop(own, None)
+        for before in WAYS[state]:
+            run.write(before, **members)
+        assert run.state is state
+        may = event == "cleaning" or event in FOLLOWS[state]
+        if may:
+            run.write(event, **members)
+        else:
+            with pytest.raises(JournalError, match=f"{event} follows {state.value}"):
+                run.write(event, **members)
+        # One that somebody has put there, with its number and its checksum, is damage.
+        with open(run.path / "journal.jsonl", "ab") as file:
+            if not may:
+                file.write(encode_line({"event": event, "at": run.settled_at, **members}, len(run.events)))
+        assert (read_run(run.path).damage is None) == may, event
 
 
 def test_a_sweep_that_was_cut_off_after_an_announced_switch_goes_on(app: Path) -> None:

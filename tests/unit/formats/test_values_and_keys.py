@@ -170,6 +170,8 @@ def test_golden_keys() -> None:
     assert session.to_bytes().hex() == f"6b{end}{start}"
     assert session.to_time_first().hex() == f"00{end}{start}6b"
     assert session.to_key_first().hex() == f"016b{end}{start}"
+    assert JoinSideKey(1000, True, b"k").to_bytes().hex() == f"{start}016b"
+    assert JoinSideKey(1000, False, b"k").to_bytes().hex() == f"{start}006b"
     row = bytes.fromhex("6b30 00000000000003e8 00000000")
     assert WindowKey.from_bytes(row) == WindowKey(b"k0", 1000)
     counted = values.TimestampedValue.from_bytes(bytes.fromhex("00000000000005dc 0000000000000002"))
