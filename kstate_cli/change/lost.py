@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kstate_cli.change.fingerprint import digest, started_files
-from kstate_cli.change.journal import Run, RunState
+from kstate_cli.change.journal import FOUND_EMPTY, Run, RunState
 from kstate_cli.change.undo import UndoOptions
 from kstate_cli.statedir.find import CONTENTS, DATABASE, SST, contents
 from kstate_cli.texts import command
@@ -71,6 +71,8 @@ def _contents(app: Path, runs: Sequence[Run]) -> frozenset[str]:
 def _lost(run: Run, there: frozenset[str]) -> str | None:
     if run.state not in (RunState.KEPT, RunState.UNDONE):
         return None
+    if run.state is RunState.UNDONE and run.last("created").get(FOUND_EMPTY) is True:
+        return None  # nothing was lost: undo has made it as empty as it was found
     kept = contents(run.tree)
     # What an undo has put aside may well have had stores that the directory never had: a restoration's.
     looked_for = CONTENTS if run.state is RunState.KEPT else CONTENTS[:1]
