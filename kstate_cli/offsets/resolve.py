@@ -16,6 +16,7 @@ from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
 from kstate_cli.offsets.owners import give_lines
 from kstate_cli.offsets.unclean import database_shown, unclean_files, unclean_store
 from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.names import store_checkpoint
 
 _GLOBAL_GAP_NS = 60 * 1_000_000_000
 """Global stores are opened one after another at a start; one opened this much earlier belongs to an earlier run."""
@@ -76,11 +77,13 @@ def _resolve_store(said: _Remarks, task: Task, store: Store, lines: dict[TopicPa
     shown = f"{task.name}/{store.name}"
     places: dict[str, list[dict[TopicPartition, int]]] = {
         "checkpoint": [lines] if lines else [],
-        "store-file": [store.store_file.entries] if store.store_file and store.store_file.entries else [],
+        "store-file": [store.offsets_file.entries] if store.offsets_file and store.offsets_file.entries else [],
         "column-family": [
             dict(d.offsets.offsets) for d in store.databases if d.offsets is not None and d.offsets.offsets
         ],
     }
+    if store.store_file is not None and store.offsets_file is None:
+        said.notes.append(f"{shown}: it keeps its offsets itself: {store_checkpoint(store.name)} is passed over")
     values: dict[TopicPartition, set[int]] = {}
     for readings in places.values():
         for reading in readings:

@@ -46,7 +46,9 @@ def _files_of_family(
     keeping = Keeping(task)
     if resolved is not None and resolved.task.checkpoint is not None:
         # At its next start 4.3 would put the lines of that file over the offsets in the stores.
-        if any(one.offsets for one in others) or resolved.absent:
+        # A store that was wiped has a line there and no directory.
+        rebuilt = {one.spec.name for one in work}
+        if any(one.offsets for one in others) or resolved.absent.keys() - rebuilt:
             draft.refused.append(
                 f"{task}: it has a .checkpoint, as releases up to 4.2 leave it; migrate it first: "
                 + command("migrate", draft.app, "--to", draft.options.release.name)

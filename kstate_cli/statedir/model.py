@@ -139,6 +139,15 @@ class Store:
         return has_key(self.kind.name, KeySchema.BUFFER) or (only_zero and _named_as_buffer(self.name))
 
     @property
+    def offsets_file(self) -> CheckpointFile | None:
+        """``.checkpoint_<store>`` where it counts.
+
+        4.3 reads and writes it for stores that keep no offsets themselves (``LegacyCheckpointingStateStore``), and
+        leaves one beside a store that does as it is: from when the store had no directory, say.
+        """
+        return self.store_file if self.is_grace_buffer or not self.has_offsets_family else None
+
+    @property
     def status(self) -> str | None:
         """``open`` when any database says so, else ``closed`` when any says so, else None."""
         values = {d.offsets.status for d in self.databases if d.offsets is not None}

@@ -135,7 +135,12 @@ def store_of(application: str, task: str, topic: str) -> str:
 def _store(
     application: str, path: Path, name: str, segments: dict[str, Database], lines: Offsets, own: Offsets
 ) -> Store | None:
-    """The lowest offset counts where places disagree; a Position is the highest of each partition."""
+    """The lowest offset counts where places disagree; a Position is the highest of each partition.
+
+    4.3 reads `.checkpoint_<store>` of a buffer, and of no other store that has offsets inside.
+    """
+    inside = any(OFFSETS in one.families for one in segments.values())
+    own = own if name.endswith("-Buffer") or not inside else {}
     readings = [
         {tp: offset for tp, offset in lines.items() if store_of(application, path.name, tp[0]) == name},
         own,

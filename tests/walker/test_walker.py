@@ -19,6 +19,11 @@ from .walk import Step, Walk, begin, generate, parse, shrink, walk
 from .world import Wrong
 
 SEEDS = (3, 5, 8, 13, 21, 34)
+ONCE_WRONG = (
+    "3.9.2-kinds-eos command:503846369 command:86442380 command:98489327",
+    "4.2.1-kinds-eos command:446566114 command:272461746 troubled:242590560",
+)
+"""Walks that went wrong, as short as they are found: a store that was wiped, then migrated or restored for 4.3."""
 TRIES = 25
 """So often a walk that went wrong is tried with fewer steps."""
 
@@ -38,6 +43,12 @@ def test_the_directory_is_what_the_model_says(commands: Commands, tmp_path: Path
         again = walk(shortest, commands, tmp_path / "again")
         told = "\n  ".join(again.told if again.wrong else result.told)
         pytest.fail(f"--walk {str(shortest)!r}\n  {told}\n  {again.wrong or result.wrong}")
+
+
+@pytest.mark.parametrize("text", ONCE_WRONG)
+def test_a_walk_that_went_wrong(commands: Commands, tmp_path: Path, text: str) -> None:
+    result = walk(parse(text), commands, tmp_path / "walk")
+    assert not result.wrong, "\n  ".join([*result.told, str(result.wrong)])
 
 
 def test_a_walk_is_what_its_text_says() -> None:
