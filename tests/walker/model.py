@@ -204,10 +204,14 @@ def wiping(version: Version | None, wipe: Wipe) -> Expected:
     return Expected(statuses, Effect.CHANGE, meaning, frozenset(unclean), purge=wipe.purge, takes_over=True)
 
 
+NOBODY = (0, 2)
+"""Of a directory that is lost: there was none, but where kstate knows it still by how old its data was."""
+
+
 def undoing(version: Version | None, runs: Sequence[Run], *, discard: bool) -> Expected:
     """`kstate undo`, once what died is brought to an end: `runs` are as they are then."""
     if version is None and not runs:
-        return nothing(2)
+        return nothing(*NOBODY)
     kept = [run for run in runs if run.state == "kept" and run.pending is None]
     if not kept:
         return nothing(0, takes_over=True, says=["nothing to undo"])
@@ -229,7 +233,7 @@ def same(one: Tree, other: Tree) -> bool:
 def cleaning(version: Version | None, runs: Sequence[Run], *, old_only: bool, dry_run: bool) -> Expected:
     """`kstate clean`."""
     if version is None and not runs:
-        return nothing(2)
+        return nothing(*NOBODY)
     # From cron: what died is left to the command that needs the directory next.
     died = (Pending.SWITCHED, Pending.UNDOING, Pending.UNDONE)
     chosen = [
