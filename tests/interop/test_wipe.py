@@ -14,7 +14,7 @@ import pytest
 
 from . import dumps
 from .harness import Harness, Run
-from .support import ALL, BATCH, application, good, kstate, restored, told_positions, wiped
+from .support import ALL, BATCH, application, good, kstate, migrate, restored, told_positions, wiped
 
 pytestmark = pytest.mark.interop
 
@@ -76,3 +76,28 @@ def test_only_what_was_wiped_is_restored(harness: Harness, tmp_path: Path, relea
         found = dumps.differences(tmp_path / f"{reference}.jsonl", tmp_path / "after.jsonl", ignore=leave)
         assert not [str(one) for one in found]
     harness.delete(release, app)
+
+
+def test_a_store_that_was_wiped_and_restored_by_4_3_goes_back(harness: Harness, tmp_path: Path) -> None:
+    """Migrated without a directory it has a `.checkpoint_<store>`, which 4.3 neither reads nor deletes."""
+    old, new = "4.2.1", "4.3.1"
+    app = application("kinds", "alos")
+    harness.produce(old, app, BATCH)
+    good(harness.run(old, app, tmp_path / "state", Run(read=False)))
+    directory = tmp_path / "state" / app.name
+    at_least_once = ("--guarantee", "at_least_once", "--warnings-ok")
+    for done in (kstate("wipe", directory, "--store", "kv-timestamped"), migrate(directory, new, *at_least_once)):
+        assert done.status in (0, 1), done.told
+    left = sorted(path.relative_to(directory) for path in directory.rglob(".checkpoint_kv-timestamped"))
+    assert left
+    first = good(harness.run(new, app, tmp_path / "state", Run(read=False)))
+    assert set(restored(first)) == {"kv-timestamped", *IN_MEMORY} and not wiped(first), first.told()
+    good(harness.run(new, app, tmp_path / "state", Run(dump=tmp_path / "before.jsonl", may_restore=[*IN_MEMORY])))
+    assert sorted(path.relative_to(directory) for path in directory.rglob(".checkpoint_kv-timestamped")) == left
+
+    done = migrate(directory, old, *at_least_once)
+    assert done.status in (0, 1), done.told
+    again = Run(dump=tmp_path / "after.jsonl", expect_no_restore=True, may_restore=[*IN_MEMORY])
+    good(harness.run(old, app, tmp_path / "state", again))
+    assert not [str(one) for one in dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl")]
+    harness.delete(old, app)
