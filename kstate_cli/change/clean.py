@@ -71,7 +71,7 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
     choice = Choice()
     # Who names a run knows what it keeps.
     looked_at = () if request.names else runs
-    lost = {one.run.name: f"{one.text}. {one.ways}" for one in lost_copies(request.app, looked_at)}
+    lost = {one.run.name: one.sentences for one in lost_copies(request.app, looked_at)}
     for run in runs:
         named = run.name in request.names
         if request.names and not named:

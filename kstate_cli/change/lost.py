@@ -36,6 +36,11 @@ class LostCopy:
         back = f"To put them back: {UndoOptions(discard_newer=True).command(self.app)}. " if self.newest else ""
         return f"{back}To delete it: {command('clean', self.app, '--run', self.run.name)}"
 
+    @property
+    def sentences(self) -> str:
+        """Both, one after the other."""
+        return f"{self.text}. {self.ways}"
+
 
 def lost_copies(app: Path, runs: Sequence[Run]) -> Iterator[LostCopy]:
     """The runs, of those that are understood, that keep what APP has nothing of any more.
@@ -43,6 +48,7 @@ def lost_copies(app: Path, runs: Sequence[Run]) -> Iterator[LostCopy]:
     None where APP is not there at all, which whoever asks has to know, or is as a run has left it
     (``wipe --everything``). Raises Refused for what may not be read.
     """
+    runs = [run for run in runs if run.damage is None]
     if not runs or not os.path.lexists(app):
         return
     there = _contents(app, runs)

@@ -118,7 +118,7 @@ def _runs(app: Application) -> Iterable[RunSeen]:
     limit = clock.now() - _KEPT
     held = read_lock_table().held(app.path / LOCK)
     runs = read_runs(app.path)
-    lost = {one.run.name: one.text for one in lost_copies(app.path, [run for run in runs if run.damage is None])}
+    lost = {one.run.name: one.text for one in lost_copies(app.path, runs)}
     for run in runs:
         if run.damage is not None:
             yield RunSeen(run.name, run.damage)

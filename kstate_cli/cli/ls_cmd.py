@@ -31,7 +31,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     import humanize
 
     from kstate_cli.cli.json_lines import lines_about
-    from kstate_cli.cli.only_kept import only_kept
+    from kstate_cli.cli.only_kept import as_problem, only_kept, say_only_kept
     from kstate_cli.cli.output import say, table
     from kstate_cli.cli.problem_lines import print_problems
     from kstate_cli.cli.store_rows import store_rows
@@ -55,7 +55,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     elif output is Format.json:
         for row in rows:
             lines.line("store", row)
-        print_problems(lines, (*problems, *emptied))
+        print_problems(lines, (*problems, *map(as_problem, emptied)))
         lines.summary(
             {
                 "stores": len(rows),
@@ -89,8 +89,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
         say(f"the application is running (pid {application.pid}): this is the state of its last flush", quiet=quiet)
     for problem in problems:
         say(problem.reasoned, quiet=quiet)
-    for problem in emptied:
-        say(f"{problem.what}. {problem.rule}", quiet=quiet)
+    say_only_kept(emptied, quiet=quiet)
     for task in application.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)

@@ -55,8 +55,7 @@ def verify(
     """
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.only_kept import only_kept
-    from kstate_cli.cli.output import say
+    from kstate_cli.cli.only_kept import only_kept, say_only_kept
     from kstate_cli.cli.verify_progress import VerifyProgress
     from kstate_cli.statedir.find import find_application
     from kstate_cli.verify.application import VerifyRequest, verify_application
@@ -85,8 +84,7 @@ def verify(
         sys.stdout.flush()
         _remarks(report, subset, quiet=quiet)
         emptied = only_kept(request.app)
-        for problem in emptied:
-            say(f"{problem.what}. {problem.rule}", quiet=quiet)
+        say_only_kept(emptied, quiet=quiet)
         return metrics.done(_verdict(codes, report) or (EXIT_WARNINGS if report.doubtful or emptied else EXIT_OK))
 
 

@@ -85,9 +85,8 @@ def is_changelog(topic: str) -> bool:
 
 def prefix_of_changelog(topic: str, store: str) -> str | None:
     """The prefix under which ``topic`` is the changelog of ``store``, or ``None`` where it is under none."""
-    return (
-        topic.removesuffix(changelog_topic("", store)) or None if topic.endswith(changelog_topic("", store)) else None
-    )
+    suffix = changelog_topic("", store)
+    return (topic.removesuffix(suffix) or None) if topic.endswith(suffix) else None
 
 
 def store_of_changelog(topic: str, prefix: str) -> str | None:
