@@ -6,7 +6,8 @@ python=""
 for candidate in python3 python3.13 python3.12 python3.11 python3.10; do
     if command -v "$candidate" >/dev/null 2>&1 &&
         "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
-        python=$candidate
+        # The interpreter behind an active .venv, which would go with it below.
+        python=$("$candidate" -c 'import sys; print(getattr(sys, "_base_executable", sys.executable))')
         break
     fi
 done
