@@ -157,7 +157,7 @@ def _disk_full(world: World, command: str) -> Ended:
 def _injected(world: World, command: str, app: Path, *strace: str) -> Ended:
     """With faults of strace. One that could not be injected would change nothing, and the code would be 0."""
     before = digest(app)
-    with Kstate(strace) as kstate:
+    with Kstate() as started, started.under(*strace) as kstate:
         argv = tuple(str(one) for one in world.argv(command, app))
         ended = kstate(app, (argv[0], *argv[2:]))
     assert "Traceback" not in ended.output, ended.output
@@ -176,7 +176,7 @@ def _after_the_exchange(world: World, command: str) -> Ended:
     name = "CHANGED" if command == "undo" else "APP"
     app = world.fresh(name)
     argv = tuple(str(one) for one in world.argv(command, app))
-    with Kstate(("-y", "-e", "trace=fsync,renameat2")) as kstate:
+    with Kstate() as started, started.under("-y", "-e", "trace=fsync,renameat2") as kstate:
         traced = kstate(app, (argv[0], *argv[2:])).traced
     before, exchange, _ = traced.partition("RENAME_EXCHANGE")
     assert exchange, traced

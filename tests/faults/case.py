@@ -19,12 +19,10 @@ from tests.interop.harness import open_databases
 from tests.interop.jvm import Jvm
 
 from .forked import Ended, Kstate, environment
-from .injection import KILL, Fault, Trace, traced
+from .injection import Fault, Step, Trace, traced
 from .trees import Meaning, differences, fingerprint, meaning
 
 Digests = dict[str, object]
-TRIES = 5
-"""A kill may come too late on a busy machine: then it is tried again."""
 MAY_END = {0, 4, 6, 7, -9}
 """4: a fault while the directory was still being read; what cannot be read is refused."""
 
@@ -59,7 +57,7 @@ class Sweep:
     case: Case
     kstate: Kstate
     folder: Path
-    """Its directories lie here; their paths are all equally long, so that the same bytes are written every time."""
+    """Its directory lies here."""
     releases: dict[str, Jvm]
     old: Meaning = field(default_factory=dict)
     new: Meaning = field(default_factory=dict)
@@ -67,22 +65,21 @@ class Sweep:
     digests: dict[str, Digests] = field(default_factory=dict)
     """What the real RocksDB reads in the old and in the new directory."""
 
-    def state(self, number: int = 0) -> Path:
-        """The state directory of one run."""
-        return self.folder / f"{number:05d}" / "state"
+    def state(self) -> Path:
+        """The state directory of every run: the same bytes are written every time."""
+        return self.folder / "w" / "state"
 
-    def fresh(self, number: int = 0) -> Path:
+    def fresh(self) -> Path:
         """The directory as the command meets it."""
-        state = self.state(number)
-        shutil.rmtree(state.parent, ignore_errors=True)
-        return self.case.make(self.kstate, state)
+        shutil.rmtree(self.state().parent, ignore_errors=True)
+        return self.case.make(self.kstate, self.state())
 
     def learn(self) -> None:
         """The undisturbed run."""
         app = self.fresh()
         self.old = meaning(app)
         self.digests["old"] = self._read("old", app)
-        self.trace = traced(app, self.case.command)
+        self.trace = traced(self.kstate, app, self.case.command)
         self.new = meaning(app)
         self.digests["new"] = self._read("new", app)
 
@@ -95,23 +92,19 @@ class Sweep:
             return "old"
         return f"neither old nor new: {differences(now, self.old)[:3]}; {differences(now, self.new)[:3]}"
 
-    def struck(self, number: int, fault: Fault, kstate: Kstate) -> tuple[Path, Ended, bool]:
+    def struck(self, fault: Fault, step: Step) -> tuple[Path, Ended, bool]:
         """The directory after one fault, how the command ended, and whether the fault happened."""
-        tries = TRIES if fault.action == KILL else 1
-        while True:
-            tries -= 1
-            app = self.fresh(number)
-            ended, struck = fault.strike(kstate, app, self.case.command)
-            if struck or not tries:
-                return app, ended, struck
+        app = self.fresh()
+        ended, happened = fault.strike(self.kstate, app, self.case.command, self.state() / step.path)
+        return app, ended, happened
 
-    def strike(self, number: int, fault: Fault, kstate: Kstate, repair: Repair) -> tuple[str, str]:
+    def strike(self, fault: Fault, step: Step, repair: Repair) -> tuple[str, str]:
         """One fault and what follows. Returns what the directory was before the repair, and what was wrong, or nothing."""
-        app, ended, struck = self.struck(number, fault, kstate)
+        app, ended, happened = self.struck(fault, step)
         which = self.which(app)
-        wrong = [] if struck else ["the fault did not happen"]
+        wrong = [] if happened else ["the fault did not happen"]
         wrong += self.problems(app, ended, which, repair)
-        shutil.rmtree(self.state(number).parent)
+        shutil.rmtree(self.state().parent)
         return which, "; ".join(wrong)
 
     def problems(self, app: Path, ended: Ended, which: str, repair: Repair) -> list[str]:

@@ -1,7 +1,13 @@
-"""Running kstate in children of the zygote, a process that has imported it already; under strace where that is asked for."""
+"""
+Running kstate in children of the zygote, a process that has imported it already; under strace where that is asked for.
+
+strace is attached to the zygote while it waits, and sees the children that are forked meanwhile. Starting the zygote under it
+would cost its imports each time.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -52,30 +58,56 @@ def environment(state: Path) -> dict[str, str]:
 
 
 class Kstate:
-    """Starts commands of kstate, one after the other. `strace` are options for one that traces them all."""
+    """Starts commands of kstate, one after the other."""
 
-    def __init__(self, strace: tuple[str, ...] = (), zygote: str = "tests.faults.zygote") -> None:
+    def __init__(self, zygote: str = "tests.faults.zygote") -> None:
         """The zygote, a module that is run, starts at once; it takes half a second."""
         self._folder = tempfile.TemporaryDirectory(prefix="kstate-forked-")
         self._trace: int | None = None
         self._traced = bytearray()
-        wrapped: list[str] = []
-        if strace:
-            fifo = Path(self._folder.name) / "strace"
-            os.mkfifo(fifo)
-            self._trace = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-            # The filter lets all other calls pass without a stop, which would be two changes of process each.
-            wrapped = ["strace", "-f", "--seccomp-bpf", "-o", str(fifo), *strace]
+        self._ready = False
         self._errors = Path(self._folder.name) / "errors"
         with self._errors.open("wb") as errors:
             self._zygote = subprocess.Popen(
-                [*wrapped, sys.executable, "-m", zygote],
+                [sys.executable, "-m", zygote],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 bufsize=0,
             )
+
+    @contextlib.contextmanager
+    def under(self, *options: str) -> Iterator[Kstate]:
+        """This kstate, while strace with these options is attached. What it says is in `Ended.traced`."""
+        self._wait_until_ready()
+        fifo = Path(self._folder.name) / "strace"
+        os.mkfifo(fifo)
+        self._trace = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        command = ["strace", "-f", "-o", str(fifo), *options, "-p", str(self._zygote.pid)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
+            try:
+                while self._tracer() != tracer.pid:
+                    assert tracer.poll() is None and tracer.stderr is not None, f"{command}: {tracer.communicate()[1]}"
+                    time.sleep(0.002)
+                yield self
+            finally:
+                tracer.terminate()  # it lets the zygote go
+                while tracer.poll() is None:
+                    self._read_trace(0.01)
+                os.close(self._trace)
+                self._trace = None
+                fifo.unlink()
+
+    def _tracer(self) -> int:
+        """Which process traces the zygote; 0 for none."""
+        status = Path(f"/proc/{self._zygote.pid}/status").read_text()
+        return int(re.findall(r"^TracerPid:\s+(\d+)", status, re.MULTILINE)[0])
+
+    def _wait_until_ready(self) -> None:
+        if not self._ready:
+            self._answer(None, 0)
+            self._ready = True
 
     def __enter__(self) -> Kstate:
         """Nothing to do: it runs already."""
@@ -86,10 +118,6 @@ class Kstate:
     ) -> None:
         """End the zygote; it leaves at the end of its input."""
         _pipe(self._zygote.stdin).close()
-        if self._trace is not None:
-            while self._zygote.poll() is None:
-                self._read_trace(0.05)
-            os.close(self._trace)
         self._zygote.wait(30)
         _pipe(self._zygote.stdout).close()
         self._folder.cleanup()
@@ -107,6 +135,7 @@ class Kstate:
         output = Path(self._folder.name) / "output"
         named = 2 if command[0] == "query" else 1
         argv = [*command[:named], str(app), *command[named:]]
+        self._wait_until_ready()
         request = {"argv": argv, "env": {**environment(app.parent), **(env or {})}, "output": str(output)}
         self._read_trace(0)
         self._traced.clear()

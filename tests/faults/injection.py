@@ -14,11 +14,10 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .forked import ROOT, Ended, Kstate, Moment, environment
+from .forked import ROOT, Ended, Kstate, environment
 
 _CHANGING = (
     "openat write pwrite64 writev pwritev sendfile copy_file_range splice ftruncate truncate fallocate fsync fdatasync "
@@ -33,13 +32,8 @@ _READING = (
     "listxattr llistxattr flistxattr getcwd chdir fchdir poll epoll_ctl"
 )
 READING = frozenset(_READING.split())
-KILL, EIO, FULL = "SIGKILL", "error=EIO", "error=ENOSPC"
+KILL, EIO, FULL = "signal=SIGKILL", "error=EIO", "error=ENOSPC"
 ACTIONS = (EIO, FULL, KILL)
-HELD_MS = 3_000
-"""
-So long strace holds a call for us to kill the process: it cannot kill where its filter stops a call. The kill ends it at once;
-on a busy machine it comes late.
-"""
 _LINE = re.compile(r"(\d+)\s+(\w+)\((.*)")
 _PATH = re.compile(r'(?:"(/[^"]*)"|\d<(/[^>]*)>)')
 
@@ -100,21 +94,22 @@ class Trace:
         return max(counts.values(), default=0)
 
 
-def traced(app: Path, command: tuple[str, ...]) -> Trace:
+def traced(kstate: Kstate, app: Path, command: tuple[str, ...]) -> Trace:
     """Run a command undisturbed, as the faults of a sweep will meet it."""
     # strace must not mind a call that this machine does not have.
-    with Kstate(("-y", "-s", "0", "-e", f"trace={','.join(f'?{call}' for call in sorted(CHANGING))}")) as kstate:
-        done = kstate(app, command)
-    assert done.status == 0, done.output
-    return parse(done.traced, app.parent)
+    return _traced(kstate, app, command, "-e", f"trace={','.join(f'?{call}' for call in sorted(CHANGING))}")
 
 
-def traced_by_path(app: Path, command: tuple[str, ...], trace: Trace) -> Trace:
+def traced_by_path(kstate: Kstate, app: Path, command: tuple[str, ...], trace: Trace) -> Trace:
     """The same, through the filter of paths that faults are met by: what it lets pass is all that a fault can meet."""
     paths = sorted({step.path for step in trace.steps})
     only = [option for path in paths for option in ("-P", os.path.normpath(app.parent / path))]
     calls = ",".join(sorted({step.call for step in trace.steps}))
-    with Kstate((*only, "-y", "-s", "0", "-e", f"trace={calls}")) as kstate:
+    return _traced(kstate, app, command, *only, "-e", f"trace={calls}")
+
+
+def _traced(kstate: Kstate, app: Path, command: tuple[str, ...], *options: str) -> Trace:
+    with kstate.under("-y", "-s", "0", *options):
         done = kstate(app, command)
     assert done.status == 0, done.output
     return parse(done.traced, app.parent)
@@ -173,7 +168,7 @@ def _changed(call: str, rest: str, paths: list[str]) -> str:
 @dataclass(frozen=True, order=True)
 class Fault:
     """
-    What happens to the nth call of a kind. One strace can do it to many commands, each in a directory of its own.
+    What happens at the entry of the nth call of a kind about one path, instead of that call.
 
     A disk that is full stays full: ENOSPC meets this call about this path, and every later one.
     """
@@ -182,23 +177,12 @@ class Fault:
     nth: int
     action: str
 
-    def under(self, paths: Iterable[Path]) -> Kstate:
-        """A kstate whose calls about these paths meet the fault."""
-        action = f"delay_enter={HELD_MS}ms" if self.action == KILL else self.action
-        when = f"{self.nth}{'+' if self.action == FULL else ''}"
-        only = [option for path in paths for option in ("-P", os.path.normpath(path))]
-        inject = f"inject={self.call}:{action}:when={when}"
-        return Kstate((*only, "-e", f"trace={self.call}", "-e", inject))
-
-    def strike(self, kstate: Kstate, app: Path, command: tuple[str, ...]) -> tuple[Ended, bool]:
+    def strike(self, kstate: Kstate, app: Path, command: tuple[str, ...], path: Path) -> tuple[Ended, bool]:
         """Run a command that meets the fault; also whether it happened."""
-        killed = False
-
-        def kill(pid: int) -> None:
-            nonlocal killed
-            killed = True
-            os.kill(pid, signal.SIGKILL)
-
-        ended = kstate(app, command, Moment(self.call, self.nth, kill) if self.action == KILL else None)
-        # A call that has come to its end was not held long enough for us.
-        return ended, (killed and "(DELAYED)" not in ended.traced) or "(INJECTED)" in ended.traced
+        when = f"{self.nth}{'+' if self.action == FULL else ''}"
+        inject = f"inject={self.call}:{self.action}:when={when}"
+        with kstate.under("-P", os.path.normpath(path), "-e", f"trace={self.call}", "-e", inject):
+            ended = kstate(app, command)
+        if self.action == KILL:
+            return ended, ended.status == -signal.SIGKILL
+        return ended, "(INJECTED)" in ended.traced

@@ -83,12 +83,13 @@ def interrupted(one: Restoration, kstate: Kstate, state: Path) -> None:
     """Lost; its restoration was killed when it noted that it begins the last of its slices."""
     undisturbed = _temporary() / "w" / "state"
     undisturbed.mkdir(parents=True)
-    notes = [step for step in traced(undisturbed / APP, one.command).steps if step.path.endswith(".started.tmp")]
+    notes = [
+        step for step in traced(kstate, undisturbed / APP, one.command).steps if step.path.endswith(".started.tmp")
+    ]
     last = next(step for step in reversed(notes) if step.call == "openat")
     fault = Fault(last.call, last.nth, KILL)
-    with fault.under([state / last.path]) as watched:
-        ended, struck = fault.strike(watched, state / APP, one.command)
-    assert struck and ended.status == -9, ended
+    ended, killed = fault.strike(kstate, state / APP, one.command, state / last.path)
+    assert killed, ended
 
 
 def _good(kstate: Kstate, app: Path, command: tuple[str, ...]) -> None:

@@ -112,17 +112,11 @@ def learned(sweep: Sweep) -> Sweep:
 def chunk(sweeps: list[tuple[Sweep, bool]], number: int, chunks: int) -> list[str]:
     """Do the part of all jobs that belongs to this chunk. Returns what was wrong."""
     wrong = []
-    batches: dict[Fault, list[tuple[Sweep, Job]]] = {}
     for sweep, every in sweeps:
         for job in jobs(sweep, every=every):
-            if zlib.crc32(str(job.fault).encode()) % chunks == number and job.key not in _done():
-                batches.setdefault(job.fault, []).append((sweep, job))
-    for fault, batch in sorted(batches.items()):
-        paths = [sweep.state(i + 1) / job.step.path for i, (sweep, job) in enumerate(batch)]
-        with fault.under(paths) as kstate:
-            for i, (sweep, job) in enumerate(batch):
+            if zlib.crc32(str(job.step).encode()) % chunks == number and job.key not in _done():
                 begin = time.monotonic()
-                which, what = sweep.strike(i + 1, fault, kstate, job.repair)
+                which, what = sweep.strike(job.fault, job.step, job.repair)
                 _record(job, which, what, time.monotonic() - begin)
                 if what:
                     wrong.append(f"{job.key}: directory was {which}: {what}")

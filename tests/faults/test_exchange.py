@@ -28,9 +28,8 @@ def test_what_cannot_be_exchanged_is_refused_with_the_reason(
     if before is None:
         call, path = ("rename", read_runs(app)[0].tree)
     line = DOWN.migrate if command == "migrate" else ("undo",)
-    with Fault(call, 1, f"error={error}").under([path]) as under:
-        refused = under(app, line)
-    assert "(INJECTED)" in refused.traced
+    refused, happened = Fault(call, 1, f"error={error}").strike(kstate, app, line, path)
+    assert happened
     assert refused.status == 4, refused.output
     assert "cannot exchange two directories" in refused.output
     assert (meaning(app) if app.exists() else None) == before

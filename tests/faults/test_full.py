@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -14,34 +13,31 @@ from kstate_cli.change.folder import read_runs
 from tests.journals.states import DOWN, STATES, make
 
 from .cases import migrated
-from .forked import Kstate, Moment
-from .injection import HELD_MS
+from .forked import Kstate
+from .injection import FULL, KILL
 from .trees import meaning
 
 OLDER = Path(__file__).resolve().parents[1] / "journals" / "golden" / "journal-1.tar.xz"
-FULL = "error=ENOSPC"
 
 
-def full(app: Path, *calls: str, held: str = "", nth: int = 0) -> Kstate:
-    """A kstate whose calls of these kinds about the runs of APP find no room; the nth of `held` waits to be killed."""
+def full(app: Path, *calls: str, killed_at: str = "") -> list[str]:
+    """Options of strace: calls of these kinds about the runs of APP find no room; `CALL:when=N` kills."""
     own = app.parent / ".kstate" / app.name
     files = [path for path in own.rglob("*") if not path.is_dir()]
     # strace knows a path only by its name.
     names = [*files, *(run.path / name for run in read_runs(app) for name in ("journal.jsonl", "cleaning.jsonl"))]
     options = [option for name in names for option in ("-P", str(name))]
-    options += ["-e", f"trace={','.join((*calls, *filter(None, [held])))}"]
+    options += ["-e", f"trace={','.join((*calls, *filter(None, [killed_at.partition(':')[0]])))}"]
     options += [option for call in calls for option in ("-e", f"inject={call}:{FULL}")]
-    if held:
-        options += ["-e", f"inject={held}:delay_enter={HELD_MS}ms:when={nth}"]
-    return Kstate(tuple(options))
+    return [*options, *(("-e", f"inject={killed_at}:{KILL}") if killed_at else ())]
 
 
 @pytest.mark.parametrize("calls", [("write",), ("write", "rename")], ids=["no block", "no room for a name either"])
 def test_a_full_file_system_can_be_cleaned(kstate: Kstate, tmp_path: Path, calls: tuple[str, ...]) -> None:
     app = migrated(DOWN, kstate, tmp_path / "state")
     before = meaning(app)
-    with full(app, *calls) as on_a_full_disk:
-        done = on_a_full_disk(app, ("clean",))
+    with kstate.under(*full(app, *calls)):
+        done = kstate(app, ("clean",))
     assert done.status == 0, done.output
     assert not (app.parent / ".kstate").exists()
     assert meaning(app) == before
@@ -52,8 +48,8 @@ def test_a_clean_of_a_full_file_system_that_is_killed_goes_on(kstate: Kstate, tm
     """Without room even for the announcement: undo proves what is left against the digest of all of it."""
     app = migrated(DOWN, kstate, tmp_path / "state")
     before = meaning(app)
-    with full(app, "write", "rename", held="unlink", nth=nth) as on_a_full_disk:
-        killed = on_a_full_disk(app, ("clean",), Moment("unlink", nth, lambda pid: os.kill(pid, signal.SIGKILL)))
+    with kstate.under(*full(app, "write", "rename", killed_at=f"unlink:when={nth}")):
+        killed = kstate(app, ("clean",))
     assert killed.status == -signal.SIGKILL, killed.output
     if nth > len(LISTS) + 1:
         assert "is not what it was" in kstate(app, ("undo",)).output
@@ -70,12 +66,12 @@ def test_what_undo_cannot_prove_is_announced_or_not_deleted(kstate: Kstate, tmp_
     (app,) = (path for path in (tmp_path / "state").iterdir() if path.name != ".kstate")
     assert kstate(app, ("undo",)).status == 0  # its wipe of everything: of an APP without a database nothing is deleted
     kept = meaning(read_runs(app)[0].tree)
-    with full(app, "write", "rename") as on_a_full_disk:
-        failed = on_a_full_disk(app, ("clean",))
+    with kstate.under(*full(app, "write", "rename")):
+        failed = kstate(app, ("clean",))
     assert failed.status == 6, failed.output
     assert meaning(read_runs(app)[0].tree) == kept
-    with full(app, "write") as on_a_full_disk:
-        done = on_a_full_disk(app, ("clean",))
+    with kstate.under(*full(app, "write")):
+        done = kstate(app, ("clean",))
     assert done.status == 0, done.output
     assert not (app.parent / ".kstate").exists()
 
@@ -86,8 +82,8 @@ def test_an_interrupted_switch_is_settled_on_a_full_file_system(kstate: Kstate, 
     app = make(next(one for one in STATES if one.state == "after-switch"), tmp_path)
     (run,) = read_runs(app)
     options = ("-P", str(run.path / "journal.jsonl"), "-e", "trace=write", "-e", f"inject=write:{FULL}:when=1..{fails}")
-    with Kstate(options) as on_a_full_disk:
-        ended = on_a_full_disk(app, ("undo",))
+    with kstate.under(*options):
+        ended = kstate(app, ("undo",))
     assert ended.traced.count("(INJECTED)") == fails
     assert ended.status == (0 if fails == 1 else 6), ended.output
     assert "is undone" in (ended if fails == 1 else kstate(app, ("undo",))).output

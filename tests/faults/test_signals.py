@@ -18,7 +18,7 @@ from kstate_cli.change.marks import UNDOING
 
 from .case import Case, Sweep
 from .cases import IN_PARTS
-from .forked import Kstate, Moment
+from .forked import Moment
 from .injection import Step
 from .sweep import ALL, around_the_switch
 
@@ -54,7 +54,7 @@ def signalled(sweep: Sweep, step: Step, number: signal.Signals, wanted: str, aft
 
     path = os.path.normpath(app.parent / step.path)
     held = f"inject={step.call}:delay_enter={HELD_MS}ms:when={step.nth}"
-    with Kstate(("-P", path, "-e", f"trace={step.call}", "-e", held)) as kstate:
+    with sweep.kstate.under("-P", path, "-e", f"trace={step.call}", "-e", held) as kstate:
         ended = kstate(app, sweep.case.command, Moment(step.call, step.nth, send))
     which = sweep.which(app)
     wrong = [] if sent else ["the call never came"]

@@ -150,8 +150,7 @@ def test_real_streams_before_any_repair(
     for i, step in enumerate(steps_of_the_switch(sweep)):
         for action in (KILL, EIO) if ALL else (KILL,) if i in IN_SHORT else ():
             fault = Fault(step.call, step.nth, action)
-            with fault.under([sweep.state() / step.path]) as disturbed:
-                app, ended, struck = sweep.struck(0, fault, disturbed)
+            app, ended, struck = sweep.struck(fault, step)
             which = sweep.which(app)
             seen.append(which)
             found = [] if struck else ["the fault did not happen"]

@@ -51,8 +51,8 @@ def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     steps = sweep.trace.steps
     assert sum(step.call == "renameat2" for step in steps) == (0 if case.command[0] == "clean" else 1)
     assert any(around_the_switch(step) for step in steps)
-    assert set(traced(sweep.fresh(), case.command).steps) == set(steps)
-    filtered = traced_by_path(sweep.fresh(), case.command, sweep.trace)
+    assert set(traced(sweep.kstate, sweep.fresh(), case.command).steps) == set(steps)
+    filtered = traced_by_path(sweep.kstate, sweep.fresh(), case.command, sweep.trace)
     for place in {step.place for step in steps}:
         assert 0 < filtered.most(place.call, place.path) <= sweep.trace.most(place.call, place.path), place
     assert set(traced_from_the_start(sweep.fresh(), case.command).steps) == set(steps)

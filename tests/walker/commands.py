@@ -12,12 +12,11 @@ from types import TracebackType
 from typing import Any
 
 from tests import json_lines
-from tests.faults.forked import Ended, Kstate, Moment
+from tests.faults.forked import Ended, Kstate
 
 ZYGOTE = "tests.walker.zygote"
-HELD_MS = 300
 CALLS = ("renameat2", "fsync", "syncfs", "linkat,link", "unlink,unlinkat", "rmdir", "rename", "mkdir")
-"""Where strace can hold a process for the kill."""
+"""Where strace can kill a process."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,6 @@ class Commands:
 
     def __post_init__(self) -> None:
         self._kstate = Kstate(zygote=ZYGOTE)
-        self._traced: dict[tuple[str, int], Kstate] = {}
 
     def __enter__(self) -> Commands:
         return self
@@ -50,8 +48,7 @@ class Commands:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for one in (self._kstate, *self._traced.values()):
-            one.__exit__(None, None, None)
+        self._kstate.__exit__(None, None, None)
 
     def __call__(self, app: Path, argv: tuple[str, ...], trouble: Trouble | None = None) -> Ended:
         """Run a command on an application directory."""
@@ -93,24 +90,13 @@ class Commands:
         return ended
 
     def _strace(self, app: Path, argv: tuple[str, ...], trouble: Trouble) -> Ended:
-        key = (trouble.call, trouble.at)
-        if key not in self._traced:
-            names = trouble.call.split(",")
-            inject = [f"inject={name}:delay_enter={HELD_MS}ms:when={trouble.at}" for name in names]
-            options = [option for one in inject for option in ("-e", one)]
-            if len(self._traced) >= 6:
-                self._traced.pop(next(iter(self._traced))).__exit__(None, None, None)
-            self._traced[key] = Kstate(("-e", f"trace={trouble.call}", *options), zygote=ZYGOTE)
-        calls = f"(?:{trouble.call.replace(',', '|')})"
-        return self._traced[key](app, argv, Moment(calls, trouble.at, _kill))
+        inject = [f"inject={name}:signal=SIGKILL:when={trouble.at}" for name in trouble.call.split(",")]
+        options = [option for one in inject for option in ("-e", one)]
+        with self._kstate.under("-e", f"trace={trouble.call}", *options):
+            return self._kstate(app, argv)
 
 
 def _end(descriptor: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     os.close(descriptor)
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)

@@ -51,8 +51,8 @@ def test_a_signal_parts_no_line_and_doubles_none(seed: int, most: int) -> None:
     assert main is not None
     with interrupting():
         timer = threading.Timer(random.Random(seed).uniform(0.001, 0.05), signal.pthread_kill, (main, signal.SIGHUP))
-        timer.start()
         with pytest.raises(Interrupted):
+            timer.start()  # on a busy machine it fires before this has returned
             for number in range(10**9):
                 stream.write(LINE.format(number))
         timer.join()
