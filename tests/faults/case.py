@@ -92,10 +92,10 @@ class Sweep:
             return "old"
         return f"neither old nor new: {differences(now, self.old)[:3]}; {differences(now, self.new)[:3]}"
 
-    def struck(self, fault: Fault, step: Step) -> tuple[Path, Ended, bool]:
+    def struck(self, fault: Fault, step: Step, *, alone: bool = False) -> tuple[Path, Ended, bool]:
         """The directory after one fault, how the command ended, and whether the fault happened."""
         app = self.fresh()
-        ended, happened = fault.strike(self.kstate, app, self.case.command, self.state() / step.path)
+        ended, happened = fault.strike(self.kstate, app, self.case.command, self.state() / step.path, alone=alone)
         return app, ended, happened
 
     def strike(self, fault: Fault, step: Step, repair: Repair) -> tuple[str, str]:

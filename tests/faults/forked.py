@@ -12,6 +12,7 @@ import json
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -81,28 +82,28 @@ class Kstate:
     def under(self, *options: str) -> Iterator[Kstate]:
         """This kstate, while strace with these options is attached. What it says is in `Ended.traced`."""
         self._wait_until_ready()
+        with self._attached(self._zygote.pid, "-f", *options):
+            yield self
+
+    @contextlib.contextmanager
+    def _attached(self, pid: int, *options: str) -> Iterator[None]:
         fifo = Path(self._folder.name) / "strace"
         os.mkfifo(fifo)
         self._trace = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-        command = ["strace", "-f", "-o", str(fifo), *options, "-p", str(self._zygote.pid)]
+        command = ["strace", "-o", str(fifo), *options, "-p", str(pid)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
             try:
-                while self._tracer() != tracer.pid:
+                while _says(pid, "TracerPid") != str(tracer.pid):
                     assert tracer.poll() is None and tracer.stderr is not None, f"{command}: {tracer.communicate()[1]}"
                     time.sleep(0.002)
-                yield self
+                yield
             finally:
-                tracer.terminate()  # it lets the zygote go
+                tracer.terminate()  # it lets the process go
                 while tracer.poll() is None:
                     self._read_trace(0.01)
                 os.close(self._trace)
                 self._trace = None
                 fifo.unlink()
-
-    def _tracer(self) -> int:
-        """Which process traces the zygote; 0 for none."""
-        status = Path(f"/proc/{self._zygote.pid}/status").read_text()
-        return int(re.findall(r"^TracerPid:\s+(\d+)", status, re.MULTILINE)[0])
 
     def _wait_until_ready(self) -> None:
         if not self._ready:
@@ -130,21 +131,33 @@ class Kstate:
         *,
         env: Mapping[str, str] | None = None,
         on_start: Callable[[int], None] | None = None,
+        alone: tuple[str, ...] = (),
     ) -> Ended:
-        """Run one command (its name, that of a query, then its options) on an application directory. `on_start` gets its process id."""
+        """
+        Run one command (its name, that of a query, then its options) on an application directory.
+
+        `on_start` gets its process id. `alone` are options of a strace for its main thread; what it starts is not slowed down.
+        """
         output = Path(self._folder.name) / "output"
         named = 2 if command[0] == "query" else 1
         argv = [*command[:named], str(app), *command[named:]]
         self._wait_until_ready()
-        request = {"argv": argv, "env": {**environment(app.parent), **(env or {})}, "output": str(output)}
+        env = {**environment(app.parent), **(env or {})}
+        request = {"argv": argv, "env": env, "output": str(output), "waits": bool(alone)}
         self._read_trace(0)
         self._traced.clear()
         _pipe(self._zygote.stdin).write(json.dumps(request).encode() + b"\n")
         pid = self._answer(None, 0)["pid"]
         if on_start is not None:
             on_start(pid)
-        status = self._answer(moment, pid)["status"]
-        self._read_trace(0)
+        with contextlib.ExitStack() as stack:
+            if alone:
+                while not _says(pid, "State").startswith("T"):
+                    time.sleep(0.002)
+                stack.enter_context(self._attached(pid, *alone))
+                os.kill(pid, signal.SIGCONT)
+            status = self._answer(moment, pid)["status"]
+            self._read_trace(0)
         return Ended(status, output.read_text(errors="replace"), self._traced.decode(errors="replace"))
 
     def _answer(self, moment: Moment | None, pid: int) -> dict[str, Any]:
@@ -171,6 +184,14 @@ class Kstate:
                 time.sleep(seconds)  # the other end is not open, any more or yet
                 return
             self._traced += part
+
+
+def _says(pid: int, name: str) -> str:
+    """A line of what the system says of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(rf"^{name}:\s+(.*)$", status, re.MULTILINE)
+    assert found is not None, status
+    return found[1]
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

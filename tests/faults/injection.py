@@ -177,12 +177,18 @@ class Fault:
     nth: int
     action: str
 
-    def strike(self, kstate: Kstate, app: Path, command: tuple[str, ...], path: Path) -> tuple[Ended, bool]:
-        """Run a command that meets the fault; also whether it happened."""
+    def strike(
+        self, kstate: Kstate, app: Path, command: tuple[str, ...], path: Path, *, alone: bool = False
+    ) -> tuple[Ended, bool]:
+        """Run a command that meets the fault, in its main thread alone where that is said; also whether it happened."""
         when = f"{self.nth}{'+' if self.action == FULL else ''}"
         inject = f"inject={self.call}:{self.action}:when={when}"
-        with kstate.under("-P", os.path.normpath(path), "-e", f"trace={self.call}", "-e", inject):
-            ended = kstate(app, command)
+        options = ("-P", os.path.normpath(path), "-e", f"trace={self.call}", "-e", inject)
+        if alone:
+            ended = kstate(app, command, alone=options)
+        else:
+            with kstate.under(*options):
+                ended = kstate(app, command)
         if self.action == KILL:
             return ended, ended.status == -signal.SIGKILL
         return ended, "(INJECTED)" in ended.traced

@@ -68,7 +68,7 @@ def left_of(state: Path) -> list[str]:
 def struck(sweep: Sweep, number: int, step: Step, action: str) -> list[str]:
     """One fault and what follows. Returns what was wrong."""
     fault = Fault(step.call, step.nth, action)
-    app, ended, happened = sweep.struck(fault, step)
+    app, ended, happened = sweep.struck(fault, step, alone=True)  # Spark is not traced
     which = sweep.which(app)
     wrong = [] if happened else ["the fault did not happen"]
     deadline = time.monotonic() + _ENDS_WITHIN  # of one that was killed the JVM hears when its input ends

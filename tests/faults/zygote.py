@@ -2,8 +2,8 @@
 A process that has imported kstate and forks a child for each command: starting Python anew takes longer than the command.
 
 The child is kstate as a user runs it, `kstate_cli.cli.app.main` in a process of its own; only its imports were done before.
-JSON lines in: {"argv", "env", "output"}; JSON lines out: {"ready"} once, {"pid"} when the child is there, {"status"} when it
-has ended.
+JSON lines in: {"argv", "env", "output", "waits"}, the last for a child that stops until it is continued; JSON lines out: {"ready"}
+once, {"pid"} when the child is there, {"status"} when it has ended.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import itertools
 import json
 import os
 import pkgutil
+import signal
 import sys
 import tempfile
 import uuid
@@ -95,6 +96,9 @@ def _child(request: dict[str, Any]) -> None:
         os.dup2(descriptor, number)
     os.environ.update(request["env"])
     tempfile.tempdir = None
+    if request["waits"]:
+        may_be_traced()
+        os.kill(os.getpid(), signal.SIGSTOP)
     count_names(request["argv"][1])
     sys.argv = ["kstate", *request["argv"]]
     from kstate_cli.cli.app import main

@@ -76,6 +76,8 @@ def test_a_worker_that_always_dies(dump: Path, tmp_path: Path) -> None:
 
 ONE_BY_ONE = ("--master", "local[1,4]")
 """Two slices, one after the other."""
+IN_PROCESS = ("--engine", "local")
+"""By the command itself, without Spark's start: where what is looked at is what becomes of slices, not who makes them."""
 
 
 def finished_runs(app: Path) -> list[dict[str, Any]]:
@@ -113,6 +115,14 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
+
+
+def in_its_own_process(app: Path, dump: Path, number: signal.Signals) -> None:
+    """A run that ends by this signal when one of its two slices is finished."""
+    process = support.start(app, dump, *IN_PROCESS)
+    wait_for(process, lambda: finished_runs(app))
+    process.send_signal(number)
+    process.communicate(timeout=60)
 
 
 def events(result: support.Ended, kind: str) -> list[dict[str, Any]]:
@@ -168,17 +178,13 @@ def test_a_changed_dump_is_not_taken_for_what_was_finished(
 ) -> None:
     app, mine = tmp_path / support.APP, tmp_path / "dump"
     shutil.copytree(dump, mine)
-    process = support.start(app, mine, *ONE_BY_ONE)
-    end(process, signal.SIGTERM, one_of_two_finished(process, app))
+    in_its_own_process(app, mine, signal.SIGTERM)
     for file in mine.rglob("*.parquet"):
         os.utime(file)
-    resumed = support.good(support.restore(app, mine, *ONE_BY_ONE))
+    resumed = support.good(support.restore(app, mine, *IN_PROCESS))
     assert [event["slices"] for event in events(resumed, "resumed")] == [0]
     assert support.digest(app) == expected
     assert support.left_behind(app) == []
-
-
-IN_PROCESS = ("--engine", "local")
 
 
 @pytest.fixture
@@ -222,7 +228,7 @@ def test_a_command_hears_of_every_state(dump: Path, tmp_path: Path) -> None:
     script = tmp_path / "hear.sh"
     script.write_text(f'#!/bin/sh\necho "$1 $2 $KSTATE_APP" >> {heard}\nexit 3\n')
     script.chmod(0o755)
-    result = support.good(support.restore(app, dump, "--on-state-change", str(script)))
+    result = support.good(support.restore(app, dump, "--on-state-change", str(script), *IN_PROCESS))
     assert [line.split()[:2] for line in heard.read_text().splitlines()] == [
         ["CREATED", "REBALANCING"],
         ["REBALANCING", "RESTORING"],
@@ -236,7 +242,8 @@ def test_a_command_hears_of_every_state(dump: Path, tmp_path: Path) -> None:
 
 def test_a_command_that_hangs_does_not_hold_the_run_up(dump: Path, tmp_path: Path) -> None:
     app = tmp_path / support.APP
-    process = support.start(app, dump, "--on-state-change", "sh -c 'case $1 in PENDING*) sleep 300;; esac' hear")
+    hangs = ("--on-state-change", "sh -c 'case $1 in PENDING*) sleep 300;; esac' hear")
+    process = support.start(app, dump, *hangs, *IN_PROCESS)
     wait_for(process, lambda: support.notes(app, ".started"))
     began = time.monotonic()
     process.terminate()
@@ -254,15 +261,14 @@ def test_notes_that_nobody_can_read_are_passed_over(
     dump: Path, expected: dict[str, str], tmp_path: Path, garbage: str
 ) -> None:
     app = tmp_path / support.APP
-    process = support.start(app, dump, *ONE_BY_ONE)
-    end(process, signal.SIGKILL, one_of_two_finished(process, app))
+    in_its_own_process(app, dump, signal.SIGKILL)
     (runs,) = (app.parent / ".kstate" / app.name).glob("*/runs")
     (runs / "zz.done").write_text(garbage)
     for note in runs.glob("0_*.done"):
         whole = json.loads(note.read_text())
         note.write_text(json.dumps({**whole, "attempt": "../../x"}))
     support.status(app)
-    resumed = support.good(support.restore(app, dump, *ONE_BY_ONE))
+    resumed = support.good(support.restore(app, dump, *IN_PROCESS))
     assert [event["slices"] for event in events(resumed, "resumed")] == [0]
     assert support.digest(app) == expected
     assert support.left_behind(app) == []
@@ -277,7 +283,7 @@ def test_a_damaged_file_of_the_same_size(dump: Path, tmp_path: Path) -> None:
     value = pq.read_table(file, columns=["value"]).column("value")[1_000].as_py()
     content[content.index(value) + 50] ^= 0x5A
     file.write_bytes(content)
-    refused = support.restore(app, mine)
+    refused = support.restore(app, mine, *IN_PROCESS)
     assert (refused.status, "SHA-256" in refused.stderr, file.name in refused.stderr) == (4, True, True), refused.stderr
     assert not app.exists()
     assert support.left_behind(app) == []
@@ -309,7 +315,7 @@ def test_two_hosts_with_one_staging(dump: Path, expected: dict[str, str], tmp_pa
     started = wait_for(one, lambda: [note for path in staging.glob("*/*.started") if (note := _read(path))])
     os.kill(started[0]["pid"], signal.SIGSTOP)
     (folder,) = staging.iterdir()
-    support.good(support.restore(apps[1], dump, "--staging", str(staging)))
+    support.good(support.restore(apps[1], dump, "--staging", str(staging), *IN_PROCESS))
     assert support.digest(apps[1]) == expected
     assert list(staging.iterdir()) == [folder]
     end(one, signal.SIGKILL, started[0]["pid"])
@@ -319,7 +325,7 @@ def test_two_hosts_with_one_staging(dump: Path, expected: dict[str, str], tmp_pa
     assert left is not None
     assert (left.place, left.why) == (str(folder), None)
     # The next run removes it; so does `kstate clean`.
-    support.good(support.restore(apps[0], dump, "--staging", str(staging)))
+    support.good(support.restore(apps[0], dump, "--staging", str(staging), *IN_PROCESS))
     assert support.digest(apps[0]) == expected
     assert list(staging.iterdir()) == []
     assert [left_in_area(run) for run in read_runs(apps[0])] == [None, None]
@@ -362,13 +368,14 @@ def test_after_an_error_somebody_must_look(dump: Path, tmp_path: Path) -> None:
     RocksDB takes a file in by its name, its first and its last row: without a look at it, it would be switched in.
     """
     app = tmp_path / support.APP
-    process = support.start(app, dump, *ONE_BY_ONE)
-    stopped = one_of_two_finished(process, app)
+    process = support.start(app, dump, *IN_PROCESS)
+    wait_for(process, lambda: finished_runs(app))
+    process.send_signal(signal.SIGSTOP)
     spoilt = Path(finished_runs(app)[0]["files"][0][1])
     content = bytearray(spoilt.read_bytes())
     content[len(content) // 2] ^= 1
     spoilt.write_bytes(content)
-    os.kill(stopped, signal.SIGCONT)
+    process.send_signal(signal.SIGCONT)
     failed = support.ended(process)
     assert failed.status == 6, failed.stderr
     assert [row["restoration"] for row in events(failed, "state")][-2:] == ["PENDING_ERROR", "ERROR"]
@@ -379,5 +386,5 @@ def test_after_an_error_somebody_must_look(dump: Path, tmp_path: Path) -> None:
     assert "SHA-256" in row["message"]
     again = support.restore(app, dump)
     assert (again.status, "--after-error" in again.stderr) == (4, True)
-    support.good(support.restore(app, dump, "--after-error"))
+    support.good(support.restore(app, dump, "--after-error", *IN_PROCESS))
     assert [row["restoration"] for row in support.status(app)] == ["ERROR", "NOT_RUNNING"]
