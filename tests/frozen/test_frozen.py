@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.directories.support import kstate, meaning
+from tests.directories.support import kstate, meaning, tree_hash
 from tests.done import Done
 from tests.golden import names, unpack
 
@@ -60,7 +60,9 @@ def lines(done: Done, normal: Normal) -> list[str]:
 def test_what_is_said(name: str, tmp_path: Path) -> None:
     with reading_once():
         directory = Directory(name, tmp_path)
+        untouched = tree_hash(directory.state)
         said = dict(_asked(directory))
+        assert tree_hash(directory.state) == untouched, "a command that only reads has changed something"
     said |= _carried_out(name, tmp_path)
     before = texts.kept(name)
     changed = texts.differences(before, said)
