@@ -23,5 +23,5 @@ if [ "${1:-}" = all ]; then
 fi
 
 bash scripts/check.sh static
-# Two at a time, a file never split: most tests wait for a JVM or a disk.
-exec python -m pytest -q --durations=15 -n 2 --dist loadfile "$@"
+# Three at a time, for two processors: many tests wait for a JVM or a disk. A file is never split; tests/conftest.py orders them.
+exec python -m pytest -q --durations=15 -n 3 --dist loadfile --no-loadscope-reorder "$@"

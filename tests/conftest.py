@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -10,6 +13,28 @@ from kstate_cli.change.commits_made import forget_commits
 # How long an example takes says nothing here: first calls import pyarrow, and machines are busy.
 settings.register_profile("kstate", deadline=None)
 settings.load_profile("kstate")
+
+_WAITING = ("interop", "restore", "examples")
+"""Most of their time real Kafka Streams, brokers and Spark start, and wait for each other."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that wait and files that compute by turns, so that workers do neither all at once; unit tests fill what is left."""
+    files = [list(tests) for _, tests in itertools.groupby(items, key=lambda item: item.path)]
+
+    def room(file: list[pytest.Item]) -> str:
+        return file[0].path.relative_to(Path(__file__).parent).parts[0]
+
+    units = [file for file in files if room(file) == "unit"]
+    waiting = [file for file in files if room(file) in _WAITING]
+    computing = [file for file in files if file not in units and file not in waiting]
+    spread = sorted((*_spread(waiting), *_spread(computing)), key=lambda placed: placed[0])
+    items[:] = [item for file in (*(file for _, file in spread), *units) for item in file]
+
+
+def _spread(files: list[list[pytest.Item]]) -> list[tuple[float, list[pytest.Item]]]:
+    """Where in the whole, from 0 to 1, each of them comes."""
+    return [(number / len(files), file) for number, file in enumerate(files)]
 
 
 @pytest.fixture(autouse=True)
