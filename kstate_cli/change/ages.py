@@ -33,6 +33,7 @@ from kstate_cli.texts import command
 
 SCHEMA = 1
 NAME = "ages.json"
+_DRAFT = f"{NAME}.tmp"
 _MOST = 64
 """Entries of one store: what is older has been undone or overwritten many times."""
 _MAX_BYTES = 64 << 20
@@ -115,7 +116,7 @@ def add_ages(app: Path, new: Iterable[Age]) -> None:
     stores = {name: [_as_json(age) for age in entries[-_MOST:]] for name, entries in sorted(by_store.items())}
     path = ages_path(app)
     make_runs_folder(app)
-    draft = path.with_name(f"{NAME}.tmp")
+    draft = path.with_name(_DRAFT)
     draft.unlink(missing_ok=True)  # of a process that died: whoever holds the lock is alone
     try:
         with open(draft, "xb") as file:
@@ -129,6 +130,12 @@ def add_ages(app: Path, new: Iterable[Age]) -> None:
             draft.unlink()
         raise
     sync_directory(path.parent)
+
+
+def remove_draft(app: Path) -> None:
+    """Removes what a process that died in :func:`add_ages` has left. The lock is held. Suppresses OSError."""
+    with contextlib.suppress(OSError):
+        ages_path(app).with_name(_DRAFT).unlink()
 
 
 def known_of(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, int], of_ssts: SstAge) -> Age:

@@ -102,22 +102,29 @@ def understood(runs: list[Run]) -> list[Run]:
 
 
 def make_runs_folder(app: Path) -> Path:
-    """The folder of the runs, made durable if it is not there; the application's owner's alone. Raises OSError."""
+    """The folder of the runs, made durable if it is not there; the application's owner's alone.
+
+    Raises OSError, and leaves no empty folder then.
+    """
     folder = runs_folder(app)
-    if not folder.parent.exists():
-        # Applications of several owners may share a state.dir: who may make one there may have runs of it, too.
-        model = app.parent.stat()
-        folder.parent.mkdir(mode=0o700)
-        drop_acl(folder.parent)
-        own_like(folder.parent, model)
-        os.chmod(folder.parent, (model.st_mode & 0o1777) | 0o111)
-        sync_directory(app.parent)
-    if not folder.exists():
-        folder.mkdir(mode=0o750)
-        drop_acl(folder)
-        own_like(folder, app.stat())
-        os.chmod(folder, 0o750)
-        sync_directory(folder.parent)
+    try:
+        if not folder.parent.exists():
+            # Applications of several owners may share a state.dir: who may make one there may have runs of it, too.
+            model = app.parent.stat()
+            folder.parent.mkdir(mode=0o700)
+            drop_acl(folder.parent)
+            own_like(folder.parent, model)
+            os.chmod(folder.parent, (model.st_mode & 0o1777) | 0o111)
+            sync_directory(app.parent)
+        if not folder.exists():
+            folder.mkdir(mode=0o750)
+            drop_acl(folder)
+            own_like(folder, app.stat())
+            os.chmod(folder, 0o750)
+            sync_directory(folder.parent)
+    except BaseException:
+        remove_empty_folders(app)
+        raise
     return folder
 
 

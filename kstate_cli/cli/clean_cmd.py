@@ -39,6 +39,7 @@ def clean(
     The application may be running: nothing of its directory is touched. A run that was interrupted is left to the
     command that needs the directory next, unless it is named with --run.
     """
+    from kstate_cli.change.ages import remove_draft
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs
     from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.change.folder import read_runs, remove_empty_folders, runs_folder
@@ -62,6 +63,7 @@ def clean(
             told.run(one.name, pinned_bytes(one), deleted=False)
         if not dry_run and not runs and runs_folder(path).parent.is_dir():
             with kstate_lock(path, wait):
+                remove_draft(path)
                 remove_empty_folders(path)
         told.end()
         return EXIT_OK
@@ -88,6 +90,7 @@ def clean(
         told.choice(choice)
         for name, freed in clean_runs(request, choice, elsewhere):
             told.run(name, freed, deleted=True)
+        remove_draft(path)
         remove_empty_folders(path)
     told.end()
     return EXIT_WARNINGS if stays else EXIT_OK

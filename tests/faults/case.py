@@ -145,7 +145,7 @@ class Sweep:
 
     def repaired(self, app: Path, repair: Repair) -> list[str]:
         """What is wrong after the repair, an undo that has nothing left to do, and a clean."""
-        if not app.exists() and not (app.parent / OWN_FOLDER).exists() and repair.command[0] == "undo":
+        if not app.exists() and not (app.parent / OWN_FOLDER / app.name).exists() and repair.command[0] == "undo":
             return self._nothing_there(app)
         wrong = []
         wanted = self.new if repair.leaves == "new" else self.old
@@ -175,10 +175,14 @@ class Sweep:
         return wrong + [f"still there after it all: {path}" for path in left]
 
     def _nothing_there(self, app: Path) -> list[str]:
-        """A directory that was lost, and a command that has left nothing: whose name it is, nobody can say any more."""
+        """A directory that was lost, and a command that has left nothing: whose name it is, nobody can say any more.
+
+        One that was killed may have left a folder for runs of all applications, empty.
+        """
         wrong = []
         for name in ("undo", "clean"):
             ended = self.kstate(app, (name,))
-            if ended.status != 2 or "does not exist" not in ended.output or list(app.parent.iterdir()):
+            left = [one for one in app.parent.iterdir() if one.name != OWN_FOLDER or list(one.iterdir())]
+            if ended.status != 2 or "does not exist" not in ended.output or left:
                 wrong.append(f"{name} where nothing is: exit {ended.status}: {ended.output[-800:]}")
         return wrong

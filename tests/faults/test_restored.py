@@ -1,4 +1,4 @@
-"""What becomes of restorations that nothing disturbs: the same commands as after a fault."""
+"""What becomes of restorations: of some that nothing disturbs, the same commands as after a fault; of others at one fault."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kstate_cli.change.folder import read_runs
 
 from .case import Case
 from .forked import Kstate
+from .injection import EIO, KILL, Fault
 from .restorations import RESTORED_IN_PARTS
 
 
@@ -21,3 +22,28 @@ def test_what_undo_puts_aside_of_a_restoration_is_cleaned(kstate: Kstate, tmp_pa
         ended = kstate(app, command)
         assert ended.status == 0, ended.output
     assert read_runs(app) == [], ended.output
+
+
+@pytest.mark.parametrize("step", ["chmod .kstate", "mkdir .kstate/orders", "chmod .kstate/orders"])
+def test_a_folder_for_runs_that_cannot_be_made_is_not_left(kstate: Kstate, tmp_path: Path, step: str) -> None:
+    case = RESTORED_IN_PARTS[0]
+    app = case.make(kstate, tmp_path / "state")
+    call, _, path = step.partition(" ")
+    ended, happened = Fault(call, 1, EIO).strike(kstate, app, case.command, app.parent / path)
+    assert (happened, ended.status) == (True, 6), ended.output
+    assert list(app.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename"])
+def test_what_a_killed_record_of_ages_leaves_is_cleaned(kstate: Kstate, tmp_path: Path, call: str) -> None:
+    """The second record, after the switch: no later command would make another one."""
+    case = RESTORED_IN_PARTS[0]
+    app = case.make(kstate, tmp_path / "state")
+    own = app.parent / ".kstate" / app.name
+    _, killed = Fault(call, 2, KILL).strike(kstate, app, case.command, own / "ages.json.tmp")
+    assert killed
+    assert (own / "ages.json.tmp").exists()
+    for command in (case.command, ("clean",)):
+        ended = kstate(app, command)
+        assert ended.status == 0, ended.output
+    assert [path.name for path in own.iterdir()] == ["ages.json"]
