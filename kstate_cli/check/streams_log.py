@@ -126,8 +126,10 @@ FROM_4_3: Final = frozenset(
 
 
 def shown(sentence: str) -> str:
-    """A sentence for people: where the case fills something in there are three dots, and which releases print it."""
+    """A sentence for people: three dots where the case fills something in or the text goes on, and which releases."""
     text = sentence.replace("{}", "…")
+    text = f"…{text}" if text[0].islower() else text
+    text = f"{text}…" if text[-1] == " " else text
     if sentence in UP_TO_4_2:
         return f"{text} (up to 4.2)"
     return f"{text} (from 4.3 on)" if sentence in FROM_4_3 else text

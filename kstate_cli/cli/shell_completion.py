@@ -49,6 +49,15 @@ def tasks(ctx: typer.Context, incomplete: str) -> list[str]:
     return _offered(_tasks_of, ctx, incomplete)
 
 
+def codes(incomplete: str) -> list[str]:
+    """Codes that ``explain`` knows, as they are spelt, whatever the case of what is typed."""
+    from kstate_cli.explain.catalogue import explanations
+
+    typed = incomplete.casefold()
+    spelt = dict.fromkeys(one.code for one in explanations())
+    return [code for code in spelt if code.casefold().startswith(typed)]
+
+
 def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:
     from kstate_cli.errors import KstateError
     from kstate_cli.statedir.find import find_application
