@@ -91,9 +91,9 @@ def _print(text: str) -> None:
     sys.stdout.write(showable(text) + "\n")
 
 
-def _listed(title: str, name: str, found: tuple[Explanation, ...]) -> str:
-    widest = max(len(one.code) for one in found)
-    lines = [line for one in found for line in _filled(f"{one.code:{widest}}  {one.brief}", hanging=widest + 2)]
+def _listed(title: str, name: str, explained: tuple[Explanation, ...]) -> str:
+    widest = max(len(one.code) for one in explained)
+    lines = [line for one in explained for line in _filled(f"{one.code:{widest}}  {one.brief}", hanging=widest + 2)]
     return "\n".join([f"{title} ({name}:)", *lines])
 
 

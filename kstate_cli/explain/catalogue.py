@@ -19,7 +19,7 @@ from kstate_cli.explain.exit_codes import EXITS
 from kstate_cli.explain.file_findings import FILES
 from kstate_cli.explain.layout_findings import LAYOUT
 from kstate_cli.explain.log_findings import LOGS
-from kstate_cli.explain.model import Explanation, Group, Texts, plain
+from kstate_cli.explain.model import CodeGroup, Explanation, Texts, plain
 from kstate_cli.explain.offset_findings import OFFSETS
 from kstate_cli.explain.outcome_texts import OUTCOMES
 from kstate_cli.explain.problem_texts import PROBLEMS
@@ -38,25 +38,25 @@ _NEAR_ENOUGH: Final = 0.6
 
 
 @cache
-def groups() -> tuple[Group, ...]:
+def groups() -> tuple[CodeGroup, ...]:
     """Every group, with its explanations."""
     return tuple(
         replace(group, explanations=tuple(_for_people(one) for one in group.explanations))
         for group in (
-            Group("finding", "Findings of check", "check: column finding, member code", _findings()),
-            Group("outcome", "What the next start does with a store", "check: member outcome",
+            CodeGroup("finding", "Findings of check", "check: column finding, member code", _findings()),
+            CodeGroup("outcome", "What the next start does with a store", "check: member outcome",
                   plain("outcome", {one.value: texts for one, texts in OUTCOMES.items()})),
-            Group("verify", "Findings of verify", "verify: member code", _damages()),
-            Group("problem", "Problems of a directory", "ls and inspect-position, refusals: member code",
+            CodeGroup("verify", "Findings of verify", "verify: member code", _damages()),
+            CodeGroup("problem", "Problems of a directory", "ls and inspect-position, refusals: member code",
                   plain("problem", {one.value: texts for one, texts in PROBLEMS.items()})),
-            Group("run", "States of a run", "status: member state", plain("run", RUN_STATES)),
-            Group("restoration", "States of a restoration", "status, restore: member restoration",
+            CodeGroup("run", "States of a run", "status: member state", plain("run", RUN_STATES)),
+            CodeGroup("restoration", "States of a restoration", "status, restore: member restoration",
                   plain("restoration", RESTORATION_STATES)),
-            Group("status", "How a store was left", "ls and inspect-position: member status",
+            CodeGroup("status", "How a store was left", "ls and inspect-position: member status",
                   plain("status", STORE_STATUS)),
-            Group("query", "Why a partition did not answer", "query: member code of a failure", _failures()),
-            Group("exit", "Exit codes", "every command", plain("exit", EXITS)),
-            Group("error", "Codes of errors", "every command, with -o json: member code of an error",
+            CodeGroup("query", "Why a partition did not answer", "query: member code of a failure", _failures()),
+            CodeGroup("exit", "Exit codes", "every command", plain("exit", EXITS)),
+            CodeGroup("error", "Codes of errors", "every command, with -o json: member code of an error",
                   plain("error", ERRORS)),
         )
     )  # fmt: skip
@@ -100,10 +100,10 @@ def _failures() -> tuple[Explanation, ...]:
     known = hints("APP")
     return tuple(
         Explanation(
-            "query", reason.value, None, texts.brief, texts.more, texts.rule,
-            (STREAMS_SAYS[reason],) if reason in STREAMS_SAYS else (), (known[reason], *texts.do),
+            "query", failure.value, None, texts.brief, texts.more, texts.rule,
+            (STREAMS_SAYS[failure],) if failure in STREAMS_SAYS else (), (known[failure], *texts.do),
         )
-        for reason, texts in FAILURES.items()
+        for failure, texts in FAILURES.items()
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ ERRORS: Final = {
     ),
     Refused.code: Texts("Not understood, or not safe (exit 4)", "Nothing was touched.", do=(_MESSAGE,)),
     DumpError.code: Texts(
-        "A dump is not what it says, or not what kstate can read (exit 4)",
+        "A dump is not what it says, or not what can be read (exit 4)",
         "Files are missing, a column has another type, or its manifest and its records do not agree.",
         do=(str(DumpError.usual_hint),),
     ),

@@ -53,7 +53,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CodeGroup:
     """Codes of one kind, in the order in which they are listed."""
 
     name: str

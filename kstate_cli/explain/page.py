@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 
 from kstate_cli.explain.catalogue import groups
-from kstate_cli.explain.model import Explanation, Group
-from kstate_cli.texts import INTERNALS
+from kstate_cli.explain.model import CodeGroup, Explanation
+from kstate_cli.texts import INTERNALS, command
 
-_HEAD = """# Every code that kstate prints
+_HEAD = f"""# Every code that kstate prints
 
-`kstate explain CODE` says what stands here, of any code below, in capitals or not; `kstate explain` lists them. Where
-two groups have the same code both are explained; `GROUP:CODE`, such as `verify:not-understood`, says which one is
-meant. In what Kafka Streams prints, `…` is what the case fills in; a test finds each sentence in the jars of the
-releases.
+`{command("explain", "CODE")}` says what stands here, of any code below, in capitals or not; `{command("explain")}`
+lists them. Where two groups have the same code both are explained; `GROUP:CODE`, such as `verify:not-understood`, says
+which one is meant. In what Kafka Streams prints, `…` is what the case fills in; a test finds each sentence in the jars
+of the releases.
 
 This page is made from the catalogue of the command (`KSTATE_WRITE_DOCS=1`), and a test holds the two together.
 """
@@ -26,7 +26,7 @@ def page() -> str:
     return "\n".join([_HEAD, *contents, "", *(line for group in groups() for line in _group(group))]).rstrip() + "\n"
 
 
-def _group(group: Group) -> Iterator[str]:
+def _group(group: CodeGroup) -> Iterator[str]:
     yield f"## {group.title}"
     yield ""
     yield f"Where they are printed: {group.where}."

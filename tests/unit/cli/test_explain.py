@@ -24,6 +24,7 @@ from kstate_cli.check import streams_log
 from kstate_cli.check.findings import CODES
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.cli import explain_cmd
+from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Told, UsageError
 from kstate_cli.explain.catalogue import FINDINGS, explanations, find, groups, meant
 from kstate_cli.explain.model import Explanation
@@ -68,18 +69,16 @@ def _codes_by_hand() -> set[str]:
     given = set()
     for _, tree in modules():
         constants = {
-            target.id: node.value.value
+            getattr(node.targets[0], "id", ""): node.value.value
             for node in ast.walk(tree)
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-            for target in node.targets
-            if isinstance(target, ast.Name)
         }
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("Error"):
                 for one in node.keywords:
-                    if one.arg == "code" and isinstance(node.func, ast.Name) and node.func.id.endswith("Error"):
-                        value = one.value
-                        given.add(value.value if isinstance(value, ast.Constant) else constants[value.id])  # type: ignore[attr-defined]
+                    if one.arg == "code":
+                        literal = isinstance(one.value, ast.Constant)
+                        given.add(str(one.value.value if literal else constants[one.value.id]))  # type: ignore[attr-defined]
     return given
 
 
@@ -265,7 +264,7 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     for code, count in ((None, len(ALL)), ("7", 1), ("does-not-open", 2)):
-        assert explain_cmd.explain(code, explain_cmd.Format.json) == 0
+        assert explain_cmd.explain(code, Format.json) == 0
         out = capsys.readouterr().out
         json_lines.check(["explain", *([code] if code else []), "-o", "json"], 0, out)
         assert json_lines.summary(out)["explanations"] == count == len(json_lines.results(out))
