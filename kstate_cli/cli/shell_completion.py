@@ -50,12 +50,12 @@ def tasks(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def codes(incomplete: str) -> list[str]:
-    """Codes that ``explain`` knows, as they are spelt, whatever the case of what is typed."""
+    """Codes that ``explain`` knows: as they are spelt, or in the case in which the first letters were typed."""
     from kstate_cli.explain.catalogue import explanations
 
-    typed = incomplete.casefold()
-    spelt = dict.fromkeys(one.code for one in explanations())
-    return [code for code in spelt if code.casefold().startswith(typed)]
+    known = dict.fromkeys(one.code for one in explanations())
+    spelt = [[way for way in (code, code.lower(), code.upper()) if way.startswith(incomplete)] for code in known]
+    return [ways[0] for ways in spelt if ways]
 
 
 def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:

@@ -40,7 +40,7 @@ EXITS: Final = {
     str(EXIT_WARNINGS): Texts(
         "Done, with warnings",
         "The work is complete. Something about it should be known: stores that were left, headers that were dropped, "
-        "a directory that was not left clean.",
+        "a directory that was not left clean. Of a command that reads: rows may be missing without a word.",
         do=("read the warnings; --warnings-ok makes it 0 where they are known",),
     ),
     str(UsageError.exit_code): Texts(
@@ -51,13 +51,14 @@ EXITS: Final = {
     ),
     str(ConditionNotMet.exit_code): Texts(
         "A question was answered with no",
-        "The command came to its end. check has found something, diff a difference, verify damage, or a store is not "
-        "up to the bound. Nothing was touched.",
+        "The command came to its end. check has found something, diff a difference, verify damage; ls, what is not as "
+        "Streams leaves it; or a store is not up to the bound. Nothing was touched.",
         do=("look at the findings: each has a code, which this command explains",),
     ),
     str(Refused.exit_code): Texts(
         "Refused: not understood, or not safe",
-        "kstate does not guess: what it does not know it does not change. Nothing was touched.",
+        "What kstate does not know it neither changes nor guesses. Nothing was touched. Of a command that reads: "
+        "something could not be judged, and what was printed says what.",
         do=("the message names what is in the way, and what to do about it",),
     ),
     str(InUse.exit_code): Texts(
@@ -75,10 +76,11 @@ EXITS: Final = {
     ),
     str(RunHalfway.exit_code): Texts(
         "Failed midway: the application directory was changed, and something after that failed",
-        "APP is wholly the new directory. What is missing is the end: a sync, a journal line, the summary.",
+        "APP is wholly the new directory. What is missing is the end: a sync, a journal line, the summary. Of clean: "
+        "part of what was kept is deleted.",
         do=(
             _AGAIN,
-            f"or take it back: {command('undo', 'APP')}",
+            f"or, but for clean, take it back: {command('undo', 'APP')}",
             _STATUS,
         ),
     ),

@@ -63,8 +63,8 @@ FILES: Final = {
         SILENT,
     ),
     "old-segment-name": Texts(
-        "A segment is named as long ago",
-        "Names with a date or a colon are of very old releases. The next start renames it; its rows stay.",
+        "A segment has a name of a very old release",
+        "It has a date or a colon in it. The next start renames the segment; its rows stay.",
         SILENT,
     ),
     "segment-off-grid": Texts(

@@ -12,7 +12,7 @@ _ASK = "what the broker has now: the same check with --bootstrap-server HOST:POR
 
 LOGS: Final = {
     "below-log-start": Texts(
-        "The log begins behind what the store needs next",
+        "The log now begins after the offset that the store needs next",
         "Retention or compaction has moved the log start past the offset. Under exactly-once the task is wiped and "
         "restored from the new beginning; under at-least-once it is restored over the rows that are there. Records "
         "that the log has lost are not restored.",
@@ -51,7 +51,7 @@ LOGS: Final = {
         do=("look at the bootstrap server first: is it the cluster of this application?",),
     ),
     "near-log-start": Texts(
-        "The log start will soon be past what the store needs next",
+        "The log will soon begin after the offset that the store needs next",
         "Once it is, the store is restored from the beginning instead of from its offset.",
         SILENT,
     ),
@@ -61,20 +61,21 @@ LOGS: Final = {
         (log.FROM_OFFSET, log.RESTORES_FROM_OFFSET, log.RESTORED),
     ),
     "older-than-tombstones": Texts(
-        "The store has not heard of deletes that the log has forgotten",
+        "The store may have missed deletes that the log no longer has",
         "A compacted topic drops a tombstone after delete.retention.ms. A store that goes on from an older offset "
         "never sees it: keys that were deleted meanwhile stay in it, and come back in joins and queries.",
         SILENT,
     ),
     "age-unknown": Texts(
-        "Nobody knows when the store's data was written",
+        "It is not known when the store's data was written",
         "If that is longer ago than delete.retention.ms, keys that were deleted meanwhile may stay in it.",
         SILENT,
     ),
     "grace-buffer-restored": Texts(
         "Streams garbles the keys of a grace buffer when it restores it",
-        "The buffer of a join with a grace period writes its keys in front of its keys. Restored records are not "
-        "found again, and stay. kstate restores it with the right keys.",
+        "Rows of the buffer of a stream-table join with a grace period have the time before the record's key. When it "
+        "restores, Streams puts the time before a key that has it already: such a record is never found again, and "
+        "stays. A restoration by kstate has the right keys.",
         SILENT,
     ),
     "changelog-without-store": Texts(

@@ -71,7 +71,7 @@ OFFSETS: Final = {
         do=(_REBUILD_GLOBAL,),
     ),
     "sentinel-offset": Texts(
-        "The stored offset is a negative number that stands for nothing",
+        "The stored offset is a negative number without a meaning",
         "4.3 sums the offsets of its tasks up at the start, and throws.",
         log.SENTINEL,
         do=(_OFFSETS,),

@@ -32,7 +32,7 @@ VERIFY: Final = {
     CORRUPT: Texts(
         "Bytes are not what was written: a checksum, a size, an order or a count does not hold",
         "Streams does not notice until it reads that block. Then the query, or the whole thread, fails.",
-        (log.STORE_NOT_OPENED,),
+        None,
         _SILENT_ROCKSDB,
         _REBUILD,
     ),

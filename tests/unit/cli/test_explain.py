@@ -25,6 +25,7 @@ from kstate_cli.check.findings import CODES
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.cli import explain_cmd
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import codes
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Told, UsageError
 from kstate_cli.explain.catalogue import FINDINGS, explanations, find, groups, meant
 from kstate_cli.explain.model import Explanation
@@ -90,7 +91,7 @@ def _enumerated(member: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("group", "codes"),
+    ("group", "members"),
     [
         ("finding", CODES),
         ("outcome", [one.value for one in Outcome]),
@@ -103,8 +104,8 @@ def _enumerated(member: str) -> list[str]:
         ("status", ["open", "closed"]),
     ],
 )
-def test_every_member_is_explained_and_nothing_else(group: str, codes: Iterable[str]) -> None:
-    assert sorted(_codes(group)) == sorted(codes)
+def test_every_member_is_explained_and_nothing_else(group: str, members: Iterable[str]) -> None:
+    assert sorted(_codes(group)) == sorted(members)
 
 
 def test_runs_are_in_no_state_that_the_schema_does_not_know() -> None:
@@ -288,8 +289,7 @@ def test_the_page_has_every_code_and_its_links_lead_somewhere() -> None:
 
 
 def test_completion() -> None:
-    from kstate_cli.cli.shell_completion import codes
-
-    assert codes("STATUS-O") == ["status-open"]
-    assert codes("rest") == ["restores", "restores-all", "RESTORING"]
     assert set(codes("")) == {one.code for one in ALL}
+    assert codes("STATUS-O") == ["STATUS-OPEN"]
+    assert codes("REST") == ["RESTORES", "RESTORES-ALL", "RESTORING"]
+    assert all(find(code) for code in codes("r"))
