@@ -8,8 +8,9 @@ from kstate_cli.check import streams_log as log
 from kstate_cli.explain.model import SILENT, Texts
 from kstate_cli.texts import command
 
-_CLOSED = "{}{{}} {}".format(*log.SEGMENT_CLOSED)
-_VERIFY = f"which files are damaged: {command('verify', 'APP')}"
+_STORE, _IS_CLOSED = log.SEGMENT_CLOSED
+_CLOSED = f"{_STORE.removesuffix('.')} {_IS_CLOSED}"
+_VERIFY = f"before that, see which files are damaged: {command('verify', 'APP')}"
 _AGAIN = f"then fill it again from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
 
 LAYOUT: Final = {
@@ -37,7 +38,7 @@ LAYOUT: Final = {
         "The store has a column family that no store of Kafka Streams has",
         "Something else has written to the directory, or a release that this kstate does not know.",
         (log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, log.UNEXPECTED_FAMILY, _CLOSED),
-        do=("first find out what made it: a newer kstate may know it", _AGAIN),
+        do=("before that, find out what made it: a newer kstate may know it", _AGAIN),
     ),
     "unknown-kind": Texts(
         "The release has no stores of this kind",

@@ -18,6 +18,8 @@ of the releases.
 
 This page is made from the catalogue of the command (`KSTATE_WRITE_DOCS=1`), and a test holds the two together.
 """
+_COMMAND = re.compile("(?:^|(?<=: ))kstate .*$")
+"""What is to be pasted: it stands last on its line, alone or after a colon."""
 
 
 def page() -> str:
@@ -47,8 +49,12 @@ def _explanation(one: Explanation) -> Iterator[str]:
         yield "- **In Streams' log**:" + (" nothing" if not one.log else "")
         yield from (f"  - `{sentence}`" for sentence in one.log)
     yield "- **What to do**:"
-    yield from (f"  - {_escaped(line)}" for line in one.do)
+    yield from (f"  - {_COMMAND.sub(_as_code, _escaped(line))}" for line in one.do)
     yield ""
+
+
+def _as_code(pasted: re.Match[str]) -> str:
+    return f"`{pasted[0]}`"
 
 
 def _anchor(title: str) -> str:
