@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.change.folder import read_runs, understood
 from kstate_cli.change.journal import Run, RunState
@@ -16,6 +17,8 @@ from kstate_cli.errors import Refused
 from kstate_cli.texts import command
 
 STATE_EVENT = "state"
+INTERRUPTED: Final = "INTERRUPTED"
+"""Of a restoration whose process died: no state that it writes itself."""
 _ERROR = "ERROR"
 _ENDED = frozenset({"ERROR", "NOT_RUNNING"})
 _INTERRUPTED_AT_MOST = 3
@@ -28,7 +31,7 @@ def state_of(run: Run) -> str | None:
         return None
     # Who lives to see a run fail writes its last state; a run that was swept by another command has none.
     if state not in _ENDED and run.state is RunState.FAILED:
-        return "INTERRUPTED"
+        return INTERRUPTED
     return str(state)
 
 
@@ -59,7 +62,7 @@ def refuse_after_error(app: Path, *, after_error: bool) -> None:
 def _interrupted(runs: Sequence[Run]) -> int:
     count = 0
     for run in reversed(runs):
-        if state_of(run) != "INTERRUPTED":
+        if state_of(run) != INTERRUPTED:
             break
         count += 1
     return count

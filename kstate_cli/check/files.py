@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kstate_cli.check import streams_log
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.opening import java_text
 from kstate_cli.check.rule import Obstacle
@@ -40,13 +41,13 @@ def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
     java = java_text(error)
     if snapshot.asked.into_family:
         shown = "null" if task.is_global else task.path.name
-        messages: tuple[str, ...] = (f"Error migrating checkpoint file for task '{shown}'", java)
+        messages: tuple[str, ...] = (streams_log.CHECKPOINT_NOT_MIGRATED.format(shown), java)
     elif error.streams_exception in _RAW:
         messages = (java,)
     elif task.is_global:
-        messages = ("Failed to read checkpoints for global state globalStores", java)
+        messages = (streams_log.GLOBAL_CHECKPOINT_NOT_READ, java)
     else:
-        messages = ("Error loading and deleting checkpoint file when creating the state manager", java)
+        messages = (streams_log.CHECKPOINT_NOT_LOADED, java)
     obstacle = Obstacle("malformed-checkpoint", text, f"{task.name}/{CHECKPOINT}", messages)
     return obstacle, (snapshot.finding("malformed-checkpoint", text, task),)
 
@@ -56,7 +57,7 @@ def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> Obstacl
     if (error := unreadable(store.position_file)) is not None:
         file = f"{task.name}/{position_file(store.name)}"
         text = f"{file}: {error.reason}"
-        wrapped = () if error.streams_exception in _RAW else ("Error reading checkpoint file",)
+        wrapped = () if error.streams_exception in _RAW else (streams_log.POSITION_NOT_READ,)
         obstacle = Obstacle("malformed-position", text, file, (*wrapped, java_text(error)))
         return obstacle, (snapshot.finding("malformed-position", text, task, store.name),)
     if not snapshot.asked.into_family or not store.is_grace_buffer:
@@ -64,7 +65,7 @@ def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> Obstacl
     if (error := unreadable(store.store_file)) is not None:
         file = f"{task.name}/{store_checkpoint(store.name)}"
         text = f"{file}: {error.reason}"
-        message = f"Error loading checkpoint file when creating StateStore '{store.name}'"
+        message = streams_log.STORE_CHECKPOINT_NOT_LOADED.format(store.name)
         obstacle = Obstacle("malformed-store-checkpoint", text, file, (message, java_text(error)))
         return obstacle, (snapshot.finding("malformed-store-checkpoint", text, task, store.name),)
     return _NOTHING
@@ -81,7 +82,7 @@ def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAn
             text = f"{shown} is no segment"
             # The name is cut at the length of the store's, whatever it begins with.
             short = len(name) <= len(store.name)
-            message = "ndex out of range: " if short else f"Unable to parse segment id as long from segmentName: {name}"
+            message = streams_log.SEGMENT_NAME_TOO_SHORT if short else streams_log.NO_SEGMENT_ID.format(name)
             obstacle = Obstacle("foreign-in-segments", text, shown, (message,))
             return obstacle, (*findings, snapshot.finding("foreign-in-segments", text, task, store.name))
         if name[len(store.name)] != ".":

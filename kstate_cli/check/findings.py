@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from kstate_cli.check.streams_log import NOT_A_LONG
 from kstate_cli.texts import internals as see
 
 
@@ -83,8 +84,7 @@ CODES: dict[str, Code] = {
              _WIPE_STORE),
         Code("sessions-before-headers", _ERROR,
              "RocksDBTimeOrderedSessionStoreWithHeaders of 4.3.1 puts a zero byte before on-window-close sessions of "
-             'before (KIP-1285): a number is read as "Size of data received by LongDeserializer is not 8", a text '
-             "is another one without a word",
+             f'before (KIP-1285): a number is read as "{NOT_A_LONG}", a text is another one without a word',
              f"leave dsl.store.format at DEFAULT; once it was HEADERS, wipe it and restore it: {_WIPE_STORE}"),
         Code("sst-not-named", _WARNING,
              "VersionSet::Recover: RocksDB opens what the MANIFEST names; one that is cut off between two records "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kstate_cli.check import streams_log
 from kstate_cli.check.ages import judge_age
 from kstate_cli.check.findings import Level
 from kstate_cli.check.initial_offsets import InitialOffsets, read_offsets
@@ -20,12 +21,8 @@ from kstate_cli.logs.log import Where
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_folder
 
-_NOT_NEGATIVE = "seek offset must not be a negative number"
-_UNKNOWN_TOPIC = "Encountered a topic-partition not associated with any global state store"
 _HANGS_UP_TO = (3, 9)
 """There the global thread dies of a second close, before ``GlobalStreamThread#start`` hears of the first failure."""
-_FAILED = ("global state failed",)
-"""``Bootstrapping global state failed`` at the start, ``Updating global state failed`` a moment later."""
 
 
 def judge_global(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
@@ -56,7 +53,7 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
     if OFFSET_UNKNOWN in read.offsets.values():
         text = "its offset is -4, and Streams seeks to it"
         finding = snapshot.finding("global-unknown-offset", text, task, store.name)
-        obstacle = Obstacle(finding.code, text, f"{task.name}/{CHECKPOINT}", (_NOT_NEGATIVE,))
+        obstacle = Obstacle(finding.code, text, f"{task.name}/{CHECKPOINT}", (streams_log.SEEK_NEGATIVE,))
         return _fails(task, store, obstacle), (finding,)
     ranges = [locate(snapshot, key, offset) for key, offset in sorted(read.offsets.items())]
     gone = [missing(snapshot, one.key, task, store.name) for one in ranges if snapshot.lacks(one.key)]
@@ -69,7 +66,9 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
             more = "; KafkaStreams#start never returns" if hangs else ""
             findings.append(snapshot.finding(code, one.text + more, task, store.name))
             file = f"{task.name}/{store_folder(store.name, segmented=False)}"
-            return Prediction(task.name, store.name, Outcome.FAILS, None, code, file, _FAILED), tuple(findings)
+            return Prediction(
+                task.name, store.name, Outcome.FAILS, None, code, file, (streams_log.GLOBAL_FAILED,)
+            ), tuple(findings)
         if one.where is Where.ABOVE:
             findings.append(snapshot.finding("past-the-dump", one.text, task, store.name))
         elif near_start(one):
@@ -120,7 +119,9 @@ def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     finding = snapshot.finding("global-unknown-topic", text, task)
     file = f"{task.name}/{CHECKPOINT}"
     failing = (
-        Prediction(one.task, one.store, Outcome.FAILS, None, finding.code, file, (_UNKNOWN_TOPIC,), one.or_else)
+        Prediction(
+            one.task, one.store, Outcome.FAILS, None, finding.code, file, (streams_log.UNKNOWN_TOPIC,), one.or_else
+        )
         if one.outcome is not Outcome.FAILS
         else one
         for one in draft.predictions

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kstate_cli.check import streams_log
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.rule import Obstacle
 from kstate_cli.check.snapshot import Snapshot
@@ -40,7 +41,7 @@ def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
         code = "segment-does-not-open" if swallowed and obstacle.code == "does-not-open" else obstacle.code
         more = ": the store opens silently without it, and without every later segment" if swallowed else ""
         finding = snapshot.finding(code, obstacle.text + more, task, store.name)
-        location = f"Error opening store {database.path.name} at location {database.path}"
+        location = streams_log.STORE_NOT_OPENED.format(database.path.name, database.path)
         messages = obstacle.messages if obstacle.by_streams else (location, *obstacle.messages)
         shown_obstacle = Obstacle(code, obstacle.text, obstacle.file, messages)
         return Opening((finding,), shown_obstacle, swallowed, recreated)
@@ -74,7 +75,7 @@ def _families(snapshot: Snapshot, store: Store, database: Database, shown: str) 
         unknown = sorted(families - known_families())
         if not unknown:
             return None
-        message = f"Unexpected column family '{unknown[0]}' found in store {database.path.name}"
+        message = streams_log.UNEXPECTED_FAMILY.format(unknown[0], database.path.name)
         return Obstacle("unknown-column-family", f"column family {unknown[0]}", shown, (message,), by_streams=True)
     extra = families - (known_families() - headers_families() - {OFFSETS_CF})
     if not extra:
@@ -86,7 +87,7 @@ def _families(snapshot: Snapshot, store: Store, database: Database, shown: str) 
     else:
         code, text = "unknown-column-family", f"column family {', '.join(sorted(extra))}"
     names = sorted(extra) if len(extra) == 1 else []
-    return Obstacle(code, text, shown, (f"Column families not opened: {', '.join(names)}",))
+    return Obstacle(code, text, shown, (streams_log.FAMILIES_NOT_OPENED.format(", ".join(names)),))
 
 
 def _formats(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | None:
@@ -95,7 +96,7 @@ def _formats(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | N
     if newest <= reads:
         return None
     text = f"SST format {newest}, and {snapshot.asked.release} reads {reads} at most"
-    return Obstacle("sst-too-new", text, shown, (f"format_version: {newest}",))
+    return Obstacle("sst-too-new", text, shown, (streams_log.FORMAT_VERSION.format(newest),))
 
 
 def _damage(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | None:
@@ -103,7 +104,7 @@ def _damage(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | No
     for problem in database.problems:
         no_current = problem.code is ProblemCode.NO_CURRENT
         if no_current and (logs := snapshot.write_ahead[database.path]):
-            message = "While creating a new Db, wal_dir contains existing log file"
+            message = streams_log.LOG_WITHOUT_CURRENT
             return Obstacle("does-not-open", f"CURRENT is missing, and {logs[0]} is there", shown, (message,))
         if not problem.fatal or no_current:
             continue
@@ -113,7 +114,7 @@ def _damage(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | No
         if problem.code in (ProblemCode.DOES_NOT_OPEN, ProblemCode.NO_MANIFEST):
             return Obstacle("does-not-open", problem.what, shown, ())
         if problem.code is ProblemCode.NOT_A_LONG:
-            message = "Size of data received by LongDeserializer is not 8"
+            message = streams_log.NOT_A_LONG
             return Obstacle("does-not-open", problem.what, shown, (message,), by_streams=True)
     return None
 

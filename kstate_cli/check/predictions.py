@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kstate_cli.check import streams_log
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.judge_offsets import is_lost
 from kstate_cli.check.outcome import Outcome, Prediction, Records
@@ -124,7 +125,8 @@ def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Rang
         return _without_offset(snapshot, draft, name, store)
     if name in draft.empty:
         if name in draft.closed and where.records is not None and where.records.count:
-            message = (f"Store {name}.", "is currently closed")
+            store_of_it, closed = streams_log.SEGMENT_CLOSED
+            message = (store_of_it.format(name), closed)
             return Prediction(task, name, Outcome.FAILS, None, draft.empty[name], f"{task}/{name}", message), ()
         return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, draft.empty[name]), ()
     if where.records is not None and where.records.count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kstate_cli.check import streams_log
 from kstate_cli.check.files import ObstacleAndFindings, segment_obstacle, store_file_obstacle
 from kstate_cli.check.opening import doubts, judge_opening
 from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft
@@ -12,11 +13,6 @@ from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.releases import readable_by
 from kstate_cli.statedir.headers import without_headers
 from kstate_cli.statedir.names import store_folder
-
-_NOT_VALID = (
-    "State store {} didn't find a valid state, since under EOS it has the risk of getting uncommitted data in stores",
-    "Invalid state during store open. Expected state to be either empty or closed",
-)
 
 
 def _kind(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
@@ -97,7 +93,8 @@ def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraf
     if draft.fatal is not None or not (asked.into_family and asked.exactly_once and store.status == "open"):
         return draft
     text = "its status is open: no start of 4.3 gets past it"
-    messages = (_NOT_VALID[0].format(store.name), _NOT_VALID[1])
+    not_valid, because = streams_log.INVALID_STATE
+    messages = (not_valid.format(store.name), because)
     file = f"{task.name}/{store_folder(store.name, segmented=False)}"
     finding = snapshot.finding("global-status-open", text, task, store.name)
     return draft.told(finding).failing(Obstacle(finding.code, text, file, messages))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kstate_cli.check import streams_log
 from kstate_cli.check.files import checkpoint_obstacle, foreign_entries
 from kstate_cli.check.findings import Level
 from kstate_cli.check.initial_offsets import read_offsets
@@ -21,10 +22,6 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.statedir.model import Task
 
 _HARMLESS_NEGATIVE = frozenset({-1, OFFSET_UNKNOWN, -5})
-_SENTINEL = (
-    "Error updating state directory offsets when creating the state manager",
-    "Expected not to get a sentinel offset",
-)
 
 
 def judge_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
@@ -42,7 +39,7 @@ def judge_copy(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     if not snapshot.asked.into_family or not snapshot.has_global:
         ignored = [Prediction(task.name, store.name, Outcome.IGNORED, code=code) for store in task.stores]
     else:
-        message = f"Metrics recorder is re-initialised with different task: previous task is {task.path.name}"
+        message = streams_log.ANOTHER_TASK.format(task.path.name)
         ignored = [
             Prediction(task.name, store.name, Outcome.FAILS, None, code, task.name, (message,)) for store in task.stores
         ]
@@ -144,7 +141,7 @@ def _sentinels(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
             if offset < 0 and offset not in _HARMLESS_NEGATIVE:
                 draft = draft.told(snapshot.finding("sentinel-offset", f"{tp}: offset {offset}", draft.task, name))
                 text, file = f"offset {offset} of {tp}", f"{draft.task.name}/{name}"
-                fails[name] = Obstacle("sentinel-offset", text, file, _SENTINEL)
+                fails[name] = Obstacle("sentinel-offset", text, file, streams_log.SENTINEL)
     return replace(draft, fails=fails)
 
 

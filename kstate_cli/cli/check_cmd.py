@@ -193,7 +193,9 @@ def _print_json(lines: JsonLines, app: Application, release: str, guarantee: Gua
 
 
 def _print_tables(app: Application, release: str, report: Report, *, quiet: bool) -> None:
+    from kstate_cli.check.findings import Level
     from kstate_cli.cli.output import safe, say, table
+    from kstate_cli.texts import command
 
     table(
         None,
@@ -207,6 +209,9 @@ def _print_tables(app: Application, release: str, report: Report, *, quiet: bool
         for (code, *_), hints in groups:
             for hint in hints:
                 sys.stdout.write(safe(f"{code}: {hint}") + "\n")
+        levels = list(Level)
+        worst = max(report.findings, key=lambda one: levels.index(one.level))
+        say(f"what that means: {command('explain', worst.code)}", quiet=quiet)
     if app.running is not False:
         what = "is running" if app.running else "may be running"
         say(f"the application {what}: as of its last flush ({app.as_of})", quiet=quiet)

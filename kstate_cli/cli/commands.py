@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "undo": Entry("undo_cmd", "undo", "Take the newest change back."),
     "status": Entry("status_cmd", "status", "Runs of kstate: state, progress, bytes kept."),
     "clean": Entry("clean_cmd", "clean", "Delete what runs have kept for undo."),
+    "explain": Entry("explain_cmd", "explain", "What a finding, a state or an exit code means."),
     "demo": Entry("demo_cmd", "demo", "The whole story on a bundled directory."),
 }
 """In the order of the list: those that look, those that change, what goes with them."""

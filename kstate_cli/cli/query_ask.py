@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from kstate_cli.cli.bounds import bound_of
@@ -36,22 +35,11 @@ from kstate_cli.query import (
     in_store,
 )
 from kstate_cli.query.handlers import Handlers
+from kstate_cli.query.hints import hints
 from kstate_cli.rows.errors import look_closer
 from kstate_cli.spec.model import Spec
-from kstate_cli.texts import command
 
 _ROWS_OF_A_TABLE = 1000
-
-
-def _hints(app: Path) -> dict[FailureReason, str]:
-    """What to do about each failure."""
-    return {
-        FailureReason.NOT_ACTIVE: "leave out --require-active; or say --assume-active if the tasks ran here last",
-        FailureReason.NOT_UP_TO_BOUND: f"how far each store has come: {command('inspect-position', app)}",
-        FailureReason.NOT_PRESENT: f"ask on the host that has the partition; the tasks here: {command('ls', app)}",
-        FailureReason.DOES_NOT_EXIST: "partitions are counted from 0",
-        FailureReason.UNKNOWN_QUERY_TYPE: f"which subcommand is for which kind of store: {command('query', '--help')}",
-    }
 
 
 def answer(
@@ -223,8 +211,8 @@ class _Telling:
             if self._streams.application(self._asked.store).running and not self._asked.options.last_flush:
                 hint = "ask the application, stop it, or ask for what was flushed last: --last-flush"
             return StoreUnreadable(message, hint=hint)
-        hints = _hints(self._streams.path)
-        first, *more = dict.fromkeys(hints[failure] for failure in self._failed.values())
+        known = hints(self._streams.path)
+        first, *more = dict.fromkeys(known[failure] for failure in self._failed.values())
         return QueryFailedError(message, hint=first, hint_details=more)
 
 

@@ -49,6 +49,15 @@ def tasks(ctx: typer.Context, incomplete: str) -> list[str]:
     return _offered(_tasks_of, ctx, incomplete)
 
 
+def codes(incomplete: str) -> list[str]:
+    """Codes that ``explain`` knows: as they are spelt, or in the case in which the first letters were typed."""
+    from kstate_cli.explain.catalogue import explanations
+
+    known = dict.fromkeys(one.code for one in explanations())
+    spelt = [[way for way in (code, code.lower(), code.upper()) if way.startswith(incomplete)] for code in known]
+    return [ways[0] for ways in spelt if ways]
+
+
 def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:
     from kstate_cli.errors import KstateError
     from kstate_cli.statedir.find import find_application

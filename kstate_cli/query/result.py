@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kstate_cli.formats.position import Position, PositionBound
 
@@ -27,6 +27,16 @@ class FailureReason(Enum):
     """The store has no such partition anywhere."""
     STORE_EXCEPTION = "STORE_EXCEPTION"
     """The store could not be read."""
+
+
+STREAMS_SAYS: Final = {
+    FailureReason.UNKNOWN_QUERY_TYPE: "This store ({}) doesn't know how to execute the given query ({})",
+    FailureReason.NOT_ACTIVE: "Query requires a running active task, but {}",
+    FailureReason.NOT_UP_TO_BOUND: "For store partition {}, the current position {} is not yet up to the bound {}",
+    FailureReason.NOT_PRESENT: "The requested partition was not present at the time of the query.",
+    FailureReason.STORE_EXCEPTION: "{} failed to handle query {}:",
+}
+"""How a failure's message begins, in Streams and here; ``{}`` is filled in. No release gives DOES_NOT_EXIST."""
 
 
 class QueryResult(Generic[R]):
@@ -63,7 +73,7 @@ class QueryResult(Generic[R]):
         why = f" because {because}" if because else ""
         return cls.for_failure(
             FailureReason.UNKNOWN_QUERY_TYPE,
-            f"This store ({store}) doesn't know how to execute the given query ({query}){why}.",
+            f"{STREAMS_SAYS[FailureReason.UNKNOWN_QUERY_TYPE].format(store, query)}{why}.",
         )
 
     @classmethod
@@ -71,8 +81,7 @@ class QueryResult(Generic[R]):
         """The store is behind the bound."""
         return cls.for_failure(
             FailureReason.NOT_UP_TO_BOUND,
-            f"For store partition {partition}, the current position {position.as_map()} "
-            f"is not yet up to the bound {bound.position.as_map()}",
+            STREAMS_SAYS[FailureReason.NOT_UP_TO_BOUND].format(partition, position.as_map(), bound.position.as_map()),
         )
 
     def swap_result(self, result: S) -> QueryResult[S]:

@@ -24,7 +24,7 @@ from kstate_cli.formats.position import is_permitted
 from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.query.handlers import Handlers, default_handlers
 from kstate_cli.query.request import StateQueryRequest
-from kstate_cli.query.result import FailureReason, QueryResult, StateQueryResult
+from kstate_cli.query.result import STREAMS_SAYS, FailureReason, QueryResult, StateQueryResult
 from kstate_cli.query.rows import RowIterator
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import StoreUnreadable
@@ -149,9 +149,7 @@ class OfflineStreams:
                 FailureReason.DOES_NOT_EXIST,
                 f"Store {store} has {count} partitions; there is no partition {partition}.",
             )
-        return QueryResult.for_failure(
-            FailureReason.NOT_PRESENT, "The requested partition was not present at the time of the query."
-        )
+        return QueryResult.for_failure(FailureReason.NOT_PRESENT, STREAMS_SAYS[FailureReason.NOT_PRESENT])
 
     def _answer(self, request: StateQueryRequest[R], task: Task, store: Store) -> QueryResult[R]:
         began = time.perf_counter_ns()
@@ -168,7 +166,9 @@ class OfflineStreams:
         if request.is_require_active and not self._assume_active:
             return QueryResult.for_failure(
                 FailureReason.NOT_ACTIVE,
-                "Query requires a running active task, but no task is running in a directory that is read offline.",
+                STREAMS_SAYS[FailureReason.NOT_ACTIVE].format(
+                    "no task is running in a directory that is read offline."
+                ),
             )
         try:
             reader = self.reader(task, store)
@@ -189,7 +189,8 @@ class OfflineStreams:
                 # What cannot be read at all is a failure of the query, not of its first row.
                 answer.prime(f"{task.name}/{store.name}", task.app)
         except (StoreUnreadable, MalformedBytesError) as error:
-            message = f"{task.name}/{store.name} failed to handle query {request.query}:\n{error}"
+            began = STREAMS_SAYS[FailureReason.STORE_EXCEPTION].format(f"{task.name}/{store.name}", request.query)
+            message = f"{began}\n{error}"
             by_host = isinstance(error, StoreUnreadable) and error.by_host
             return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, message, by_host=by_host)
         return answer if isinstance(answer, QueryResult) else QueryResult.for_result(answer)

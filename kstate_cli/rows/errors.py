@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from kstate_cli.errors import KstateError, UsageError
 from kstate_cli.host import STORES_STAY
@@ -46,7 +46,7 @@ class SerdeError(KstateError):
     code = "serde"
 
 
-def look_closer(app: Path, *, by_host: bool = False) -> str:
+def look_closer(app: str | os.PathLike[str], *, by_host: bool = False) -> str:
     """What to do about a store that cannot be read, as a hint; ``by_host``: as of :class:`StoreUnreadable`."""
     if by_host:
         return STORES_STAY

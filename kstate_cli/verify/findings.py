@@ -30,6 +30,9 @@ IN_USE: Final = "in-use"
 DAMAGE: Final = frozenset({CORRUPT, TRUNCATED, MISSING, UNDECODABLE})
 """Codes that say that something is wrong; the others say that it could not be told."""
 
+ALL_CODES: Final = (CORRUPT, TRUNCATED, MISSING, UNDECODABLE, TOO_NEW, UNREADABLE, NOT_UNDERSTOOD, IN_USE)
+"""Every code."""
+
 _PLAUSIBLE_FORMAT: Final = 100
 """RocksDB has taken 13 years to come to 7: a greater number than this is a damaged one."""
 

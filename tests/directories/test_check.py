@@ -110,6 +110,13 @@ def test_a_release_that_cannot_open_it_and_the_command_that_mends_it(demo: Path)
     assert not codes(check(demo, "4.2", status=0))
 
 
+def test_people_are_told_how_to_learn_more_of_the_worst_finding(demo: Path) -> None:
+    (demo / "0_0" / ".checkpoint.tmp").touch()  # which is expected, and found first
+    told = kstate("check", demo, "--for", "4.2", status=3).err
+    assert "what that means: kstate explain offsets-in-column-family" in told
+    assert "kstate explain" not in kstate("check", demo, "--for", "4.2", "--quiet", status=3).err
+
+
 def test_every_line_has_its_members(demo: Path) -> None:
     (demo / "0_0" / "notes").touch()
     done = check(demo, "4.2.1")

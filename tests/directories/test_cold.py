@@ -35,6 +35,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "undo": ("CHANGED",),
     "status": ("CHANGED",),
     "clean": ("CHANGED",),
+    "explain": ("does-not-open",),
     "demo": ("--help",),
 }
 

@@ -37,6 +37,7 @@ from .test_verify import _flip
 from .warm import FULL, ROOT, Ended, Warm
 
 SIGNAL = 128 + signal.SIGTERM
+OF_NO_DIRECTORY = ("explain", "demo")
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
 SPARK = ("--from-changelog", DUMP, "--for", "4.3", "--spec", DUMP.parent / "dump.toml")
@@ -73,7 +74,7 @@ class World:
             "restore": (*SPARK, "--dry-run"),
         }
         words = ("query", "range") if command == "query" else (command,)
-        return [*words, *(() if command == "demo" else (app,)), *more.get(command, ())]
+        return [*words, *(() if command in OF_NO_DIRECTORY else (app,)), *more.get(command, ())]
 
     def run(self, app: Path, argv: list[object], *more: object, **streams: Any) -> Ended:
         """Run a command, and hold it to its word."""
@@ -122,7 +123,7 @@ def _with(*more: object, name: str = "APP") -> Cell:
 
 def _empty(world: World, command: str) -> Ended:
     app = world.templates["APP"]
-    return world.run(app, world.argv(command, ""), *(("--no-such-option",) if command == "demo" else ()))
+    return world.run(app, world.argv(command, ""), *(("--no-such-option",) if command in OF_NO_DIRECTORY else ()))
 
 
 def _link(world: World, command: str) -> Ended:
@@ -286,6 +287,7 @@ READS = "it changes nothing"
 NO_WARNINGS = "it has results, no warnings: what is found is 3, 4 or 6"
 ASKS_NOTHING = "it asks no question that could be answered with no"
 BESIDE = "it shows what was flushed last, beside a running application too"
+NO_DIRECTORY = "it is about no directory"
 OWN = "its directory is its own, in a temporary folder"
 WAY_ON = "it is asked for one thing: there is nothing to warn of"
 TABLE: dict[str, dict[int, Cell | str]] = {
@@ -306,6 +308,7 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "status": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
     "clean": {1: "of a run that was named, and may have left something elsewhere: test_runs.py", 3: ASKS_NOTHING, 5: _locked("kstate"), 6: _failing("fsync", "EIO", "1", "CHANGED"),
               7: _failing("unlink", "EIO", "1", "CHANGED")},
+    "explain": {1: NO_WARNINGS, 3: ASKS_NOTHING, 4: NO_DIRECTORY, 5: NO_DIRECTORY, 7: READS},
     "demo": {1: "its warnings are part of the story", 3: ASKS_NOTHING, 4: OWN, 5: OWN, 7: OWN},
 }  # fmt: skip
 """Of each command what is its own; the rest is the same for all."""

@@ -50,6 +50,8 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "status": ("status", "CHANGED", "-o", "json"),
     "undo": ("undo", "CHANGED"),
     "clean": ("clean", "CHANGED"),
+    "explain": ("explain",),
+    "explain json": ("explain", "status-open", "-o", "json"),
     "demo": ("demo",),
     "help": ("--help",),
     "help of a command": ("migrate", "--help"),

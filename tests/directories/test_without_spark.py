@@ -37,6 +37,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "wipe": [("wipe", "APP", "--store", STORE, "--warnings-ok")],
     "status": [("status", "APP")],
     "clean": [("clean", "APP")],
+    "explain": [("explain",), ("explain", "status-open")],
     "demo": [("demo",)],
 }
 """In an order in which they can follow each other."""

@@ -32,7 +32,8 @@ _HOLE = "\x00"
 # Words that follow "kstate" in sentences about it.
 _VERBS = re.compile(
     "accepts?|cannot|commands?|content|doesn?|in|is|keeps?|knows|may|opens|query|reads?|takes|toml|was|which|who|writes|"
-    "wrote|will|with|then|and|has|its|made|never|names|says|left|found|follows|or|run|runs"
+    "wrote|will|with|then|and|has|its|made|never|names|says|left|found|follows|or|run|runs|"
+    "changes|did|itself|prints|restores|still|that"
 )
 _DUMMIES = {
     "APP": "/data/app", "TASK": "0_0", "STORE": "count", "RELEASE": "4.2", "DUMP": "/data/dump", "A": "/a", "B": "/b",

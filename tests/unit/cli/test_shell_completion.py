@@ -74,6 +74,8 @@ def test_commands_and_subcommands(bash: Bash) -> None:
         (("query", "range", "APP", "count", "-o", "j"), ["json"]),
         (("restore", "APP", "--on-"), ["--on-invalid-offset", "--on-state-change"]),
         (("migrate", "--guarantee", ""), ["at_least_once", "exactly_once_v2"]),
+        (("explain", "STATUS-"), ["STATUS-OPEN"]),
+        (("explain", "rest"), ["restores", "restores-all", "restoring"]),
         # Nothing of ours: the shell offers paths.
         (("query", "key", ""), []),
         (("query", "key", "/nowhere", ""), []),

@@ -1,0 +1,230 @@
+"""Problems: what lies in a directory that Streams chokes on, or that kstate does not understand."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kstate_cli.check import streams_log as log
+from kstate_cli.explain.model import SILENT, Texts
+from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
+from kstate_cli.host import CHECK_THE_DISK
+from kstate_cli.statedir.problems import ProblemCode
+from kstate_cli.texts import command
+from kstate_cli.texts import internals as see
+
+_PUT_BACK = "move it out of the application directory, or put back what belongs there"
+_CHECK = f"what the next start makes of it: {command('check', 'APP', '--for', 'RELEASE')}"
+_VERIFY = f"read everything: {command('verify', 'APP')}"
+_REBUILD = (
+    f"fill the store again from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
+)
+_WIPE = f"or have the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"
+_DAMAGED = (_VERIFY, _REBUILD, _WIPE)
+_OPENS = f"RocksDBStore.openDB: RocksDB has to open the directory ({see('rocksdb.md')})"
+
+PROBLEMS: Final = {
+    ProblemCode.LINK: Texts(
+        "A symbolic link, where Streams makes none",
+        "kstate follows no links below the application directory: what lies behind one could be another application's. "
+        "A change is refused.",
+        SILENT,
+        f"StateDirectory: tasks and stores are directories ({see('layout.md#paths')})",
+        ("put the real file or folder in its place",),
+    ),
+    ProblemCode.NOT_A_DIRECTORY: Texts(
+        "What is named like a task or a segment is no directory",
+        "Streams takes it for one, and fails when it has to open it.",
+        None,
+        f"StateDirectory.getOrCreateDirectoryForTask ({see('layout.md#foreign-entries')})",
+        (_PUT_BACK,),
+    ),
+    ProblemCode.NOT_A_FILE: Texts(
+        "A directory, or something else, has the name of a file of offsets or lies in a database",
+        "It cannot be read as what its name says.",
+        None,
+        f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
+        (_PUT_BACK,),
+    ),
+    ProblemCode.SPECIAL: Texts(
+        "A FIFO, a socket, a device, folders without an end, or a small file that is far too large",
+        "It is not read at all: reading a FIFO would wait for ever.",
+        None,
+        None,
+        (_PUT_BACK,),
+    ),
+    ProblemCode.UNREADABLE: Texts(
+        "This user may not read it, or the disk does not give it",
+        "Nothing is known of it, and nothing follows for what is in it: the store is not to be wiped for this.",
+        None,
+        None,
+        (CHECK_THE_DISK, "run the command as the user of the application"),
+    ),
+    ProblemCode.FOREIGN: Texts(
+        "A file that is none of Streams'",
+        "Streams passes over it. It goes along with a change, and goes with a task that is wiped.",
+        SILENT,
+        f"StateDirectory.taskDirIsEmpty ({see('layout.md#foreign-entries')})",
+        ("nothing, or move it out of the application directory",),
+    ),
+    ProblemCode.ILLEGAL_NAME: Texts(
+        "A folder where stores lie has a name that no store has",
+        "Names of stores are letters, digits, dot, underscore and dash, 249 at most.",
+        SILENT,
+        f"Named.validate ({see('changelogs.md#topics')})",
+        (_PUT_BACK,),
+    ),
+    ProblemCode.NO_SEGMENT: Texts(
+        "Something that is no segment lies among the segments of a store",
+        "Up to 4.2 the store opens empty because of it, without a word; 4.3 does not start.",
+        (log.NO_SEGMENT_ID, log.SEGMENT_NAME_TOO_SHORT),
+        f"AbstractSegments.segmentIdFromSegmentName ({see('layout.md#foreign-entries')})",
+        (_PUT_BACK,),
+    ),
+    ProblemCode.MALFORMED_OFFSETS: Texts(
+        "A .checkpoint, or a .position, cannot be read: not by Streams either",
+        "It is empty, cut off, or edited by hand.",
+        SAID_OF_MALFORMED,
+        f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
+        (_CHECK,),
+    ),
+    ProblemCode.READING_FAILED: Texts(
+        "The system has answered with an error when the file was read",
+        "It says neither that the file is damaged nor that this user may not read it.",
+        None,
+        None,
+        (CHECK_THE_DISK,),
+    ),
+    ProblemCode.NEGATIVE_PARTITION: Texts(
+        "A line of a file of offsets names a negative partition",
+        "Streams reads the line, and no topic has such a partition: somebody has edited the file.",
+        SILENT,
+        f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
+        (_CHECK,),
+    ),
+    ProblemCode.DROPPED_LINE: Texts(
+        "A line of .checkpoint has a negative offset, and Streams passes over it",
+        "The store counts as one without an offset.",
+        (log.LINE_DROPPED,),
+        f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
+        (_CHECK,),
+    ),
+    ProblemCode.ONLY_KEPT: Texts(
+        "The directory has nothing left of what a run of kstate keeps",
+        "It was emptied after the run. What the run keeps may be the only copy, so clean leaves it.",
+        None,
+        None,
+        (
+            f"what each run keeps: {command('status', 'APP')}",
+            f"to put back what the newest run keeps: {command('undo', 'APP', '--discard-newer')}",
+        ),
+    ),
+    ProblemCode.NO_CURRENT: Texts(
+        "A database has lost its file CURRENT",
+        "RocksDB takes it for a new database and makes an empty one there, unless a write-ahead log lies in it.",
+        (log.LOG_WITHOUT_CURRENT,),
+        "DBImpl::Recover of RocksDB: create_if_missing",
+        _DAMAGED,
+    ),
+    ProblemCode.NO_DATABASE: Texts(
+        "A folder of a store has files, but neither CURRENT nor a MANIFEST",
+        "It was copied in part, or is none of RocksDB's.",
+        None,
+        _OPENS,
+        _DAMAGED,
+    ),
+    ProblemCode.DOES_NOT_OPEN: Texts(
+        "RocksDB does not open the database",
+        "The message is RocksDB's own, and names the file.",
+        (log.STORE_NOT_OPENED,),
+        _OPENS,
+        _DAMAGED,
+    ),
+    ProblemCode.NOT_A_LONG: Texts(
+        "A stored offset has not 8 bytes",
+        "Streams cannot deserialize it, and 4.3 does not open the store.",
+        (log.NOT_A_LONG,),
+        f"AbstractColumnFamilyAccessor, LongDeserializer ({see('offsets.md#column-family')})",
+        _DAMAGED,
+    ),
+    ProblemCode.FOREIGN_OFFSETS: Texts(
+        "The column family of offsets has a row that Streams has not written",
+        "Its key is no topic and partition, or its Position is malformed.",
+        None,
+        f"AbstractColumnFamilyAccessor.commit ({see('offsets.md#column-family')})",
+        _DAMAGED,
+    ),
+    ProblemCode.NO_MANIFEST: Texts(
+        "CURRENT names a MANIFEST that is not there",
+        "RocksDB does not know which files belong to the database.",
+        (log.STORE_NOT_OPENED,),
+        _OPENS,
+        _DAMAGED,
+    ),
+    ProblemCode.TORN_MANIFEST: Texts(
+        "The MANIFEST ends in the middle of a record",
+        "RocksDB opens what was there before: rows may be missing without a word.",
+        SILENT,
+        f"VersionSet::Recover of RocksDB ({see('rocksdb.md#what-rocksdb-does-not-say')})",
+        _DAMAGED,
+    ),
+    ProblemCode.NO_OPTIONS: Texts(
+        "A database has no OPTIONS file",
+        "RocksDB writes it last when it makes a database: it may never have been finished. With which settings it was "
+        "made is unknown.",
+        SILENT,
+        f"RocksDB writes OPTIONS at every open ({see('rocksdb.md#options')})",
+        (_CHECK, _REBUILD),
+    ),
+    ProblemCode.MALFORMED_OPTIONS: Texts(
+        "The OPTIONS file is not as RocksDB writes it",
+        "With which settings the database was made is unknown, so it is not written to.",
+        SILENT,
+        f"RocksDB writes OPTIONS at every open ({see('rocksdb.md#options')})",
+        _DAMAGED,
+    ),
+    ProblemCode.FOREIGN_SETTING: Texts(
+        "The database has a setting that kstate does not handle",
+        "A comparator or merge operator of one's own, files outside the store, an encrypted environment "
+        "(rocksdb.config.setter). Reading or writing it without that setting would spoil it.",
+        SILENT,
+        f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
+        ("leave this store to Streams: wipe it, or let it be restored",),
+    ),
+    ProblemCode.FAMILIES_DISAGREE: Texts(
+        "OPTIONS names other column families than the MANIFEST",
+        "One of the two is cut off, or was copied from elsewhere.",
+        SILENT,
+        f"RocksDB keeps both alike ({see('rocksdb.md#options')})",
+        _DAMAGED,
+    ),
+    ProblemCode.UNKNOWN_FAMILY: Texts(
+        "A column family that no store of Streams has",
+        "Something else has written to the store, or a release that this kstate does not know.",
+        (log.FAMILIES_NOT_OPENED, log.UNEXPECTED_FAMILY),
+        f"RocksDBStore.openRocksDB ({see('stores.md#column-families')})",
+        ("a newer kstate may know it", _REBUILD),
+    ),
+    ProblemCode.UNDER_WAY: Texts(
+        "A running application is making it, or dropping it, at this moment",
+        "What it is will be known once that is done.",
+        None,
+        None,
+        ("run the command again",),
+    ),
+    ProblemCode.SST: Texts(
+        "A file with rows is missing, cut off, damaged, or of a format that nobody knows",
+        "The MANIFEST names it, so RocksDB does not open the database; a segment is passed over without a word up to "
+        "4.2.",
+        (log.STORE_NOT_OPENED,),
+        _OPENS,
+        _DAMAGED,
+    ),
+    ProblemCode.SST_NOT_NAMED: Texts(
+        "A file with rows lies in the database that its MANIFEST does not name",
+        "A crash leaves such files, and they are harmless. Where nothing crashed the MANIFEST has lost its end, and "
+        "rows are missing without a word. It does not keep a change from being made.",
+        SILENT,
+        f"VersionSet::Recover of RocksDB ({see('rocksdb.md#what-rocksdb-does-not-say')})",
+        (_VERIFY, f"where the application did not crash: {_REBUILD}"),
+    ),
+}  # fmt: skip

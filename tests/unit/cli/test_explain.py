@@ -1,0 +1,295 @@
+"""kstate explain: every code that any command prints is explained, once, and by what its owner says of it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import pkgutil
+import re
+import shlex
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+import kstate_cli
+from kstate_cli import signals
+from kstate_cli.change.attempts import INTERRUPTED
+from kstate_cli.change.journal import RunState
+from kstate_cli.check import streams_log
+from kstate_cli.check.findings import CODES
+from kstate_cli.check.outcome import Outcome
+from kstate_cli.cli import explain_cmd
+from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import codes
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Told, UsageError
+from kstate_cli.explain.catalogue import FINDINGS, explanations, find, groups, meant
+from kstate_cli.explain.model import Explanation
+from kstate_cli.explain.page import page
+from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
+from kstate_cli.query.result import FailureReason
+from kstate_cli.restore.states import RestoreState
+from kstate_cli.statedir.problems import ProblemCode
+from kstate_cli.verify import findings as verify_findings
+from tests import json_lines
+from tests.unit.test_internals import wrong_references
+from tests.unit.test_owners import modules
+from tests.unit.test_printed_commands import parse
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs" / "codes.md"
+GOLDEN = ROOT / "tests" / "frozen" / "golden"
+ALL = tuple(explanations())
+FILLED = {
+    "APP": "/data/app", "TASK": "0_0", "STORE": "count", "RELEASE": "4.2", "DUMP": "/data/dump", "DIR": "/data/out",
+}  # fmt: skip
+
+
+def _codes(group: str) -> list[str]:
+    return [one.code for one in ALL if one.group == group]
+
+
+def _errors() -> Iterator[type[Told]]:
+    """Every class of error, of whatever module."""
+    for module in pkgutil.walk_packages(kstate_cli.__path__, "kstate_cli."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    waiting: list[type[Told]] = [Told]
+    while waiting:
+        one = waiting.pop()
+        waiting += one.__subclasses__()
+        yield one
+
+
+def _codes_by_hand() -> set[str]:
+    """Codes that an error is given where it is raised: ``code="system"``, or a constant of the module."""
+    given = set()
+    for _, tree in modules():
+        constants = {
+            getattr(node.targets[0], "id", ""): node.value.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("Error"):
+                for one in node.keywords:
+                    if one.arg == "code":
+                        literal = isinstance(one.value, ast.Constant)
+                        given.add(str(one.value.value if literal else constants[one.value.id]))  # type: ignore[attr-defined]
+    return given
+
+
+# --- complete, and nothing else ---------------------------------------------------------------------------------------
+
+
+def _enumerated(member: str) -> list[str]:
+    return list(json_lines.schema("members")["$defs"][member]["enum"])
+
+
+@pytest.mark.parametrize(
+    ("group", "members"),
+    [
+        ("finding", CODES),
+        ("outcome", [one.value for one in Outcome]),
+        ("outcome", _enumerated("outcome")),
+        ("problem", [one.value for one in ProblemCode]),
+        ("verify", verify_findings.ALL_CODES),
+        ("run", _enumerated("state")),
+        ("restoration", [*(one.value for one in RestoreState), INTERRUPTED]),
+        ("query", [one.value for one in FailureReason]),
+        ("status", ["open", "closed"]),
+    ],
+)
+def test_every_member_is_explained_and_nothing_else(group: str, members: Iterable[str]) -> None:
+    assert sorted(_codes(group)) == sorted(members)
+
+
+def test_runs_are_in_no_state_that_the_schema_does_not_know() -> None:
+    assert {one.value for one in RunState} < set(_codes("run"))
+
+
+def test_findings_have_no_texts_left_over() -> None:
+    assert FINDINGS.keys() == CODES.keys()
+
+
+def test_the_codes_of_verify_are_all_that_it_has() -> None:
+    constants = {value for name, value in vars(verify_findings).items() if name.isupper() and isinstance(value, str)}
+    assert set(verify_findings.ALL_CODES) == constants
+
+
+def test_every_error_and_every_exit_code_is_explained() -> None:
+    classes = [*_errors()]
+    assert len(classes) > 12
+    assert set(_codes("error")) == {one.code for one in classes} | _codes_by_hand()
+    ended = {128 + number for number in (*signals.ENDING, signal.SIGPIPE, signal.SIGKILL)}
+    fixed = {EXIT_OK, EXIT_WARNINGS, *(one.exit_code for one in classes)}
+    assert {int(code) for code in _codes("exit")} == fixed | ended
+    assert fixed == set(range(8))
+
+
+def test_groups_are_those_of_the_schema() -> None:
+    assert [group.name for group in groups()] == _enumerated("group")
+
+
+def test_a_code_stands_once_in_its_group() -> None:
+    assert not [name for name, count in Counter(one.full_name.casefold() for one in ALL).items() if count > 1]
+    assert not {group.name for group in groups()} & {one.code for one in ALL if ":" in one.code}
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.full_name)
+def test_texts(one: Explanation) -> None:
+    assert one.brief[0].isupper() or one.brief[0].isdigit()
+    assert not one.brief.endswith(".") and len(one.brief) <= 100
+    assert not one.more or one.more.endswith((".", "?"))
+    assert one.do and all(one.do)
+    for text in (one.brief, one.more, one.rule or "", *one.do, *(one.log or ())):
+        assert text == text.strip() and "  " not in text and text.isprintable()
+        assert not [*wrong_references(text, one.full_name)]
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.full_name)
+def test_commands_can_be_pasted(one: Explanation) -> None:
+    for line in one.do:
+        before, there, words = line.partition("kstate ")
+        if there and words.partition(" ")[0] in kstate_cli_commands():
+            assert not before or before.endswith(": "), line
+            parse([FILLED.get(word, word) for word in shlex.split(words)], whole=True)
+
+
+def kstate_cli_commands() -> frozenset[str]:
+    from kstate_cli.cli.commands import COMMANDS
+
+    return frozenset(COMMANDS)
+
+
+def test_findings_say_what_check_says() -> None:
+    for name, code in CODES.items():
+        (one,) = find(f"finding:{name}")
+        assert (one.level, one.rule, one.do[0]) == (code.level.value, code.rule, code.hint)
+
+
+def test_what_streams_prints_is_what_check_foretells() -> None:
+    """Of every prediction that is kept of every directory: what it says Streams prints, its explanation says too."""
+    said: dict[str, set[str]] = {}
+    for file in sorted(GOLDEN.glob("*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            if row.get("type") == "prediction" and row["messages"]:
+                said.setdefault(row["code"], set()).update(row["messages"])
+    assert len(said) >= 3
+    for code, messages in said.items():
+        (one,) = find(f"finding:{code}")
+        for message in messages:
+            assert any(_pattern(sentence).search(message) for sentence in one.log or ()), (code, message)
+
+
+def _pattern(sentence: str) -> re.Pattern[str]:
+    text = sentence.removesuffix(" (up to 4.2)").removesuffix(" (from 4.3 on)")
+    return re.compile(".*".join(map(re.escape, text.split("…"))))
+
+
+def test_every_sentence_of_streams_is_of_some_code() -> None:
+    known = [value for name, value in vars(streams_log).items() if name.isupper() and isinstance(value, (str, tuple))]
+    sentences = {one for value in known for one in ((value,) if isinstance(value, str) else value)}
+    shown = " ".join(sentence for one in ALL for sentence in one.log or ())
+    parts = [part for sentence in (*sentences, *SAID_OF_MALFORMED) for part in sentence.split("{}")]
+    assert not [part for part in parts if part.strip() not in shown]
+
+
+def test_no_module_but_the_owner_spells_what_streams_prints() -> None:
+    """Or the two would differ one day: check, and the explanations, name the constants."""
+    known = [value for name, value in vars(streams_log).items() if name.isupper() and isinstance(value, (str, tuple))]
+    parts = {
+        part.strip()
+        for value in known
+        for sentence in ((value,) if isinstance(value, str) else value)
+        for part in sentence.split("{}")
+        if len(part.strip()) >= 15
+    }
+    assert len(parts) > 30
+    spelt = [
+        f"{module}:{node.lineno}"
+        for module, tree in modules()
+        if module not in ("check/streams_log.py", "rocks/messages.py")  # which reads what RocksDB says
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and any(part in node.value for part in parts)
+    ]
+    assert not spelt
+
+
+# --- how it is asked --------------------------------------------------------------------------------------------------
+
+
+def test_a_code_is_found_in_any_case_and_with_its_group() -> None:
+    for one in ALL:
+        assert find(one.full_name) == find(one.full_name.upper()) == (one,)
+        assert one in find(one.code.swapcase())
+    assert [one.group for one in find("not-understood")] == ["finding", "verify"]
+    assert find("exit:status-open") == find("") == find("nonsense") == ()
+
+
+def test_what_may_be_meant() -> None:
+    assert meant("status-opne")[0] == "status-open"
+    assert meant("restring")[0] == "RESTORING"
+    assert meant("exit:33")[0] == "exit:3"
+    assert meant("€") == []
+
+
+def test_a_code_that_there_is_not_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="there is no code 'sst-to-new'") as caught:
+        explain_cmd.explain("sst-to-new")
+    assert caught.value.details == ("did you mean sst-too-new or too-new or sst-not-named?",)
+    assert "kstate explain" in (caught.value.hint or "")
+
+
+def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain_cmd.explain("GLOBAL-status-open") == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "finding:global-status-open (error)"
+    assert [line for line in told if not line.startswith(" ")][1:] == ["rule:", "in the log of Streams:", "what to do:"]
+    assert "  kstate wipe APP --global" in told
+    assert "  Invalid state during store open. Expected state to be either empty or closed (from 4.3 on)" in told
+    assert explain_cmd.explain() == 0
+    listed = capsys.readouterr().out
+    assert len(listed.splitlines()) == len(ALL) + 2 * len(groups()) - 1
+    for one in ALL:
+        assert f"  {one.code} " in listed and one.brief in listed
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    for code, count in ((None, len(ALL)), ("7", 1), ("does-not-open", 2)):
+        assert explain_cmd.explain(code, Format.json) == 0
+        out = capsys.readouterr().out
+        json_lines.check(["explain", *([code] if code else []), "-o", "json"], 0, out)
+        assert json_lines.summary(out)["explanations"] == count == len(json_lines.results(out))
+
+
+def test_the_page_of_the_documentation() -> None:
+    """KSTATE_WRITE_DOCS=1 writes it."""
+    if os.environ.get("KSTATE_WRITE_DOCS"):
+        DOCS.write_text(page(), encoding="utf-8")
+    assert DOCS.read_text(encoding="utf-8") == page()
+
+
+def test_the_page_has_every_code_and_its_links_lead_somewhere() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    headings = re.findall(r"^### `([^`]+)`", text, re.MULTILINE)
+    assert headings == [one.full_name for one in ALL]
+    anchors = {heading.lower().replace(" ", "-") for heading in re.findall(r"^## (.+)$", text, re.MULTILINE)}
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) == anchors
+    for target, section in re.findall(r"\]\((internals/[\w-]+\.md)(?:#([\w-]+))?\)", text):
+        assert (DOCS.parent / target).is_file(), (target, section)
+
+
+def test_completion() -> None:
+    assert set(codes("")) == {one.code for one in ALL}
+    assert codes("STATUS-O") == ["STATUS-OPEN"]
+    assert codes("REST") == ["RESTORES", "RESTORES-ALL", "RESTORING"]
+    assert all(find(code) for code in codes("r"))
