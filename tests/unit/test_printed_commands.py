@@ -230,7 +230,7 @@ def test_what_check_says_to_do(code: Any) -> None:
 # --- commands of the documentation ------------------------------------------------------------------------------------
 
 REPOSITORY = ROOT.parent
-_BLOCK = re.compile(r"^(`{3,})(\w*)\n(.*?)^\1$|(?:^ {4}[^\n]*\n(?:\n(?= {4}))?)+", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^(`{3,})(\w*)[^\n]*\n(.*?)^\1$|(?:^ {4}[^\n]*\n(?:\n(?= {4}))?)+", re.MULTILINE | re.DOTALL)
 _ENDS = ("|", "||", "&&", ";", ">", ">>", "2>")
 _USAGE = re.compile(r"\[OPTIONS\]|COMMAND …")
 """A line that says how a command is called, not one that is typed."""
