@@ -3,7 +3,12 @@
 # "scripts/docs.sh links" looks whether addresses elsewhere answer, which needs the network.
 source "$(dirname "$0")/env.sh"
 
-builder=html
-[ "${1:-}" != links ] || builder=linkcheck
-python -m sphinx -b "$builder" -W --keep-going -n -q -d build/doctrees docs build/docs
-[ "$builder" = linkcheck ] || echo "build/docs/index.html"
+build() {
+    python -m sphinx -b "$1" -W --keep-going -n -q -d build/doctrees docs "$2"
+}
+if [ "${1:-}" = links ]; then
+    build linkcheck build/links
+else
+    build html build/docs
+    echo "build/docs/index.html"
+fi
