@@ -23,5 +23,6 @@ if [ "${1:-}" = all ]; then
 fi
 
 bash scripts/check.sh static
+bash scripts/docs.sh >/dev/null
 # Three at a time, for two processors: many tests wait for a JVM or a disk. A file is never split; tests/conftest.py orders them.
 exec python -m pytest -q --durations=15 -n 3 --dist loadfile --no-loadscope-reorder "$@"

@@ -20,7 +20,7 @@ class Outcome(Enum):
     WIPED = "task-wiped"
     """The task's directory is deleted (``TaskCorruptedException``), then the whole changelog is restored."""
     LOST = "lost"
-    """As ``WIPED``, but the store has no changelog: nothing brings its rows back."""
+    """As ``task-wiped``, but the store has no changelog: nothing brings its rows back."""
     FAILS = "start-fails"
     """``KafkaStreams#start`` or a stream thread throws; the client ends in ERROR."""
     NOT_REACHED = "not-reached"

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kstate_cli import clock
 from kstate_cli.cli import standard
@@ -22,12 +22,24 @@ from kstate_cli.regular import kind_of, read_given
 from kstate_cli.texts import quoted
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Gauge
 
 _GOOD = (0, 1)
 """Exit codes of a command that did what it was asked for."""
 _SUCCESS = "kstate_last_success_timestamp_seconds"
 _LABELS = ("application", "command")
+_FINDINGS = "kstate_findings"
+
+METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "kstate_last_run_timestamp_seconds": ("When the command ended.", _LABELS),
+    _SUCCESS: ("When the command last did what it was asked for.", _LABELS),
+    "kstate_last_run_duration_seconds": ("How long it took.", _LABELS),
+    "kstate_last_run_exit_code": ("Its exit code.", _LABELS),
+    "kstate_bytes_pinned": ("Bytes that are kept for undo.", _LABELS),
+    "kstate_records": ("Records, or rows, that it went through.", _LABELS),
+    _FINDINGS: ("Findings by code and level.", (*_LABELS, "code", "level")),
+}
+"""Name of each gauge -> what it says, and its labels. No other is written."""
 
 
 class Metrics:
@@ -106,28 +118,24 @@ class Metrics:
 
         registry = CollectorRegistry()
         now = clock.now_seconds()
-        self._gauge(registry, "kstate_last_run_timestamp_seconds", "When the command ended.", now)
+        self._gauge(registry, "kstate_last_run_timestamp_seconds", now)
         success = now if code in _GOOD else _before(path, (self._app.name, self._command))
         if success is not None:
-            self._gauge(registry, _SUCCESS, "When the command last did what it was asked for.", success)
-        self._gauge(registry, "kstate_last_run_duration_seconds", "How long it took.", now - self._began)
-        self._gauge(registry, "kstate_last_run_exit_code", "Its exit code.", code)
-        self._gauge(registry, "kstate_bytes_pinned", "Bytes that are kept for undo.", self._pinned())
+            self._gauge(registry, _SUCCESS, success)
+        self._gauge(registry, "kstate_last_run_duration_seconds", now - self._began)
+        self._gauge(registry, "kstate_last_run_exit_code", code)
+        self._gauge(registry, "kstate_bytes_pinned", self._pinned())
         if self.records is not None:
-            self._gauge(registry, "kstate_records", "Records, or rows, that it went through.", self.records)
+            self._gauge(registry, "kstate_records", self.records)
         if self.findings is not None:
             self._findings(registry, self.findings)
         write_to_textfile(str(path), registry)
 
-    def _gauge(self, registry: CollectorRegistry, name: str, what: str, value: float) -> None:
-        from prometheus_client import Gauge
-
-        Gauge(name, what, _LABELS, registry=registry).labels(self._app.name, self._command).set(value)
+    def _gauge(self, registry: CollectorRegistry, name: str, value: float) -> None:
+        _declared(registry, name).labels(self._app.name, self._command).set(value)
 
     def _findings(self, registry: CollectorRegistry, findings: Mapping[tuple[str, str], int]) -> None:
-        from prometheus_client import Gauge
-
-        gauge = Gauge("kstate_findings", "Findings by code and level.", (*_LABELS, "code", "level"), registry=registry)
+        gauge = _declared(registry, _FINDINGS)
         for (code, level), count in sorted(findings.items()):
             gauge.labels(self._app.name, self._command, code, level).set(count)
 
@@ -136,6 +144,13 @@ class Metrics:
         from kstate_cli.change.folder import read_runs
 
         return sum(pinned_bytes(run) for run in read_runs(self._app))
+
+
+def _declared(registry: CollectorRegistry, name: str) -> Gauge:
+    from prometheus_client import Gauge
+
+    what, labels = METRICS[name]
+    return Gauge(name, what, labels, registry=registry)
 
 
 def _before(path: Path, labels: tuple[str, str]) -> float | None:

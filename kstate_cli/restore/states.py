@@ -16,6 +16,7 @@ class RestoreState(Enum):
     """Where a restoration is."""
 
     CREATED = "CREATED"
+    """There is a run; nothing is assigned yet."""
     REBALANCING = "REBALANCING"
     """Tasks and slices are being assigned."""
     RESTORING = "RESTORING"
@@ -23,10 +24,13 @@ class RestoreState(Enum):
     RUNNING = "RUNNING"
     """Every store is complete and in its place."""
     PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    """It is done, or was asked to end: Spark, databases and locks are being closed."""
     NOT_RUNNING = "NOT_RUNNING"
+    """Over, without a failure."""
     PENDING_ERROR = "PENDING_ERROR"
     """Something failed: Spark, databases and locks are being closed."""
     ERROR = "ERROR"
+    """Over, with a failure: the next restoration wants ``--after-error``."""
 
     @property
     def terminal(self) -> bool:

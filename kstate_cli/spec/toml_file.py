@@ -35,7 +35,12 @@ else:
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 << 20
 _MAX_SHOWN: Final = 100
-_TOP: Final = ("format", "application", "stores")
+TOP: Final[Mapping[str, str]] = {
+    "format": "1: the form of the file. It has to be there.",
+    "application": "application.id, the prefix of the changelogs. Without it each changelog has to be named.",
+    "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` where the name has dots.',
+}
+"""The keys of the file, and what they mean."""
 
 
 def read_spec(path: Path) -> Spec:
@@ -70,7 +75,7 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise UsageError(f"{where} is not TOML: {error}", hint="examples/kstate.toml shows the form") from None
-    _known(where, "the file", document, _TOP)
+    _known(where, "the file", document, TOP)
     number = document.get("format")
     if number != FORMAT or type(number) is not int:
         said = "has no format" if number is None else f"has format {_short(number)}"
@@ -91,11 +96,12 @@ _LEGAL: Final = "1 to 249 of the characters a-z A-Z 0-9 . _ -"
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What a key of a store's table may hold, and the field of :class:`StoreDraft` that it is."""
+    """What a key of a store's table may hold and means, and the field of :class:`StoreDraft` that it is."""
 
     field: str
     fits: Callable[[Any], bool]
     expected: str
+    meaning: str
 
 
 def _whole(least: int, greatest: int) -> Callable[[Any], bool]:
@@ -120,17 +126,75 @@ def _topic(value: Any) -> bool:
 
 
 KEYS: Final[Mapping[str, _Key]] = {
-    "kind": _Key("kind", _kind, f"one of {', '.join(sorted(spec_kinds()))}"),
-    "logged": _Key("logged", _flag, "true or false"),
-    "global": _Key("is_global", _flag, "true or false"),
-    "source": _Key("source", _one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}), '"table", "processor" or "topic"'),
-    "changelog": _Key("changelog", _topic, f"a topic: {_LEGAL}"),
-    "subtopology": _Key("subtopology", _whole(0, MAX_I32), "a whole number from 0"),
-    "partitions": _Key("partitions", _whole(1, MAX_I32), "a whole number from 1"),
-    "retention_ms": _Key("retention_ms", _whole(1, MAX_I64), "milliseconds, a whole number from 1"),
-    "segment_interval_ms": _Key("segment_interval_ms", _whole(1, MAX_I64), "milliseconds, a whole number from 1"),
-    "indexed": _Key("indexed", _flag, "true or false"),
-    "topology": _Key("topology", _topic, "the name of a named topology"),
+    "kind": _Key(
+        "kind",
+        _kind,
+        f"one of {', '.join(sorted(spec_kinds()))}",
+        "What is stored, and how: the list of stores (`ls`) shows it.",
+    ),
+    "logged": _Key(
+        "logged",
+        _flag,
+        "true or false",
+        "Whether it has a changelog: `false` is `withLoggingDisabled`. The default is `true`.",
+    ),
+    "global": _Key(
+        "is_global",
+        _flag,
+        "true or false",
+        "Whether it is a global store, which every instance has in `global`.",
+    ),
+    "source": _Key(
+        "source",
+        _one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}),
+        '"table", "processor" or "topic"',
+        "What its changelog is, where that is no changelog topic. `topic`: the source topic of a table "
+        "(`topology.optimization`). Of a global store `table`: a `globalTable`; `processor`: an `addGlobalStore`, "
+        "whose processor may transform records.",
+    ),
+    "changelog": _Key(
+        "changelog",
+        _topic,
+        f"a topic: {_LEGAL}",
+        "The topic that it is restored from. The default is `<application>-<store>-changelog`.",
+    ),
+    "subtopology": _Key(
+        "subtopology",
+        _whole(0, MAX_I32),
+        "a whole number from 0",
+        "The first number of its tasks: 0 for `0_0`, `0_1`, …",
+    ),
+    "partitions": _Key(
+        "partitions",
+        _whole(1, MAX_I32),
+        "a whole number from 1",
+        "How many partitions its changelog has.",
+    ),
+    "retention_ms": _Key(
+        "retention_ms",
+        _whole(1, MAX_I64),
+        "milliseconds, a whole number from 1",
+        "How long windows, sessions or versions are kept: `withRetention`, or window size and grace; of a versioned "
+        "store its history retention.",
+    ),
+    "segment_interval_ms": _Key(
+        "segment_interval_ms",
+        _whole(1, MAX_I64),
+        "milliseconds, a whole number from 1",
+        "The time that a segment covers. The default is half the retention, at least a minute.",
+    ),
+    "indexed": _Key(
+        "indexed",
+        _flag,
+        "true or false",
+        "Whether a time-ordered store has an index: `true` for sliding windows.",
+    ),
+    "topology": _Key(
+        "topology",
+        _topic,
+        "the name of a named topology",
+        "The named topology that it belongs to, if there is one.",
+    ),
 }
 """The keys of ``[stores.NAME]``, in the order in which they are written."""
 

@@ -43,13 +43,14 @@ OTHERS = ("|", "||", "&&", ";", ">", "2>")
 
 
 def _commands(path: Path) -> Iterator[list[str]]:
-    """The arguments of every kstate command line of a file: in code blocks of Markdown, anywhere in the others.
+    """The arguments of every kstate command line of a file: in code blocks of Markdown, those of README behind ``$``;
+    anywhere in the others.
 
     Variables may be set before it.
     """
     text = re.sub(r"\\\n[ #]*", " ", path.read_text(encoding="utf-8"))
     if path.suffix == ".md":
-        text = "\n".join(re.findall(r"^ {4}.*$", text, flags=re.MULTILINE))
+        text = "\n".join(re.findall(r"^ {4}.*$|(?<=^\$ ).*$", text, flags=re.MULTILINE))
     for listed in re.findall(r"^ +- kstate\n((?: +- .*\n)+)", text, flags=re.MULTILINE):
         yield [line.strip().removeprefix("- ") for line in listed.splitlines()]
     for line in re.findall(
@@ -93,7 +94,7 @@ def test_command_line(words: list[str]) -> None:
 def test_all_places_have_command_lines() -> None:
     """The search above finds them: in text, in a script, in a list of YAML, in a line of a shell in YAML."""
     of = [str(parameter.id) for parameter in LINES]
-    for name in ("README.md: restore", "README.md: query key", "examples/README.md: query range", "walkthrough.md: restore", "spark-submit.sh: restore", "crontab: clean",
+    for name in ("README.md: restore", "README.md: query range", "examples/README.md: query range", "walkthrough.md: restore", "spark-submit.sh: restore", "crontab: clean",
                  "statefulset.yaml: restore $APP", "job.yaml: restore /var"):  # fmt: skip
         assert any(name in one for one in of), (name, of)
 
@@ -108,7 +109,7 @@ def test_readme() -> None:
 
 
 def test_readme_restores(tmp_path: Path) -> None:
-    (line,) = {" ".join(words) for words in _commands(README) if "examples/dump" in words}
+    (line,) = {" ".join(words) for words in _commands(README) if words[0] == "restore"}
     words = ["/".join([str(tmp_path), "orders"]) if word.endswith("/orders") else word for word in line.split()]
     words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
     done = kstate(*words, "--dry-run", "-o", "json")

@@ -128,7 +128,7 @@ def test_a_finding_and_the_section_of_its_rule_name_each_other(code: Code) -> No
 
 def test_links_between_pages_resolve() -> None:
     wrong = []
-    for page in (*PAGES, *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md"))):
+    for page in (*sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*.md"))):
         for target, anchor in LINK.findall(re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))):
             path = (page.parent / target).resolve() if target else page
             if not path.exists():

@@ -225,3 +225,55 @@ def test_what_check_says_to_do(code: Any) -> None:
     words = shlex.split(line)
     assert words[1] == "/data/my app"
     parse([_DUMMIES.get(word, word) for word in words], whole=True)
+
+
+# --- commands of the documentation ------------------------------------------------------------------------------------
+
+REPOSITORY = ROOT.parent
+_BLOCK = re.compile(r"^(`{3,})(\w*)[^\n]*\n(.*?)^\1$|(?:^ {4}[^\n]*\n(?:\n(?= {4}))?)+", re.MULTILINE | re.DOTALL)
+_ENDS = ("|", "||", "&&", ";", ">", ">>", "2>")
+_USAGE = re.compile(r"\[OPTIONS\]|COMMAND …")
+"""A line that says how a command is called, not one that is typed."""
+
+
+def documents() -> list[Path]:
+    """Everything that people read."""
+    return [*sorted(REPOSITORY.glob("*.md")), *sorted(REPOSITORY.glob("docs/**/*.md"))]
+
+
+def typed(text: str) -> Iterator[list[str]]:
+    """The words after ``kstate`` of each command in a block of Markdown, as a shell splits them."""
+    for block in _BLOCK.finditer(text):
+        for line in re.sub(r"\\\n\s*", " ", block[3] or block[0]).splitlines():
+            found = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*kstate (.*)", line)
+            if found and not _USAGE.search(line):
+                words = shlex.split(found[1], comments=True)
+                yield words[: min((words.index(end) for end in _ENDS if end in words), default=len(words))]
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_commands_of_the_documentation(path: Path) -> None:
+    """Each can be typed as it stands: its command, its options, and nothing that it needs is missing."""
+    for words in typed(path.read_text(encoding="utf-8")):
+        if words == ["--version"]:
+            continue
+        try:
+            parse([_DUMMIES.get(word, word) for word in words], whole=True)
+        except Exception as error:
+            raise AssertionError(f"kstate {shlex.join(words)}: {error}") from error
+
+
+def test_the_search_finds_commands_of_the_documentation() -> None:
+    count = {str(path.relative_to(REPOSITORY)): len([*typed(path.read_text(encoding="utf-8"))]) for path in documents()}
+    assert count["README.md"] > 5 and count["docs/tutorials/downgrade.md"] > 5 and count["docs/query.md"] > 3, count
+    assert [*typed("```console\n$ kstate ls /a | grep x\n```\n\n1. One\n\n       kstate undo /a  # back\n")] == [
+        ["ls", "/a"],
+        ["undo", "/a"],
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["kstate lst /a", "kstate ls /a --no-such", "kstate migrate /a"])
+def test_the_search_misses_no_wrong_command(wrong: str) -> None:
+    (words,) = typed(f"    {wrong}\n")
+    with pytest.raises(Exception, match=r"no kstate|[Nn]o such|[Mm]issing"):
+        parse(words, whole=True)

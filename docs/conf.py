@@ -1,0 +1,72 @@
+"""How the pages in this folder become a site: ``scripts/docs.sh`` builds it, and every warning is an error there.
+
+Links are written for the files, as an editor or a forge follows them. Where one leads out of this folder, to a file
+that the site has as a page of its own, it is turned into a link to that page.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+project = "kstate"
+author = "kstate authors"
+html_title = "kstate"
+html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
+html_copy_source = False
+html_show_copyright = False
+extensions = ["myst_parser"]
+myst_heading_anchors = 4
+# Texts of commands and of Kafka Streams stand as they are printed: no curled quotes, no dash for two hyphens.
+smartquotes = False
+highlight_language = "none"
+linkcheck_timeout = 20
+
+_DOCS: Final = Path(__file__).resolve().parent
+_ROOT: Final = _DOCS.parent
+_PAGES: Final = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "examples/README.md": "examples.md",
+    "examples/walkthrough.md": "how-to/restore.md",
+}
+"""Files outside this folder, and the pages that have their text."""
+_LINK: Final = re.compile(r"(\[[^\]]*\])\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def _relinked(text: str, file: Path, page: Path) -> str:
+    """The text of ``file``, its links written for ``page``, which shows it."""
+
+    def link(match: re.Match[str]) -> str:
+        name, target, anchor = match[1], (file.parent / match[2]).resolve(), match[3] or ""
+        if target.is_dir():
+            return name[1:-1]
+        if target.is_relative_to(_ROOT) and str(target.relative_to(_ROOT)) in _PAGES:
+            target = _DOCS / _PAGES[str(target.relative_to(_ROOT))]
+        return f"{name}({os.path.relpath(target, page.parent)}{anchor})"
+
+    return _LINK.sub(link, text)
+
+
+def _read_page(app: Sphinx, docname: str, source: list[str]) -> None:
+    page = _DOCS / f"{docname}.md"
+    source[0] = _relinked(source[0], page, page)
+
+
+def _read_included(app: Sphinx, relative_path: Path, parent_docname: str, content: list[str]) -> None:
+    page = _DOCS / f"{app.env.docname}.md"  # of the parent's name MyST gives the last word only
+    content[0] = _relinked(content[0], (_DOCS / relative_path).resolve(), page)
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _read_page)
+    app.connect("include-read", _read_included)

@@ -1,0 +1,90 @@
+"""README: every block is run, or said why not, and prints what stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.readme import README, ROOT, Output, blocks, commands_table, outputs, renewed, run, steady
+
+NOT_RUN = {
+    "pipx install .": "installs for good, from a registry",
+    "uv tool install .": "the same",
+    "pip install .": "what scripts/env.sh does, which every test needs",
+}
+"""Commands of the blocks that only say how kstate is installed."""
+TEXT = README.read_text(encoding="utf-8")
+
+
+def test_commands_print_what_readme_says() -> None:
+    """But for times and sizes (VARIES). KSTATE_WRITE_DOCS=1 writes what they print now."""
+    if os.environ.get("KSTATE_WRITE_DOCS"):
+        README.write_text(renewed(README.read_text(encoding="utf-8")), encoding="utf-8")
+    wanted = [*outputs(README.read_text(encoding="utf-8"))]
+    assert len(wanted) >= 8
+    for one, got in zip(wanted, run(wanted), strict=True):
+        written = replace(one, first=None, last=None).shown()
+        assert steady(got.shown()) == steady(written), f"{one.command}: KSTATE_WRITE_DOCS=1 writes README anew"
+
+
+def test_the_table_of_commands() -> None:
+    assert commands_table() in TEXT
+
+
+def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
+    assert set(re.findall(r"^```(\w+)", TEXT, flags=re.MULTILINE)) == {"console", "sh", "text"}
+    prose = re.sub(r"^```.*?^```$", "", TEXT, flags=re.MULTILINE | re.DOTALL)
+    assert not re.search(r"^ {4}", prose, flags=re.MULTILINE), "an indented block"
+    typed = [line for block in blocks(TEXT, "sh") for line in block.splitlines()]
+    assert sorted(typed) == sorted(NOT_RUN)
+
+
+def test_errors_are_those_of_real_releases() -> None:
+    """What docs/check.md has from real starts, or RocksDB says in a log that a test reads."""
+    real = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+    for block in blocks(TEXT, "text"):
+        assert any(part in real for part in re.findall(r"Column families not opened: |format_version: 6", block)), block
+
+
+def test_it_is_short_and_names_what_is_run() -> None:
+    """The main job, and the tests: by whoever has the sources, and by what every submission must pass."""
+    assert len(TEXT.splitlines()) <= 220
+    called = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    for one in ("bash scripts/demo.sh", "bash scripts/test.sh"):
+        assert f"`{one}`" in TEXT and one in called
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("0_0 count closed", "0_0 count open"),
+        ("27.2 KiB 3", "27.2 KiB 4"),
+        ("run 0001-migrate", "run 0002-migrate"),
+        (" 0_0 latest-order 27 closed 6 4.3", " 0_0 latest-order 27 closed 6 4.2"),
+        (" 0_0/visits 36 22 0:43 0.0", " 0_0/visits 36 22 0:44 0.0"),
+    ],
+)
+def test_what_is_different_is_seen(before: str, after: str) -> None:
+    assert steady(before) != steady(after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("kept 2026-11-23T02:49:47.481+00:00 27.2 KiB", "kept 2027-01-02T12:00:00.001+00:00 128.0 KiB"),
+        ("8 of 8 slices, 9,316 bytes, 1,453 records/s, 0 s left", "8 of 8 slices, 11 bytes, 99 records/s, 12 s left"),
+        (" 0_0/visits     36   0:43            0.0", " 0_0/visits   36   0:43    1.2"),
+    ],
+)
+def test_what_varies_is_not(before: str, after: str) -> None:
+    assert steady(before) == steady(after)
+
+
+def test_a_long_output_loses_its_middle() -> None:
+    one = Output("x", tuple("abcdef"), 2, 1)
+    assert one.shown() == "$ x\na\nb\n…\nf\n"
+    assert replace(one, lines=("a", "b", "c")).shown() == "$ x\na\nb\nc\n"
+    assert replace(one, lines=("word " * 40,)).shown().endswith("word…\n")

@@ -1,0 +1,469 @@
+"""docs/reference, made from the code. `python -m tests.reference_pages` writes it anew.
+
+Each page is a function of what the code declares, so that a test can give it one thing more and see that the page is
+another one. What has no description raises :class:`Undocumented`: nothing gets in without one.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import inspect
+import pkgutil
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import kstate_cli
+from kstate_cli import errors
+from kstate_cli.change.journal import RunState
+from kstate_cli.check.findings import Level
+from kstate_cli.check.outcome import Outcome
+from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.help_panels import panel_of
+from kstate_cli.cli.metrics import METRICS
+from kstate_cli.errors import Told
+from kstate_cli.formats.store_kinds import store_kind
+from kstate_cli.query.result import FailureReason
+from kstate_cli.releases import PROVEN, RELEASES, OffsetsHome, Release
+from kstate_cli.restore.states import TRANSITIONS, RestoreState
+from kstate_cli.spec.model import spec_kinds
+from kstate_cli.spec.toml_file import KEYS, TOP
+from kstate_cli.statedir.problems import ProblemCode
+from tests import json_lines
+from tests.command_line import commands, groups
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "reference"
+_MADE: Final = "<!-- from the code: KSTATE_WRITE_DOCS=1 pytest tests/unit/test_reference.py -->"
+
+Tree = Sequence[tuple[str, Any]]
+"""Commands by their path, as Click has them."""
+
+
+class Undocumented(Exception):
+    """Something of the code that says nothing about itself."""
+
+
+def pages() -> dict[str, str]:
+    """Name of each page -> its text."""
+    return {
+        "commands.md": commands_page([*groups(), *commands()]),
+        "exit-codes.md": exit_codes_page(list(endings())),
+        "metrics.md": metrics_page(METRICS, list(commands())),
+        "states.md": states_page(),
+        "kstate-toml.md": toml_page(TOP, KEYS),
+        "releases.md": releases_page(RELEASES, PROVEN),
+    }
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def commands_page(tree: Tree) -> str:
+    """Every command with its arguments and options."""
+    parts = [
+        "# Commands",
+        _MADE,
+        (
+            "As `kstate COMMAND --help` says it. `APP` is an application directory, `state.dir/application.id`; a `state.dir` "
+            "that holds one application will do. Options with a variable can be set by it "
+            "([Environment variables](../environment.md))."
+        ),
+        _table(
+            ("command", "does"),
+            [(f"[`{name}`](#kstate-{name})", COMMANDS[name].help) for name in COMMANDS],
+        ),
+    ]
+    place = {name: number for number, name in enumerate(COMMANDS)}
+    parts += [_command(path, command) for path, command in sorted(tree, key=lambda one: place[one[0].split()[0]])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _command(path: str, command: Any) -> str:
+    if not command.help:
+        raise Undocumented(f"kstate {path} has no help")
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    words = ["[OPTIONS]", *(_argument(one) for one in arguments)]
+    usage = " ".join(["kstate", path, *(["COMMAND", "…"] if hasattr(command, "commands") else words)])
+    parts = [f"## kstate {path}", f"```text\n{usage}\n```", _help(command.help)]
+    panels: dict[str, list[tuple[str, ...]]] = {}
+    for one in command.params:
+        if getattr(one, "hidden", False):
+            continue
+        panels.setdefault(panel_of(one), []).append(_parameter(path, one))
+    for title, rows in panels.items():
+        parts += [f"**{title}**", _table(("", "", "variable"), rows)]
+    return "\n\n".join(parts)
+
+
+def _argument(one: Any) -> str:
+    name = one.metavar or one.name.upper()
+    return name if one.required else f"[{name}]"
+
+
+def _parameter(path: str, one: Any) -> tuple[str, str, str]:
+    if not one.help:
+        raise Undocumented(f"kstate {path}: {one.name} has no help")
+    says = [_text(one.help)]
+    if one.param_type_name == "argument":
+        name = f"`{_argument(one)}`"
+    else:
+        value = "" if one.is_flag else f" {one.metavar or '|'.join(_choices(one)) or 'VALUE'}"
+        name = f"`{', '.join([*one.opts, *one.secondary_opts])}{value}`"
+        if one.required:
+            says.append("Has to be given.")
+        elif not one.is_flag and one.default not in (None, [], ()) and not callable(one.default):
+            shown = one.default.value if isinstance(one.default, Enum) else one.default
+            says.append(f"Default: `{shown}`.")
+    variable = getattr(one, "envvar", None)
+    return name, " ".join(says), f"`{variable}`" if variable else ""
+
+
+def _choices(one: Any) -> list[str]:
+    kind = one.type_descriptor.annotation
+    return [str(member.value) for member in kind] if inspect.isclass(kind) and issubclass(kind, Enum) else []
+
+
+def _help(text: str) -> str:
+    r"""Help as Markdown: what `\b` keeps as it is stands in a block."""
+    parts = []
+    for paragraph in re.split(r"\n\n+", inspect.cleandoc(text)):
+        if "\b" in paragraph:
+            kept = textwrap.dedent(paragraph.replace("\b\n", "").replace("\b", "")).strip("\n")
+            parts.append(f"```text\n{kept}\n```")
+        else:
+            parts.append(_text(" ".join(paragraph.split())))
+    return "\n\n".join(parts)
+
+
+# --- how a command ends -----------------------------------------------------------------------------------------------
+
+
+def endings() -> Iterator[type[Told]]:
+    """Every class that a command can end with, those of all modules."""
+    for module in pkgutil.walk_packages(kstate_cli.__path__, "kstate_cli."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    yield from sorted({*_below(Told)}, key=lambda one: (one.exit_code, one.code, one.__module__, one.__name__))
+
+
+def _below(kind: type[Told]) -> Iterator[type[Told]]:
+    for one in kind.__subclasses__():
+        if one.__module__.startswith("kstate_cli."):
+            yield one
+        yield from _below(one)
+
+
+_GIVEN_CODES: Final = {
+    "system": "The system answered with an error.",
+    "database": "RocksDB answered with an error.",
+    "defect": "A defect of kstate. `KSTATE_DEBUG=1` shows where it lies.",
+    "failed": "It failed, and nothing closer is known.",
+}
+"""Codes that errors are given where they are raised, or that no class has."""
+
+
+@functools.cache
+def given_codes() -> frozenset[str]:
+    """The codes that errors are given where they are raised: `KstateError(…, code="…")`."""
+    kinds = {one.__name__ for one in _below(Told)}
+    names = set()
+    for path in Path(kstate_cli.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
+                codes = (one.value for one in node.keywords if one.arg == "code")
+                names |= {str(one.value) for one in codes if isinstance(one, ast.Constant)}
+    return frozenset(names)
+
+
+def exit_codes_page(classes: Iterable[type[Told]]) -> str:
+    """The exit codes, and the words for what they may mean."""
+    table = re.findall(r"^\w+ {2,}(\S+) {2,}(\S.*)$", errors.__doc__ or "", flags=re.MULTILINE)
+    meanings = {"0": ["done, or nothing to do"], "1": ["finished with warnings; `--warnings-ok` makes it 0"]}
+    for number, meaning in table:
+        if number != "exit":
+            meanings.setdefault(number, []).append(_text(meaning))
+    rows = [(number, "; ".join(texts)) for number, texts in meanings.items()]
+    codes: dict[tuple[int, str], list[str]] = {}
+    for one in classes:
+        if one.code == "interrupted" or one is errors.KstateError:
+            continue
+        says = inspect.cleandoc(one.__doc__ or "").partition("\n\n")[0]
+        if not says or one.__doc__ == Told.__doc__:
+            raise Undocumented(f"{one.__module__}.{one.__name__} has no docstring")
+        codes.setdefault((one.exit_code, one.code), []).append(_text(" ".join(says.split())))
+    for name in given_codes():
+        if name not in _GIVEN_CODES and name not in {code for _, code in codes}:
+            raise Undocumented(f"the code {name} of an error")
+    codes |= {(errors.RunFailed.exit_code, name): [_text(says)] for name, says in _GIVEN_CODES.items()}
+    codes |= {(128, errors.Interrupted.code): ["A signal ended the command; its number is added."]}
+    return (
+        "\n\n".join(
+            [
+                "# Exit codes",
+                _MADE,
+                _table(("exit code", "meaning"), rows),
+                (
+                    "What would be 6 is 7 once the directory was changed. Results that could not be written in full are never 0; "
+                    "messages that could not be written change neither what is done nor the exit code."
+                ),
+                "## Codes of errors",
+                (
+                    "With `-o json` the last line is an `error` with a `code`, a word that programs may rely on "
+                    "([Errors](../json.md#errors))."
+                ),
+                _table(
+                    ("code", "exit code", "meaning"),
+                    [
+                        (f"`{code}`", str(number), " ".join(dict.fromkeys(says)))
+                        for (number, code), says in sorted(codes.items())
+                    ],
+                ),
+            ]
+        )
+        + "\n"
+    )
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree) -> str:
+    """The gauges of `--metrics-file`."""
+    of = [path for path, command in tree if any("--metrics-file" in one.opts for one in command.params)]
+    for name, (what, _) in metrics.items():
+        if not what:
+            raise Undocumented(f"the metric {name} says nothing")
+    return (
+        "\n\n".join(
+            [
+                "# Metrics",
+                _MADE,
+                (
+                    f"`--metrics-file FILE` of {_listed(f'`{path}`' for path in of)} writes a file for the textfile collector of "
+                    "Prometheus' node exporter. It is replaced as a whole. A command that fails keeps the time of the last one "
+                    "that succeeded, which is what an alert looks at."
+                ),
+                _table(
+                    ("gauge", "meaning", "labels"),
+                    [
+                        (f"`{name}`", _text(what), ", ".join(f"`{one}`" for one in labels))
+                        for name, (what, labels) in metrics.items()
+                    ],
+                ),
+                "`kstate_records` and `kstate_findings` are there where the command counts them.",
+            ]
+        )
+        + "\n"
+    )
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+_SHOWN_STATES: Final = {
+    "created": "A folder without a first line: it ended before it began.",
+    "interrupted": "Its process is gone. The next command that changes something finishes it, or sweeps away what it made.",
+    "damaged": "Its journal is lost, cut or garbled: nothing of it is touched.",
+}
+"""States of a run that are no state of a journal."""
+
+
+def states_page() -> str:
+    """States, outcomes and other words of a fixed set."""
+    runs = documented(RunState)
+    states = json_lines.schema("members")["$defs"]["state"]["enum"]
+    for state in states:
+        if state not in runs and state not in _SHOWN_STATES:
+            raise Undocumented(f"the state {state} of a run")
+    follows = {
+        one.value: ", ".join(f"`{after.value}`" for after in RestoreState if after in TRANSITIONS[one]) or "nothing"
+        for one in RestoreState
+    }
+    return (
+        "\n\n".join(
+            [
+                "# States and other words",
+                _MADE,
+                "## Runs",
+                "`state` of a run in `kstate status`. A run is one command that changes a directory.",
+                _table(
+                    ("state", "meaning"), [(f"`{one}`", _text(runs.get(one) or _SHOWN_STATES[one])) for one in states]
+                ),
+                "## Restorations",
+                (
+                    "`restoration` in `kstate status`, and the arguments of `--on-state-change`: the states of KIP-728 and KIP-696 "
+                    "([as a picture](../internals/restoring.md#states))."
+                ),
+                _table(
+                    ("state", "meaning", "followed by"),
+                    [(f"`{name}`", _text(says), follows[name]) for name, says in documented(RestoreState).items()],
+                ),
+                "## What the next start does",
+                "`outcome` of a prediction of `kstate check`.",
+                _words("outcome", Outcome),
+                "## Levels of findings",
+                "`level` of a finding of `kstate check`; [the findings](../check.md#findings).",
+                _words("level", Level),
+                "## Why a query has no answer",
+                "`code` of a failure of `kstate query`: those of Kafka Streams.",
+                _words("failure reason", FailureReason),
+                "## Problems of a directory",
+                "`code` of a problem in `kstate ls` and `kstate inspect-position`.",
+                _words("code", ProblemCode),
+            ]
+        )
+        + "\n"
+    )
+
+
+def _words(title: str, kind: type[Enum]) -> str:
+    return _table((title, "meaning"), [(f"`{name}`", _text(says)) for name, says in documented(kind).items()])
+
+
+def documented(kind: type[Enum]) -> dict[str, str]:
+    """Value of each member -> the text below it in the source. Raises Undocumented where one has none."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    found: dict[str, str] = {}
+    for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
+            continue
+        says = after.value if isinstance(after, ast.Expr) else None
+        if not (isinstance(says, ast.Constant) and isinstance(says.value, str)):
+            raise Undocumented(f"{kind.__name__}.{node.targets[0].id}")
+        found[str(kind[node.targets[0].id].value)] = " ".join(says.value.split())
+    return found
+
+
+# --- kstate.toml ------------------------------------------------------------------------------------------------------
+
+
+def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
+    """The keys of `kstate.toml`."""
+    for name, one in keys.items():
+        if not one.meaning:
+            raise Undocumented(f"the key {name} of kstate.toml")
+    return (
+        "\n\n".join(
+            [
+                "# kstate.toml",
+                _MADE,
+                (
+                    "What cannot be known from the bytes of a directory, and what `kstate restore` has to know of one that is lost. "
+                    "`kstate ls APP --spec` writes it from a healthy directory, and asks for what it could not find out. Keys that "
+                    "are not here are refused. An example that has all of them: "
+                    "[examples/kstate.toml](../../examples/kstate.toml)."
+                ),
+                _table(("key", "meaning"), [(f"`{name}`", _text(says)) for name, says in top.items()]),
+                "## A store",
+                "In its table, `[stores.NAME]`:",
+                _table(
+                    ("key", "value", "meaning"),
+                    [
+                        (
+                            f"`{name}`",
+                            "a kind ([below](#kinds))" if name == "kind" else _text(one.expected),
+                            _text(one.meaning),
+                        )
+                        for name, one in keys.items()
+                    ],
+                ),
+                "## Kinds",
+                _table(
+                    ("kind", "since"),
+                    [(f"`{name}`", _since(name)) for name in sorted(spec_kinds())],
+                ),
+            ]
+        )
+        + "\n"
+    )
+
+
+def _since(kind: str) -> str:
+    try:
+        return store_kind(kind).since or ""
+    except ValueError:
+        return "never on disk"
+
+
+# --- releases ---------------------------------------------------------------------------------------------------------
+
+
+def releases_page(releases: Iterable[Release], proven: Iterable[tuple[str, str]]) -> str:
+    """What kstate knows of each release, and the pairs that were run."""
+    homes = {
+        OffsetsHome.FILES: "in files: `.checkpoint`, `<store>.position`",
+        OffsetsHome.COLUMN_FAMILY: "in the column family `offsets` of each RocksDB (KIP-1035)",
+    }
+    to: dict[str, list[str]] = {}
+    for source, target in proven:
+        to.setdefault(source, []).append(target)
+    order = {one.name: one.number for one in RELEASES}
+    return (
+        "\n\n".join(
+            [
+                "# Releases",
+                _MADE,
+                (
+                    "`--to` and `--for` take one of these, or a patch release of one. With Confluent's numbers see "
+                    "[Confluent](../how-to/confluent.md)."
+                ),
+                _table(
+                    ("release", "rocksdbjni", "reads SST formats up to", "keeps offsets"),
+                    [
+                        (one.name, ", ".join(one.rocksdb), str(one.reads_sst_format), homes[one.offsets_home])
+                        for one in releases
+                    ],
+                ),
+                "## Migrations that were run with real releases",
+                "All other pairs are carried out and labelled unproven ([Compatibility](../compatibility.md)).",
+                _table(
+                    ("from", "to"),
+                    [
+                        (one, ", ".join(sorted(to[one], key=order.__getitem__)))
+                        for one in sorted(to, key=order.__getitem__)
+                    ],
+                ),
+            ]
+        )
+        + "\n"
+    )
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def _text(text: str) -> str:
+    """A text of the code as Markdown: nothing in it is markup but code, which docstrings have between two backticks."""
+    parts = re.split(r"(`[^`]+`)", re.sub(r":(?:class|meth|data|func):`([^`]+)`", r"`\1`", text.replace("``", "`")))
+    return "".join(
+        one if one.startswith("`") and len(one) > 1 else re.sub(r"([\\*_<>\[\]])", r"\\\1", one) for one in parts
+    )
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [titles, ("---",) * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in one)} |" for one in lines)
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"(?<!\\)\|", r"\\|", " ".join(text.split()))
+
+
+def _listed(words: Iterable[str]) -> str:
+    *some, last = words
+    return f"{', '.join(some)} and {last}" if some else last
+
+
+def write(folder: Path = FOLDER, made: Callable[[], dict[str, str]] = pages) -> None:
+    """Writes every page."""
+    for name, text in made().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

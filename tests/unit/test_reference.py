@@ -1,0 +1,150 @@
+"""The reference says what the code declares: all of it, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kstate_cli.check.findings import CODES, Code, Level
+from kstate_cli.cli.metrics import METRICS
+from kstate_cli.errors import Told
+from kstate_cli.releases import PROVEN, RELEASES, OffsetsHome, Release
+from kstate_cli.spec.toml_file import KEYS, TOP
+from tests import json_lines, json_page, reference_pages
+from tests.command_line import commands, groups
+from tests.interop.check_table import DOCS, known, render
+from tests.reference_pages import FOLDER, Undocumented, documented, endings, pages
+
+INDEX = FOLDER / "index.md"
+
+
+def test_the_reference_is_what_the_code_declares() -> None:
+    """KSTATE_WRITE_DOCS=1 writes it."""
+    if os.environ.get("KSTATE_WRITE_DOCS"):
+        reference_pages.write()
+    made = pages()
+    wrong = [name for name, text in made.items() if (FOLDER / name).read_text(encoding="utf-8") != text]
+    assert not wrong, f"not as the code has it: {wrong}; KSTATE_WRITE_DOCS=1 writes docs/reference anew"
+    others = {path.name for path in FOLDER.iterdir()} - {*made, INDEX.name}
+    assert not others, f"pages that nothing makes: {others}"
+    for name in made:
+        assert f"({name})" in INDEX.read_text(encoding="utf-8"), f"{name} is not in the index of the reference"
+
+
+# --- something that was made up, of each kind -------------------------------------------------------------------------
+
+
+def _option(text: str) -> str:
+    tree = dict(commands())
+    tree["ls"] = copy.copy(tree["ls"])
+    made_up = copy.copy(next(one for one in tree["ls"].params if one.param_type_name == "option"))
+    made_up.opts, made_up.help = ["--made-up"], text
+    tree["ls"].params = [*tree["ls"].params, made_up]
+    return reference_pages.commands_page([*groups(), *tree.items()])
+
+
+def _metric(text: str) -> str:
+    return reference_pages.metrics_page({**METRICS, "kstate_made_up": (text, ("application",))}, list(commands()))
+
+
+def _ending(text: str) -> str:
+    made_up = type("MadeUp", (Told,), {"__doc__": text, "code": "made-up", "__module__": __name__})
+    return reference_pages.exit_codes_page([*endings(), made_up])
+
+
+def _key(text: str) -> str:
+    made_up = SimpleNamespace(expected="true or false", meaning=text)
+    return reference_pages.toml_page(TOP, {**KEYS, "made-up": made_up})
+
+
+def _release(text: str) -> str:
+    return reference_pages.releases_page([*RELEASES, Release("made-up", (text,), 6, OffsetsHome.FILES)], PROVEN)
+
+
+MADE_UP: dict[str, tuple[Callable[[str], str], str]] = {
+    "option": (_option, "commands.md"),
+    "metric": (_metric, "metrics.md"),
+    "ending": (_ending, "exit-codes.md"),
+    "key": (_key, "kstate-toml.md"),
+    "release": (_release, "releases.md"),
+}
+
+
+@pytest.mark.parametrize("what", MADE_UP)
+def test_what_is_made_up_is_missed(what: str) -> None:
+    """One thing more in the code, and the page that is committed is not the one that the code gives."""
+    page, name = MADE_UP[what]
+    text = page("What it does.")
+    assert text != (FOLDER / name).read_text(encoding="utf-8")
+    assert "made-up" in text.replace("_", "-")
+
+
+@pytest.mark.parametrize("what", sorted({*MADE_UP} - {"release"}))
+def test_what_says_nothing_of_itself_is_refused(what: str) -> None:
+    with pytest.raises(Undocumented):
+        MADE_UP[what][0]("")
+
+
+def test_a_member_of_an_enumeration_without_a_text_is_refused() -> None:
+    class Said(Enum):
+        ONE = "one"
+        """It is said."""
+
+    class NotSaid(Enum):
+        ONE = "one"
+        """It is said."""
+        TWO = "two"
+
+    assert documented(Said) == {"one": "It is said."}
+    with pytest.raises(Undocumented, match=r"NotSaid\.TWO"):
+        documented(NotSaid)
+
+
+def test_a_json_member_that_is_made_up_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = json_lines.schema
+
+    def more(name: str) -> Any:
+        schema = copy.deepcopy(real(name))
+        if name == "members":
+            schema["$defs"]["made_up"] = {"description": "Made up.", "type": "string"}
+        if name == "ls":
+            schema["$defs"]["store"]["properties"]["made_up"] = {"$ref": "members.json#/$defs/made_up"}
+        return schema
+
+    page = json_page.PAGE.read_text(encoding="utf-8")
+    assert json_page.page(page) == page
+    monkeypatch.setattr(json_lines, "schema", more)
+    made = json_page.page(page)
+    assert made != page
+    assert made.count("`made_up`") == 2  # among the members of the line, and among all members
+
+
+def test_a_finding_that_is_made_up_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = DOCS.read_text(encoding="utf-8")
+    assert render(known()) == page
+    monkeypatch.setitem(CODES, "made-up", Code("made-up", Level.ERROR, "KIP-1", "nothing to do"))
+    assert "`made-up`" in render(known())
+
+
+def test_a_metric_that_is_not_declared_is_not_written(tmp_path: Any) -> None:
+    """What is written is what METRICS has: the page cannot lack one."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    from kstate_cli.cli.metrics import Metrics
+
+    (tmp_path / "app").mkdir()
+    with Metrics(tmp_path / "out.prom", "check", tmp_path / "app") as metrics:
+        metrics.records = 1
+        metrics.findings = {("status-open", "warning"): 2}
+        metrics.done(0)
+    text = (tmp_path / "out.prom").read_text(encoding="utf-8")
+    written = {one.name: tuple(one.samples[0].labels) for one in text_string_to_metric_families(text)}
+    assert {name: tuple(sorted(labels)) for name, labels in written.items()} == {
+        name: tuple(sorted(labels)) for name, (_, labels) in METRICS.items()
+    }
