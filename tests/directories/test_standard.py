@@ -57,6 +57,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "help of a command": ("migrate", "--help"),
     "help of a subcommand": ("query", "range", "--help"),
     "version": ("--version",),
+    "version in full": ("--version", "--verbose"),
 }
 """APP stands for a directory, OTHER for another one, CHANGED for one that was migrated."""
 CHANGING = ("migrate", "wipe", "undo", "clean")

@@ -196,6 +196,7 @@ MADE_BY = {
     "runs": "from kstate_cli.restore.staging import Staging; Staging('s3://bucket/runs').new_file('0.sst')",
     "spark": "jvm = Jvm({}, None); jvm._launch = lambda told: hold(); context = jvm.started(); context.__enter__()",
     "demo": "ls_cmd.ls = lambda *_, **__: hold(); demo()",
+    "version": "version.newest_options = lambda _: hold(); version.rocksdb_version()",
     "export": "write_parts([], 0, 'one process', 1, Watcher())",
 }
 BEFORE = """
@@ -206,6 +207,7 @@ from kstate_cli.cli import ls_cmd
 from kstate_cli.cli.demo_cmd import demo
 from kstate_cli.spark.jvm import Jvm
 from kstate_cli.export.engines import write_parts
+from kstate_cli.rocks import version
 def hold():
     print("made", flush=True)
     sys.stdin.read()
