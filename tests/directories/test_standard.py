@@ -53,6 +53,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "explain": ("explain",),
     "explain json": ("explain", "status-open", "-o", "json"),
     "demo": ("demo",),
+    "examples": ("examples", "--out", "OUT"),
     "help": ("--help",),
     "help of a command": ("migrate", "--help"),
     "help of a subcommand": ("query", "range", "--help"),
