@@ -13,7 +13,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from kstate_cli import __version__
-from kstate_cli.texts import first_line, printable
+from kstate_cli.texts import INTERNALS, first_line, printable
 
 _NOT_INSTALLED = "not installed"
 
@@ -62,6 +62,17 @@ def _java() -> str:
     return f"{asked_for_version(java).partition(os.linesep)[0]}, {java}"
 
 
+def _documentation() -> str:
+    """The folder below which there is what messages name as ``docs/…``."""
+    repository = Path(__file__).parents[2]
+    if (repository / INTERNALS).is_dir():
+        return str(repository)
+    # Where the installer has put it: below a virtual environment, the user's own files or the whole system's.
+    pages = [one for one in metadata.files("kstate") or () if one.as_posix().endswith(f"{INTERNALS}/README.md")]
+    paths = [Path(os.path.realpath(str(one.locate()))) for one in pages]
+    return next((str(path.parents[2]) for path in paths if path.is_file()), _NOT_INSTALLED)
+
+
 def _file_system() -> str:
     from kstate_cli.statedir.mounts import mount_of, read_mounts
 
@@ -72,6 +83,7 @@ def _file_system() -> str:
 
 _SURROUNDINGS: dict[str, Callable[[], str]] = {
     "installed in": lambda: str(Path(__file__).parents[2]),
+    "documentation": _documentation,
     "Python": lambda: f"{platform.python_version()} ({platform.python_implementation()}), {sys.executable}",
     "platform": lambda: f"{platform.platform()}, {'-'.join(platform.libc_ver())}",
     "rocksdict": _installed("rocksdict"),

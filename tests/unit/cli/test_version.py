@@ -14,7 +14,10 @@ from kstate_cli import __version__
 from kstate_cli.cli import version
 from kstate_cli.rocks.errors import RocksError
 
-NAMES = ["installed in", "Python", "platform", "rocksdict", "RocksDB", "pyarrow", "PySpark", "Java", "file system"]
+NAMES = [
+    *("installed in", "documentation", "Python", "platform", "rocksdict", "RocksDB", "pyarrow", "PySpark", "Java"),
+    "file system",
+]
 RUN = """
 import sys
 from kstate_cli.cli.app import main
