@@ -10,6 +10,8 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import man_pages
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -20,13 +22,14 @@ def tracked() -> list[str]:
 
 
 def clone(folder: Path) -> None:
-    """The files as they are now, as a clone has them; and what running an example leaves beside it."""
+    """The files as they are now, as a clone has them, with manual pages; and what running an example leaves beside it."""
     for name in tracked():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
     for left in ("examples/serdes/__pycache__/avro_serde.cpython-311.pyc", "kstate_cli/__pycache__/clock.pyc"):
         (folder / left).parent.mkdir(exist_ok=True)
         (folder / left).write_bytes(b"left")
+    man_pages.main(folder / "man")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from kstate_cli import __version__
 from kstate_cli.cli.commands import COMMANDS
 from kstate_cli.texts import EXAMPLES
 
+from . import man_pages
 from .built import ROOT, Built, Installed, build, clone, install, tracked
 
 if sys.version_info >= (3, 11):
@@ -64,7 +65,10 @@ def test_what_is_in_the_wheel(built: Built) -> None:
     assert {"kstate_cli/py.typed", "kstate_cli/demo/state.tar.xz", "kstate_cli/schemas/lines.json"} <= package
     assert f"kstate_cli/{EXAMPLES}/dump/_manifest.json" in package
     data = {name for name in names if name.startswith(f"{stem}.data/")}
-    assert data == {f"{stem}.data/data/share/doc/kstate/{name}" for name in _documents()}
+    share = f"{stem}.data/data/share"
+    assert data == {f"{share}/doc/kstate/{name}" for name in _documents()} | {
+        f"{share}/man/man1/{name}" for name, _ in man_pages.pages()
+    }
     rest = names - package - data
     assert {name.removeprefix(f"{stem}.dist-info/") for name in rest} == {
         *("METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE"),
