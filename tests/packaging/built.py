@@ -21,9 +21,19 @@ def tracked() -> list[str]:
     return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
 
-def clone(folder: Path) -> None:
-    """The files as they are now, as a clone has them, with manual pages; and what running an example leaves beside it."""
+def clone(folder: Path, *, tests: bool = True) -> None:
+    """The files as they are now, as a clone has them, with manual pages; and what running an example leaves beside it.
+
+    ``tests``: with all tests, not those alone that a release runs.
+    """
     for name in tracked():
+        if (
+            not tests
+            and name.startswith("tests/")
+            and not name.startswith("tests/packaging/")
+            and name != "tests/__init__.py"
+        ):
+            continue
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
     for left in ("examples/serdes/__pycache__/avro_serde.cpython-311.pyc", "kstate_cli/__pycache__/clock.pyc"):
