@@ -56,7 +56,7 @@ trap 'umount "$work/image/proc"; rm -rf --one-file-system "$work"' EXIT
 as_user 'kstate --version --verbose'
 as_user 'kstate demo >/dev/null 2>demo.txt || { cat demo.txt; exit 1; }'
 as_user 'kstate examples --out examples -q >/dev/null'
-as_user "kstate restore orders --from-changelog examples/dump --spec examples/dump.toml --for 4.3 -q $([ "$variant" = slim ] || echo --engine spark) >/dev/null"
+as_user "kstate restore orders --from-changelog examples/dump --spec examples/dump.toml --for 4.3 -q --engine $([ "$variant" = slim ] && echo local || echo spark) >/dev/null"
 as_user 'kstate ls orders >/dev/null && kstate verify orders -q >/dev/null'
 # shellcheck disable=SC2016 # there, not here
 as_user 'test "$(id -u)" = 10001 && ! touch /opt/kstate/x 2>/dev/null'

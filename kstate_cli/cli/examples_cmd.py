@@ -37,5 +37,6 @@ def examples(
     table(None, ("file", "bytes"), [(path, f"{size:,}") for path, size in written], right=frozenset({"bytes"}))
     say(f"what each of them is: {folder / 'README.md'}", quiet=quiet)
     restored = (out.with_name("orders"), "--from-changelog", out / "dump", "--spec", out / "dump.toml", "--for", "4.3")
-    say(f"to try a restoration of the dump, without Spark: {command('restore', *restored)}", quiet=quiet)
+    line = command("restore", *restored, "--engine", "local")
+    say(f"to try a restoration of the dump, without Spark: {line}", quiet=quiet)
     return 0

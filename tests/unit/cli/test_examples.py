@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,9 @@ def test_what_it_says_to_try_is_about_what_it_wrote(tmp_path: Path) -> None:
     done = kstate_here("examples", "--out", tmp_path / "new examples")
     (line,) = (one for one in done.err.splitlines() if "kstate restore" in one)
     assert str(tmp_path / "orders") in line
+    words = shlex.split(line.partition(": kstate ")[2])
+    assert kstate_here(*words, "-q").status == 0, "where there is no Java too"
+    assert {"0_0", "global"} <= {*os.listdir(tmp_path / "orders")}
     assert f"'{tmp_path}/new examples/dump'" in line and f"'{tmp_path}/new examples/dump.toml'" in line
 
 
