@@ -37,10 +37,9 @@ from .test_verify import _flip
 from .warm import FULL, ROOT, Ended, Warm
 
 SIGNAL = 128 + signal.SIGTERM
-OF_NO_DIRECTORY = ("explain", "demo")
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
-OF_NO_DIRECTORY = ("demo", "examples")
+OF_NO_DIRECTORY = ("explain", "demo", "examples")
 """Commands that are given no application."""
 SPARK = ("--from-changelog", DUMP, "--for", "4.3", "--spec", DUMP.parent / "dump.toml")
 NEEDS_STRACE = pytest.mark.skipif(not available(), reason="needs strace")
