@@ -11,6 +11,8 @@ from typing import Final
 INTERNALS: Final = "docs/internals"
 """Where it is written down what Kafka Streams does, and what proves it: in the repository, and in an installation below
 ``share/doc/kstate``."""
+EXAMPLES: Final = "examples"
+"""The folder of the examples: in the repository, in the package, and where a message has them written to."""
 _MOST_LINES = 20
 _WORD = re.compile(r"[A-Z]+")
 
@@ -18,6 +20,11 @@ _WORD = re.compile(r"[A-Z]+")
 def internals(section: str) -> str:
     """A section of the documentation, as messages name it: ``internals("start.md#going-down")``."""
     return f"{INTERNALS}/{section}"
+
+
+def example(name: str) -> str:
+    """A file of the examples, as messages name it, and the command that writes them there."""
+    return f"{EXAMPLES}/{name}, which this writes: {command('examples', '--out', EXAMPLES)}"
 
 
 def some(names: Sequence[str], at_most: int) -> str:

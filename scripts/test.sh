@@ -5,8 +5,8 @@ source "$(dirname "$0")/env.sh"
 for tool in java mvn; do
     command -v "$tool" >/dev/null 2>&1 || { echo "$tool is needed to run real Kafka Streams (Java 17, Maven)" >&2; exit 2; }
 done
-# The fault tests need strace, the examples' units systemd's own opinion, tests of access ACLs.
-for need in strace:strace systemd-analyze:systemd setfacl:acl; do
+# The fault tests need strace, the examples' units systemd's own opinion, tests of access ACLs, manual pages troff's.
+for need in strace:strace systemd-analyze:systemd setfacl:acl groff:groff-base; do
     tool=${need%:*} package=${need#*:}
     command -v "$tool" >/dev/null 2>&1 && continue
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -15,8 +15,9 @@ import typer
 from kstate_cli import temporary
 from kstate_cli.cli import json_lines, standard
 from kstate_cli.cli.commands import LazyGroup
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost, UsageError
 from kstate_cli.signals import ENDING
+from kstate_cli.texts import command
 
 _EPILOG = (
     "Exit codes: 0 done or nothing to do, 1 finished with warnings, 2 usage, 3 condition not met, 4 refused, "
@@ -38,17 +39,24 @@ app = typer.Typer(
 
 def _version(ctx: typer.Context, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from kstate_cli import __version__
+        from kstate_cli.cli.version import lines
 
-        typer.echo(f"kstate {__version__}")
+        for line in lines(verbose=ctx.params["verbose"]):
+            typer.echo(line)
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
+    # Eager, so that it is known when the version is printed.
+    verbose: bool = typer.Option(
+        False, "--verbose", help="With --version: what a bug report needs, of kstate and this host.", is_eager=True
+    ),
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version),
 ) -> None:
     """Looks after the state directories of Kafka Streams applications while the application is stopped."""
+    if verbose and not version:
+        raise UsageError("--verbose says more of the version only", hint=f"see {command('--version', '--verbose')}")
 
 
 def _on_signal(number: int, _frame: FrameType | None) -> None:

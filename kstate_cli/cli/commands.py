@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "clean": Entry("clean_cmd", "clean", "Delete what runs have kept for undo."),
     "explain": Entry("explain_cmd", "explain", "What a finding, a state or an exit code means."),
     "demo": Entry("demo_cmd", "demo", "The whole story on a bundled directory."),
+    "examples": Entry("examples_cmd", "examples", "Write the examples: Kubernetes, cron, Spark, a dump."),
 }
 """In the order of the list: those that look, those that change, what goes with them."""
 

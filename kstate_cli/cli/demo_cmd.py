@@ -24,7 +24,10 @@ def demo() -> int:
             files("kstate_cli").joinpath("demo/state.tar.xz").open("rb") as archive,
             tarfile.open(fileobj=archive, mode="r:xz") as tar,
         ):
-            tar.extractall(folder, filter="data")
+            if hasattr(tarfile, "data_filter"):
+                tar.extractall(folder, filter="data")
+            else:  # Python 3.11.2 of Debian 12 has no filters yet; the archive is our own
+                tar.extractall(folder)  # noqa: S202
         app = find_application(folder)
         say(f"1. A state directory that Kafka Streams 4.3.1 wrote: {command('ls', app)}")
         ls(app)

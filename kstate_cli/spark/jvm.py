@@ -56,12 +56,24 @@ def let_signals_come() -> None:
         raise Interrupted(signal.SIGTERM)
 
 
+def find_java() -> str | None:
+    """The Java that Spark would start: of JAVA_HOME where that is set, else of the PATH; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which(f"{home}/bin/java" if home else "java")
+
+
+def asked_for_version(java: str) -> str:
+    """What it says of itself, the version in quotes on the first line. Raises OSError where it cannot be run."""
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
+    return done.stderr
+
+
 def check_java() -> None:
     """Refuses where Spark would not find a Java that it can use. Raises Refused."""
     if under_spark_submit() or _has_spark_env():
         return  # spark-env.sh may name one: then only starting Spark tells
     home = os.environ.get("JAVA_HOME")
-    java = shutil.which(f"{home}/bin/java" if home else "java")
+    java = find_java()
     needed = _needed()
     hint = f"install Java {needed} or later, or name it in JAVA_HOME; for a small dump --engine local needs none"
     if java is None:
@@ -72,10 +84,9 @@ def check_java() -> None:
             hint=hint,
         )
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
+        version = _VERSION.search(asked_for_version(java))
     except OSError as error:
         raise Refused(f"Spark needs Java, and {java} cannot be run: {error.strerror}", hint=hint) from None
-    version = _VERSION.search(told.stderr)
     if version and int(version[1]) < needed:
         raise Refused(f"Spark needs Java {needed} or later, and {java} is Java {version[1]}", hint=hint)
 

@@ -25,7 +25,7 @@ from kstate_cli.spec.model import (
     Spec,
     spec_kinds,
 )
-from kstate_cli.texts import command
+from kstate_cli.texts import command, example
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,7 +56,7 @@ def read_draft(path: Path) -> SpecDraft:
     try:
         data = read_given(path, _MAX_BYTES)
     except NotReadableError as error:
-        raise UsageError(f"{path} {error.why}", hint="name a file of the form of examples/kstate.toml") from None
+        raise UsageError(f"{path} {error.why}", hint=f"name a file of the form of {example('kstate.toml')}") from None
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}",
@@ -74,7 +74,9 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise UsageError(f"{where} is not TOML: {error}", hint="examples/kstate.toml shows the form") from None
+        raise UsageError(
+            f"{where} is not TOML: {error}", hint=f"the form is that of {example('kstate.toml')}"
+        ) from None
     _known(where, "the file", document, TOP)
     number = document.get("format")
     if number != FORMAT or type(number) is not int:

@@ -37,6 +37,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "clean": ("CHANGED",),
     "explain": ("does-not-open",),
     "demo": ("--help",),
+    "examples": ("--out", "OUT"),
 }
 
 

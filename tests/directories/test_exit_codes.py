@@ -37,9 +37,10 @@ from .test_verify import _flip
 from .warm import FULL, ROOT, Ended, Warm
 
 SIGNAL = 128 + signal.SIGTERM
-OF_NO_DIRECTORY = ("explain", "demo")
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
+OF_NO_DIRECTORY = ("explain", "demo", "examples")
+"""Commands that are given no application."""
 SPARK = ("--from-changelog", DUMP, "--for", "4.3", "--spec", DUMP.parent / "dump.toml")
 NEEDS_STRACE = pytest.mark.skipif(not available(), reason="needs strace")
 
@@ -72,6 +73,7 @@ class World:
             "migrate": ("--to", "4.2"),
             "wipe": ("--store", STORE),
             "restore": (*SPARK, "--dry-run"),
+            "examples": ("--out", self.folder / "examples"),
         }
         words = ("query", "range") if command == "query" else (command,)
         return [*words, *(() if command in OF_NO_DIRECTORY else (app,)), *more.get(command, ())]
@@ -289,6 +291,7 @@ ASKS_NOTHING = "it asks no question that could be answered with no"
 BESIDE = "it shows what was flushed last, beside a running application too"
 NO_DIRECTORY = "it is about no directory"
 OWN = "its directory is its own, in a temporary folder"
+NEW = "its directory is a new one, which is there whole or not at all"
 WAY_ON = "it is asked for one thing: there is nothing to warn of"
 TABLE: dict[str, dict[int, Cell | str]] = {
     "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
@@ -310,6 +313,7 @@ TABLE: dict[str, dict[int, Cell | str]] = {
               7: _failing("unlink", "EIO", "1", "CHANGED")},
     "explain": {1: NO_WARNINGS, 3: ASKS_NOTHING, 4: NO_DIRECTORY, 5: NO_DIRECTORY, 7: READS},
     "demo": {1: "its warnings are part of the story", 3: ASKS_NOTHING, 4: OWN, 5: OWN, 7: OWN},
+    "examples": {1: WAY_ON, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: NEW, 7: NEW},
 }  # fmt: skip
 """Of each command what is its own; the rest is the same for all."""
 SAME: dict[int, Cell] = {0: _usual, 2: _empty, 4: _link, 6: _disk_full, SIGNAL: _signalled}

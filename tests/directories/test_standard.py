@@ -53,10 +53,12 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "explain": ("explain",),
     "explain json": ("explain", "status-open", "-o", "json"),
     "demo": ("demo",),
+    "examples": ("examples", "--out", "OUT"),
     "help": ("--help",),
     "help of a command": ("migrate", "--help"),
     "help of a subcommand": ("query", "range", "--help"),
     "version": ("--version",),
+    "version in full": ("--version", "--verbose"),
 }
 """APP stands for a directory, OTHER for another one, CHANGED for one that was migrated."""
 CHANGING = ("migrate", "wipe", "undo", "clean")

@@ -39,6 +39,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "clean": [("clean", "APP")],
     "explain": [("explain",), ("explain", "status-open")],
     "demo": [("demo",)],
+    "examples": [("examples", "--out", "EXAMPLES")],
 }
 """In an order in which they can follow each other."""
 SAYS_WHY = {
@@ -58,7 +59,7 @@ class Bare:
         examples = ROOT / "examples"
         self.words = {
             "APP": str(self.app),
-            **{name: str(folder / name) for name in ("OUT", "OUT2", "OUT3")},
+            **{name: str(folder / name) for name in ("OUT", "OUT2", "OUT3", "EXAMPLES")},
             "LOST": str(folder / "orders"),
             "DUMP": str(examples / "dump"),
             "SPEC": str(examples / "dump.toml"),

@@ -44,6 +44,9 @@ _DUMMIES = {
 def parse(words: list[str], *, whole: bool) -> None:
     """Gives the words after ``kstate`` to the command's own parser; ``whole``: nothing that it needs may be missing."""
     name, *rest = words
+    if name.startswith("-"):  # of the program itself
+        assert {*words} <= {option for parameter in _CLI.params for option in parameter.opts}, words
+        return
     assert name in COMMANDS, f"there is no kstate {name}"
     found = _CLI.commands[name]
     if hasattr(found, "commands") and rest and rest != ["--help"]:

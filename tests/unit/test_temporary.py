@@ -196,16 +196,19 @@ MADE_BY = {
     "runs": "from kstate_cli.restore.staging import Staging; Staging('s3://bucket/runs').new_file('0.sst')",
     "spark": "jvm = Jvm({}, None); jvm._launch = lambda told: hold(); context = jvm.started(); context.__enter__()",
     "demo": "ls_cmd.ls = lambda *_, **__: hold(); demo()",
+    "examples": "example_files.example_files = hold; example_files.write_examples(Path(temporary.folder()) / 'new')",
+    "version": "version.newest_options = lambda _: hold(); version.rocksdb_version()",
     "export": "write_parts([], 0, 'one process', 1, Watcher())",
 }
 BEFORE = """
 import sys, time
 from pathlib import Path
 from kstate_cli import temporary
-from kstate_cli.cli import ls_cmd
+from kstate_cli.cli import example_files, ls_cmd
 from kstate_cli.cli.demo_cmd import demo
 from kstate_cli.spark.jvm import Jvm
 from kstate_cli.export.engines import write_parts
+from kstate_cli.rocks import version
 def hold():
     print("made", flush=True)
     sys.stdin.read()

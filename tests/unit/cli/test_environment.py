@@ -28,7 +28,7 @@ DECISIONS = {
     "for", "dsl-store-format", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge",
     "copy", "overwrite", "drop-headers", "wipe-unclean", "allow-empty",
     # Something else, or nothing, is done.
-    "version", "help", "dry-run", "spec (flag)",
+    "version", "verbose", "help", "dry-run", "spec (flag)",
     # Confirms, permits, vouches.
     "yes", "after-error", "discard-newer", "lock-is-shared", "dump-is-complete", "dump-is-committed", "skip-digests",
     "guarantee", "accept-resurrected", "times-lost", "warnings-ok", "last-flush", "require-active", "assume-active",

@@ -55,6 +55,7 @@ def test_hostile_arguments(
     path: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / HOSTILE).touch()  # what would make a directory of that name finds it taken
     for line in _wrong(path):
         with pytest.raises(BaseException) as caught:
             app(line, standalone_mode=False, prog_name="kstate")

@@ -1,0 +1,43 @@
+# kstate in a container. Two variants: without Java and Spark, which is all but restorations on Spark (the default), and
+# with them:
+#
+#   bash scripts/release.sh 0.1.0 --dry-run      # the wheel, in dist/0.1.0
+#   docker build -t kstate .
+#   docker build -t kstate:java --target java .
+#
+# The user of a container has to be the application's, who owns the state directory; kstate refuses nothing less:
+#
+#   docker run --rm --user "$(stat -c %u:%g /var/lib/kafka-streams/my-app)" \
+#     -v /var/lib/kafka-streams:/var/lib/kafka-streams kstate ls /var/lib/kafka-streams/my-app
+#
+# Mount the directory *above* the application's, as here: a change is an exchange of two directories in it.
+
+FROM debian:bookworm-slim AS build-slim
+COPY scripts/image-steps.sh /
+COPY dist/*/kstate-*.whl /wheel/
+RUN sh /image-steps.sh build slim /wheel/kstate-*.whl
+
+FROM debian:bookworm-slim AS build-java
+COPY scripts/image-steps.sh /
+COPY dist/*/kstate-*.whl /wheel/
+RUN sh /image-steps.sh build java /wheel/kstate-*.whl
+
+FROM debian:bookworm-slim AS java
+COPY scripts/image-steps.sh /
+RUN sh /image-steps.sh run java && rm /image-steps.sh
+COPY --from=build-java /opt/kstate /opt/kstate
+ENV PATH=/opt/kstate/bin:$PATH LANG=C.UTF-8
+USER 10001:10001
+WORKDIR /home/kstate
+ENTRYPOINT ["kstate"]
+CMD ["--help"]
+
+FROM debian:bookworm-slim AS slim
+COPY scripts/image-steps.sh /
+RUN sh /image-steps.sh run slim && rm /image-steps.sh
+COPY --from=build-slim /opt/kstate /opt/kstate
+ENV PATH=/opt/kstate/bin:$PATH LANG=C.UTF-8
+USER 10001:10001
+WORKDIR /home/kstate
+ENTRYPOINT ["kstate"]
+CMD ["--help"]

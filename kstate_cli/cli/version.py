@@ -1,0 +1,95 @@
+"""What a bug report has to say of the program and of what it runs on: ``kstate --version --verbose``.
+
+Nothing is started that is slow, and nothing that is missing or broken keeps the rest from being told.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from importlib import metadata, util
+from pathlib import Path
+
+from kstate_cli import __version__
+from kstate_cli.texts import INTERNALS, first_line, printable
+
+_NOT_INSTALLED = "not installed"
+
+
+def lines(*, verbose: bool) -> Iterator[str]:
+    """``kstate 0.1.0``, and then one line for each thing that kstate runs on."""
+    yield f"kstate {__version__}"
+    if verbose:
+        for name, told in _SURROUNDINGS.items():
+            yield printable(f"{name}: {_told(told)}")
+
+
+def _told(told: Callable[[], str]) -> str:
+    try:
+        return told()
+    except Exception as error:
+        return f"unknown: {type(error).__name__}: {first_line(error)}"
+
+
+def _installed(distribution: str) -> Callable[[], str]:
+    """What is installed, by its metadata: importing it may take a second, or be what fails."""
+
+    def told() -> str:
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            spec = util.find_spec(distribution)  # on the path, as spark-submit has it there
+            return _NOT_INSTALLED if spec is None else f"of no known version, {spec.origin}"
+
+    return told
+
+
+def _rocksdb() -> str:
+    from kstate_cli.rocks.version import rocksdb_version
+
+    return rocksdb_version()
+
+
+def _java() -> str:
+    from kstate_cli.spark.jvm import asked_for_version, find_java
+
+    java = find_java()
+    if java is None:
+        home = os.environ.get("JAVA_HOME")
+        return f"not found: JAVA_HOME is {home}, and has no bin/java" if home else "not found on the PATH"
+    return f"{asked_for_version(java).partition(os.linesep)[0]}, {java}"
+
+
+def _documentation() -> str:
+    """The folder below which there is what messages name as ``docs/…``."""
+    repository = Path(__file__).parents[2]
+    if (repository / INTERNALS).is_dir():
+        return str(repository)
+    # Where the installer has put it: below a virtual environment, the user's own files or the whole system's.
+    pages = [one for one in metadata.files("kstate") or () if one.as_posix().endswith(f"{INTERNALS}/README.md")]
+    paths = [Path(os.path.realpath(str(one.locate()))) for one in pages]
+    return next((str(path.parents[2]) for path in paths if path.is_file()), _NOT_INSTALLED)
+
+
+def _file_system() -> str:
+    from kstate_cli.statedir.mounts import mount_of, read_mounts
+
+    here = Path.cwd()
+    mount = mount_of(here.resolve(), read_mounts())
+    return f"{'unknown' if mount is None else mount.kind}, of {here}"
+
+
+_SURROUNDINGS: dict[str, Callable[[], str]] = {
+    "installed in": lambda: str(Path(__file__).parents[2]),
+    "documentation": _documentation,
+    "Python": lambda: f"{platform.python_version()} ({platform.python_implementation()}), {sys.executable}",
+    "platform": lambda: f"{platform.platform()}, {'-'.join(platform.libc_ver())}",
+    "rocksdict": _installed("rocksdict"),
+    "RocksDB": _rocksdb,
+    "pyarrow": _installed("pyarrow"),
+    "PySpark": _installed("pyspark"),
+    "Java": _java,
+    "file system": _file_system,
+}

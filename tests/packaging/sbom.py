@@ -1,0 +1,92 @@
+"""What a wheel needs, as CycloneDX 1.6: `python -m tests.packaging.sbom kstate-0.1.0-py3-none-any.whl >sbom.cdx.json`.
+
+All that it depends on, and what that depends on, in the versions that are installed here: those that the tests ran with.
+The same wheel and environment give the same text.
+"""
+
+from __future__ import annotations
+
+import email
+import hashlib
+import json
+import re
+import sys
+import uuid
+import zipfile
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+
+def sbom(wheel: Path) -> dict[str, Any]:
+    """The document. Raises PackageNotFoundError where something that is needed is not installed."""
+    told = _metadata(wheel)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    itself = {
+        **_component(told["Name"], told["Version"], told),
+        "type": "application",
+        "hashes": [{"alg": "SHA-256", "content": digest}],
+    }
+    needs = {itself["bom-ref"]: sorted(_refs(told.get_all("Requires-Dist", []), ()))}
+    components: dict[str, dict[str, Any]] = {}
+    ahead = [*_needed(told.get_all("Requires-Dist", []), ())]
+    while ahead:
+        found, extras = ahead.pop()
+        one = _component(found.name, found.version, found.metadata)
+        asked = [*(found.requires or ())]
+        if one["bom-ref"] not in components or extras:
+            components[one["bom-ref"]] = one
+            needs[one["bom-ref"]] = sorted({*needs.get(one["bom-ref"], ()), *_refs(asked, extras)})
+            ahead += [(below, more) for below, more in _needed(asked, extras) if _ref(below) not in components]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, digest)}",
+        "version": 1,
+        "metadata": {"component": itself},
+        "components": [components[name] for name in sorted(components)],
+        "dependencies": [{"ref": name, "dependsOn": needs[name]} for name in sorted(needs)],
+    }
+
+
+def _metadata(wheel: Path) -> Any:
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = (one for one in opened.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", one))
+        return email.message_from_bytes(opened.read(name))
+
+
+def _needed(lines: Sequence[str], extras: Sequence[str]) -> Iterator[tuple[metadata.Distribution, tuple[str, ...]]]:
+    """What is needed on this machine, installed, with the extras of it that are asked for."""
+    for line in lines:
+        one = Requirement(line)
+        if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            yield metadata.distribution(one.name), tuple(sorted(one.extras))
+
+
+def _refs(lines: Sequence[str], extras: Sequence[str]) -> set[str]:
+    return {_ref(found) for found, _ in _needed(lines, extras)}
+
+
+def _ref(found: metadata.Distribution) -> str:
+    return _purl(found.name, found.version)
+
+
+def _purl(name: str, version: str) -> str:
+    return f"pkg:pypi/{re.sub(r'[-_.]+', '-', name).lower()}@{version}"
+
+
+def _component(name: str, version: str, told: Any) -> dict[str, Any]:
+    ref = _purl(name, version)
+    component: dict[str, Any] = {"type": "library", "bom-ref": ref, "name": name, "version": version, "purl": ref}
+    if told["License-Expression"]:
+        component["licenses"] = [{"expression": told["License-Expression"]}]
+    elif told["License"] and "\n" not in told["License"]:
+        component["licenses"] = [{"license": {"name": told["License"]}}]
+    return component
+
+
+if __name__ == "__main__":
+    print(json.dumps(sbom(Path(sys.argv[1])), indent=1))

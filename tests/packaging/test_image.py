@@ -1,0 +1,62 @@
+"""The Dockerfile, as far as it can be looked at without an engine: `scripts/image-root.sh` runs its steps in a plain Debian."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from fnmatch import fnmatch
+
+import pytest
+
+from .built import ROOT
+
+STEPS = ROOT / "scripts" / "image-steps.sh"
+LINES = [line for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"]
+
+
+def _stages() -> dict[str, list[str]]:
+    stages: dict[str, list[str]] = {}
+    for line in LINES:
+        begun = re.fullmatch(r"FROM debian:bookworm-slim AS (\S+)", line)
+        if begun:
+            stages[begun[1]] = []
+        else:
+            stages[[*stages][-1]].append(line)
+    return stages
+
+
+def test_what_is_run_is_a_step_and_nothing_else() -> None:
+    """So that what was tried without an engine is what an engine does."""
+    runs = [line for line in LINES if line.startswith("RUN ")]
+    steps = [re.fullmatch(r"RUN sh /image-steps\.sh ((build|run) (slim|java)).*", line) for line in runs]
+    assert [step and step[1] for step in steps] == ["build slim", "build java", "run java", "run slim"]
+    known = re.findall(r'"(build|run) (slim|java)"', STEPS.read_text(encoding="utf-8"))
+    assert {step[1] for step in steps if step} == {" ".join(one) for one in known}
+
+
+def test_stages() -> None:
+    stages = _stages()
+    assert [*stages] == ["build-slim", "build-java", "java", "slim"], "the last one is what is built by default"
+    for variant in ("slim", "java"):
+        last = stages[variant]
+        assert f"COPY --from=build-{variant} /opt/kstate /opt/kstate" in last
+        assert "USER 10001:10001" in last and 'ENTRYPOINT ["kstate"]' in last
+        assert not [line for line in last if line.startswith("COPY") and "wheel" in line]
+
+
+def test_an_engine_is_given_what_is_copied_and_no_more() -> None:
+    first, *allowed = [
+        line for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"
+    ]
+    assert first == "*" and all(line.startswith("!") for line in allowed)
+    copied = {line.split()[1] for line in LINES if line.startswith("COPY ") and "--from" not in line}
+    for name in ("scripts/image-steps.sh", "dist/0.1.0/kstate-0.1.0-py3-none-any.whl"):
+        assert any(fnmatch(name, line.removeprefix("!")) for line in allowed)
+        assert any(fnmatch(name, pattern) for pattern in copied)
+    assert len(copied) == len(allowed)
+
+
+@pytest.mark.parametrize("words", [["build"], ["run", "fat"], ["build", "slim; id", "x"]])
+def test_what_is_no_step(words: list[str]) -> None:
+    done = subprocess.run(["sh", str(STEPS), *words], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and done.stdout == ""

@@ -1,0 +1,129 @@
+"""The release script: from what is committed alone, and refused for each reason before anything is made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kstate_cli import __version__
+
+from .built import clone
+
+CHANGES = f"## [{__version__}] - 2026-01-31\n\n- What there is.\n\n## [0.0.1]\n"
+
+
+def _git(folder: Path, *words: str) -> str:
+    named = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"]
+    return subprocess.run(["git", *named, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A commit of what is here, with a section in its changelog; and the environment of these tests."""
+    folder = tmp_path_factory.mktemp("release") / "repository"
+    clone(folder, tests=False)
+    changelog = folder / "CHANGELOG.md"
+    changelog.write_text(changelog.read_text(encoding="utf-8") + f"\n{CHANGES}", encoding="utf-8")
+    (folder / ".venv").mkdir()
+    for one in Path(sys.prefix).iterdir():
+        (folder / ".venv" / one.name).symlink_to(one)
+    with (folder / "pyproject.toml").open() as project:
+        checksum = subprocess.run(["cksum"], stdin=project, capture_output=True, text=True, check=True).stdout
+    (folder / ".venv" / f".installed-for-{checksum.split()[0]}").touch(exist_ok=True)
+    _git(folder, "init", "-q")
+    _git(folder, "config", "user.name", "t")
+    _git(folder, "config", "user.email", "t@example.com")
+    _commit(folder)
+    return folder
+
+
+def _commit(folder: Path) -> None:
+    _git(folder, "add", "-A")
+    _git(folder, "commit", "-q", "-m", "all")
+
+
+def _release(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "scripts/release.sh", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def _dirty(folder: Path) -> None:
+    (folder / "new").touch()
+
+
+def _unwritten(folder: Path) -> None:
+    changelog = folder / "CHANGELOG.md"
+    changelog.write_text(changelog.read_text(encoding="utf-8").replace("- What there is.\n", ""), encoding="utf-8")
+    _commit(folder)
+
+
+def _unversioned(folder: Path) -> None:
+    (folder / "kstate_cli" / "__init__.py").write_text('__version__ = "7.8.9"\n')
+    _commit(folder)
+
+
+def _tagged(folder: Path) -> None:
+    _git(folder, "tag", f"v{__version__}")
+
+
+WRONG = {
+    _dirty: "changes that are not committed",
+    _unwritten: "CHANGELOG.md has no section",
+    _unversioned: "says 7.8.9",
+    _tagged: f"a tag v{__version__} already",
+}
+
+
+def test_what_is_no_release(repository: Path) -> None:
+    good = _git(repository, "rev-parse", "HEAD").strip()
+    for wrong, said in WRONG.items():
+        wrong(repository)
+        before = _git(repository, "tag")
+        done = _release(repository, __version__)
+        assert (done.returncode, done.stdout) == (4, ""), done
+        assert said in done.stderr
+        assert _git(repository, "tag") == before and not (repository / "dist").exists()
+        _git(repository, "reset", "-q", "--hard", good)
+        _git(repository, "clean", "-fdq")
+    _git(repository, "tag", "-d", f"v{__version__}")
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("1",), ("v0.1.0",), ("0.1.0", "--push"), ("0.1.0", "--dry-run", "x"), ("$(id)",)]
+)
+def test_what_is_no_version(words: tuple[str, ...], repository: Path) -> None:
+    done = _release(repository, *words)
+    assert done.returncode == 2 and "which release?" in done.stderr
+
+
+def test_a_release(repository: Path) -> None:
+    (repository / "kstate_cli" / "demo" / "beside.tar.xz").write_text("ignored by git, and by the release")
+    with (repository / ".git" / "info" / "exclude").open("a") as excluded:
+        excluded.write("beside.tar.xz\n")
+    done = _release(repository, __version__)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _git(repository, "tag").split() == [f"v{__version__}"]
+    out = repository / "dist" / __version__
+    first = {path.name: path.read_bytes() for path in out.iterdir()}
+    wheel, sdist, bill = (f"kstate-{__version__}{end}" for end in ("-py3-none-any.whl", ".tar.gz", ".cdx.json"))
+    assert first.keys() == {wheel, sdist, bill, "NOTES.md", "SHA256SUMS"}
+    sums = dict(line.split("  ")[::-1] for line in first["SHA256SUMS"].decode().splitlines())
+    assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in first.items() if name != "SHA256SUMS"}
+    assert first["NOTES.md"].decode().strip() == "- What there is."
+    assert b"beside.tar.xz" not in first[wheel] and b"kstate-migrate.1" in first[wheel]
+    told = json.loads(first[bill])
+    assert (told["bomFormat"], told["metadata"]["component"]["version"]) == ("CycloneDX", __version__)
+    assert told["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": sums[wheel]}]
+    names = {one["name"].lower() for one in told["components"]}
+    assert {"rocksdict", "pyarrow", "pyspark", "py4j", "typer"} <= names and not {"pytest", "mypy", "ruff"} & names
+    refs = {one["ref"]: one["dependsOn"] for one in told["dependencies"]}
+    assert {one for below in refs.values() for one in below} == {one["bom-ref"] for one in told["components"]}
+    assert _git(repository, "status", "--porcelain") == ""
+    again = _release(repository, __version__, "--dry-run")
+    assert again.returncode == 4 and "tag" in again.stderr

@@ -1,0 +1,127 @@
+"""The wheel is all that a user gets: what is in it, what is not, and that it does its work where nothing else is."""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from kstate_cli import __version__
+from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.texts import EXAMPLES
+
+from . import man_pages
+from .built import ROOT, Built, Installed, build, clone, install, tracked
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LINK = "kstate_cli/examples"
+"""In the repository a link; what it leads to in the wheel."""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("built")
+    clone(folder / "source")
+    return build(folder / "source", folder / "out")
+
+
+@pytest.fixture(scope="module")
+def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return install(built.wheel, tmp_path_factory.mktemp("installed"))
+
+
+def _package() -> set[str]:
+    """What of the repository belongs into the package."""
+    names = {name for name in tracked() if name.startswith("kstate_cli/") and name != LINK}
+    return names | {f"kstate_cli/{name}" for name in tracked() if name.startswith(f"{EXAMPLES}/")}
+
+
+def _documents() -> set[str]:
+    return {
+        name
+        for name in tracked()
+        if re.fullmatch(r"(README|CHANGELOG|CONTRIBUTING)\.md|docs/(internals/)?\w[^/]*\.md", name)
+    }
+
+
+def test_what_is_in_the_wheel(built: Built) -> None:
+    stem = f"kstate-{__version__}"
+    with zipfile.ZipFile(built.wheel) as wheel:
+        names = {name for name in wheel.namelist() if not name.endswith("/")}
+        contents = {name: wheel.read(name) for name in names}
+        scripts = [one.filename for one in wheel.infolist() if one.external_attr >> 16 & 0o111]
+    package = {name for name in names if name.startswith("kstate_cli/")}
+    assert package == _package()
+    assert {"kstate_cli/py.typed", "kstate_cli/demo/state.tar.xz", "kstate_cli/schemas/lines.json"} <= package
+    assert f"kstate_cli/{EXAMPLES}/dump/_manifest.json" in package
+    data = {name for name in names if name.startswith(f"{stem}.data/")}
+    share = f"{stem}.data/data/share"
+    assert data == {f"{share}/doc/kstate/{name}" for name in _documents()} | {
+        f"{share}/man/man1/{name}" for name, _ in man_pages.pages()
+    }
+    rest = names - package - data
+    assert {name.removeprefix(f"{stem}.dist-info/") for name in rest} == {
+        *("METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE"),
+    }
+    assert scripts == [f"{LINK}/spark-submit.sh"]
+    # Nothing of the machine that built it.
+    places = {str(ROOT), str(Path.home()), str(built.wheel.parent.parent)} - {"/"}
+    assert not [(name, place) for name, one in contents.items() for place in places if place.encode() in one]
+    for name in package:
+        source = ROOT / (name if not name.startswith(f"{LINK}/") else name.removeprefix("kstate_cli/"))
+        assert contents[name] == source.read_bytes(), name
+
+
+def test_what_the_wheel_says_of_itself(built: Built) -> None:
+    stem = f"kstate-{__version__}.dist-info"
+    with zipfile.ZipFile(built.wheel) as wheel:
+        told = email.message_from_bytes(wheel.read(f"{stem}/METADATA"))
+        scripts = wheel.read(f"{stem}/entry_points.txt").decode()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (told["Name"], told["Version"], told["License-Expression"]) == ("kstate", __version__, "Apache-2.0")
+    assert told["Requires-Python"] == project["requires-python"]
+    needed = [one for one in told.get_all("Requires-Dist", []) if "extra ==" not in one]
+    assert [re.split(r"[<>=; ]", one)[0] for one in needed] == [
+        re.split(r"[<>=; ]", one)[0] for one in project["dependencies"]
+    ]
+    assert "kstate = kstate_cli.cli.app:main" in scripts
+    payload = told.get_payload(decode=True)
+    assert isinstance(payload, bytes) and payload.strip() == (ROOT / "README.md").read_bytes().strip()
+    assert built.wheel.name == f"kstate-{__version__}-py3-none-any.whl"
+
+
+def test_what_is_in_the_sdist(built: Built) -> None:
+    """What the wheel is built from, and no test: golden directories are many times as large as all else."""
+    with tarfile.open(built.sdist) as sdist:
+        names = {one.name.partition("/")[2] for one in sdist.getmembers() if one.isfile()}
+        assert not [one.name for one in sdist.getmembers() if not one.isfile() and not one.isdir()]
+    assert names >= _package() | _documents() | {"pyproject.toml", "LICENSE"}
+    assert not [name for name in names if name.startswith("tests/") or name.endswith(".pyc")]
+    assert built.sdist.stat().st_size < 2 << 20 and built.wheel.stat().st_size < 2 << 20
+
+
+def test_it_does_its_work_where_nothing_else_is(installed: Installed) -> None:
+    """From an empty directory: the list, where it is, the examples, one of them used, and the demo."""
+    told = dict(line.split(": ", 1) for line in installed("--version", "--verbose").stdout.splitlines()[1:])
+    assert Path(told["installed in"]).is_relative_to(installed.environment), told
+    pages = Path(told["documentation"])
+    assert pages.is_relative_to(installed.environment)
+    for page in (name for name in _documents() if name.startswith("docs/")):
+        assert (pages / page).is_file(), page
+    assert all(name in installed("--help").stdout for name in COMMANDS)
+    installed("examples", "--out", "examples")
+    assert os.listdir(installed.folder) == ["examples"]
+    asked = ("--from-changelog", "examples/dump", "--spec", "examples/dump.toml", "--for", "4.3", "--dry-run")
+    assert "orders" in installed("restore", "orders", *asked).stdout
+    assert os.listdir(installed.folder) == ["examples"]
+    assert "undone" in installed("demo").stderr
