@@ -24,6 +24,7 @@ def show_plan(plan: Plan, output: Format) -> None:
 
 
 def _show_steps(plan: Plan, output: Format) -> None:
+    from kstate_cli.cli.columns import Column, Fold
     from kstate_cli.cli.output import say, table
 
     if output is Format.json:
@@ -37,7 +38,7 @@ def _show_steps(plan: Plan, output: Format) -> None:
     if plan.steps:
         table(
             f"{plan.command}: {plan.app}",
-            ("step", "path", "what"),
+            ("step", "path", Column("what", fold=Fold.WORDS)),
             [(step.action, step.path, step.describe()) for step in plan.steps],
         )
     for text in plan.warnings:

@@ -145,26 +145,34 @@ def _ways_out(report: AppReport) -> list[str]:
 
 
 def _show(report: AppReport) -> None:
-    import humanize
-
+    from kstate_cli.cli.columns import Column
     from kstate_cli.cli.output import safe, table
+    from kstate_cli.cli.store_words import short_kind
+    from kstate_cli.texts import size_text
 
     table(
         None,
-        ("task", "store", "kind", "rows", "bytes", "digest", "verdict"),
+        (
+            "task",
+            "store",
+            Column("kind", spare=1),
+            Column("rows", right=True),
+            Column("bytes", right=True, spare=2),
+            Column("digest", spare=3),
+            "verdict",
+        ),
         [
             (
                 one.task,
                 one.store,
-                f"{one.kind}{'' if one.kind_certain else '?'}",
+                short_kind(one.kind or "-", certain=one.kind_certain),
                 f"{one.rows:,}",
-                humanize.naturalsize(one.content_bytes, binary=True),
+                size_text(one.content_bytes),
                 one.digest or "-",
                 ", ".join(sorted({finding.code for finding in one.findings})) or ("doubtful" if one.doubt else "ok"),
             )
             for one in report.stores
         ],
-        right=frozenset({"rows", "bytes"}),
     )
     for finding in report.findings:
         # Lines, not a table: a path that is folded cannot be searched for.

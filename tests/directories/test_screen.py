@@ -1,0 +1,75 @@
+"""What people see: whole names on a terminal of any width, one store a line in a pipe, messages that fit together."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.cli.columns import width_of
+from tests.golden import unpack
+
+from .support import kstate
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack("4.3.1-kinds-eos", tmp_path_factory.mktemp("screen"))
+
+
+def on_a_terminal(*arguments: object, rows: int, columns: int, **variables: str) -> str:
+    """What a terminal of that size, which is a real one, is given by both streams."""
+    mine, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    own = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "kstate_cli", *map(str, arguments)],
+        stdout=theirs,
+        stderr=theirs,
+        env={**own, "TERM": "xterm-256color", **variables},
+    ):
+        os.close(theirs)
+        shown = b""
+        try:
+            while piece := os.read(mine, 65536):
+                shown += piece
+        except OSError:
+            pass  # Linux says EIO at the end
+    os.close(mine)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def test_ls_in_a_pipe_is_one_store_a_line_with_its_whole_name(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = kstate("ls", app, "-o", "json").rows
+    for columns in ("80", "20", "400"):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = kstate("ls", app).out.splitlines()
+        assert [line.split()[:2] for line in lines[2:-1]] == [[row["task"], row["store"]] for row in rows], columns
+        assert lines[-1] == f"{len(rows)} stores, 2.0 MiB; opens in 4.3; not running"
+        for line, row in zip(lines[2:-1], rows, strict=True):
+            offsets = {p: o for of_topic in row["changelog"].values() for p, o in of_topic.items()}
+            assert all((f" {p}={o} " if len(offsets) > 1 else f" {o} ") in line for p, o in offsets.items())
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_ls_fits_a_terminal(app: Path, columns: int) -> None:
+    shown = on_a_terminal("ls", app, rows=24, columns=columns, NO_COLOR="1")
+    assert "\x1b" not in shown
+    rows = kstate("ls", app, "-o", "json").rows
+    lines = shown.splitlines()
+    assert [line.split()[:2] for line in lines[2 : 2 + len(rows)]] == [[row["task"], row["store"]] for row in rows]
+    assert all(width_of(line) <= columns for line in lines[: 2 + len(rows)])
+    assert ("no room for: " in shown) == (columns == 80)
+    assert lines[-1].endswith("opens in 4.3; not running")
+
+
+def test_signs_are_explained_where_they_are(app: Path) -> None:
+    said = kstate("ls", app).err
+    assert "? behind a kind: guessed" in said and "0=30: partition 0 is at offset 30" in said
+    assert kstate("ls", app, "-q").err == ""
