@@ -14,7 +14,7 @@ from kstate_cli.cli.standard import showable
 from kstate_cli.cli.terminal import console, progress_bar, screen_width
 from kstate_cli.errors import Told
 from kstate_cli.signals import start
-from kstate_cli.texts import printable
+from kstate_cli.texts import printable, size_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -117,7 +117,7 @@ class RunProgress:
         if not quiet and sys.stderr.isatty():
             from rich.progress import DownloadColumn
 
-            self._bar = progress_bar("{task.description}", DownloadColumn())
+            self._bar = progress_bar("{task.description}", DownloadColumn(binary_units=True))
 
     def __enter__(self) -> RunProgress:
         return self
@@ -147,4 +147,4 @@ class RunProgress:
             self._bar.update(self._task, completed=self._done, description=self._NAMES.get(phase, phase))
         elif size and self._total and time.monotonic() - self._said > self._SECONDS:
             self._said = time.monotonic()
-            sys.stderr.write(f"kstate: {self._done:,} of {self._total:,} bytes\n")
+            sys.stderr.write(f"kstate: {size_text(self._done)} of {size_text(self._total)}\n")

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kstate_cli.formats.store_kinds import short_name
 from kstate_cli.releases import RELEASES
+from kstate_cli.statedir.names import CHECKPOINT
 
-_MARKS: Final = {"timestamped": "+ts", "time-ordered": "+time", "headers": "+hdr"}
-"""What a kind's name begins with, and what stands behind the short name instead."""
 _MEANINGS: Final = {"+ts": "values have timestamps", "+time": "keys ordered by time", "+hdr": "values have headers"}
-_SHORT: Final = {
-    "key-value": "kv",
-    "list-value": "list",
-    "foreign-key-subscription": "fk-subscr",
-    "grace-buffer": "grace",
-    "no-directory": "no files",
-}
-_PLACES: Final = {"column-family": "store", "checkpoint": ".checkpoint", "store-file": "own file", "none": "-"}
+_NO_DIRECTORY: Final = "no-directory"
+_PLACES: Final = {"column-family": "store", "checkpoint": CHECKPOINT, "store-file": "own file", "none": "-"}
 _FEW = 2
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -26,22 +20,14 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 def short_kind(name: str, *, certain: bool) -> str:
     """``timestamped-key-value`` is ``kv+ts``; a mark of interrogation stands behind a kind that is guessed."""
-    marks = ""
-    for start, mark in (*_MARKS.items(), *_MARKS.items()):
-        if name.startswith(f"{start}-"):
-            name, marks = name.removeprefix(f"{start}-"), f"{mark}{marks}"
-    # What has no files is no guess: there is nothing that has a kind.
-    return f"{_SHORT.get(name, name)}{marks}{'' if certain or name == 'no-directory' else '?'}"
+    if name == _NO_DIRECTORY:
+        return "no files"  # nor is that a guess
+    return f"{short_name(name)}{'' if certain else '?'}"
 
 
 def short_place(name: str) -> str:
     """Where a store's offset is kept: ``store`` is the store's own RocksDB."""
     return _PLACES.get(name, name)
-
-
-def typed(offsets: Offsets) -> list[str]:
-    """Offsets as options take them: ``topic:partition=offset`` each."""
-    return [f"{topic}:{p}={o}" for topic, of_topic in offsets.items() for p, o in of_topic.items()]
 
 
 def short_offsets(offsets: Offsets | None, *, all_of_them: bool) -> str:

@@ -73,3 +73,27 @@ def test_signs_are_explained_where_they_are(app: Path) -> None:
     said = kstate("ls", app).err
     assert "? behind a kind: guessed" in said and "0=30: partition 0 is at offset 30" in said
     assert kstate("ls", app, "-q").err == ""
+
+
+def test_what_a_query_says_has_no_words_of_python(app: Path) -> None:
+    """Failures and offsets: in words for people, as Streams says it for programs."""
+    topic = "golden-431-kinds-eos-in-events"
+    for asked, said in (
+        (("range", app, "count", "--at", f"{topic}:0=99", "--partition", 0), f"is at {topic}:0=18, and is to be at {topic}:0=99"),
+        (("window-range", app, "kv-plain"), "key-value store kv-plain of task 0_0 does not answer such a query."),
+        (("range", app, "count", "--explain"), f"position {topic}:0=18"),
+    ):  # fmt: skip
+        for output in ("table", "csv"):
+            done = kstate("query", *asked, "-o", output, status=None)
+            assert said in done.err
+            assert not any(sign in done.err for sign in ("{", "<", "(key=", "lower=")), done.err
+
+
+def test_offsets_are_shown_as_they_are_typed(app: Path) -> None:
+    rows = kstate("inspect-position", app, "--store", "count", "-o", "json").rows
+    for row in rows:
+        for topic, of_topic in row["position"].items():
+            for partition, offset in of_topic.items():
+                typed = f"{topic}:{partition}={offset}"
+                assert typed in kstate("inspect-position", app, "--store", "count").out
+                kstate("inspect-position", app, "--store", "count", "--task", row["task"], "--at", typed)
