@@ -93,11 +93,16 @@ def _check_one_file_system(app: Path) -> None:
             )
 
 
+def room_of(plan: Plan, workers: int) -> int:
+    """Bytes that a plan takes beside what is copied as it is: SSTs that are written anew, and stores that are open."""
+    return plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
+
+
 def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     """Refuses when the file system has no room for the staged directory. Raises Refused."""
     copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
     edits = sum(1 for step in plan.steps if isinstance(step, EditDatabase))
-    needed = copied + plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
+    needed = copied + room_of(plan, workers)
     stat = os.statvfs(plan.app)
     free = stat.f_bavail * stat.f_frsize
     if needed > free:

@@ -81,6 +81,7 @@ def verify(
             lines.summary(_summary(report, subset, time.monotonic() - began))
         else:
             _show(report)
+            _sum_up(report)
         sys.stdout.flush()
         _remarks(report, subset, quiet=quiet)
         emptied = only_kept(request.app)
@@ -177,6 +178,23 @@ def _show(report: AppReport) -> None:
     for finding in report.findings:
         # Lines, not a table: a path that is folded cannot be searched for.
         sys.stdout.write(safe(f"{finding.code}: {finding.file}: {finding.what}") + "\n")
+
+
+def _sum_up(report: AppReport) -> None:
+    """One line: how much was read, and whether it is whole."""
+    from kstate_cli.cli.output import print_line
+    from kstate_cli.texts import size_text
+
+    stores, rows = len(report.stores), sum(one.rows for one in report.stores)
+    size = size_text(sum(one.content_bytes for one in report.stores))
+    read = f"{stores} {'store' if stores == 1 else 'stores'}, {rows:,} rows, {size}"
+    if report.findings:
+        count = len(report.findings)
+        print_line(f"{read}: {count} {'finding' if count == 1 else 'findings'}", "bold red")
+    elif report.doubtful:
+        print_line(f"{read}: nothing is damaged, but rows may be missing", "bold yellow")
+    else:
+        print_line(f"{read}: nothing is damaged", "bold green")
 
 
 def _level(code: str) -> str:

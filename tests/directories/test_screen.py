@@ -97,3 +97,50 @@ def test_offsets_are_shown_as_they_are_typed(app: Path) -> None:
                 typed = f"{topic}:{partition}={offset}"
                 assert typed in kstate("inspect-position", app, "--store", "count").out
                 kstate("inspect-position", app, "--store", "count", "--task", row["task"], "--at", typed)
+
+
+@pytest.mark.parametrize(("name", "release"), [("4.2.1-kinds-eos-killed-second", "4.3"), ("4.3.1-kinds-eos", "4.2")])
+def test_check_begins_with_the_verdict_and_has_commands_on_lines_of_their_own(
+    name: str, release: str, tmp_path: Path
+) -> None:
+    app = unpack(name, tmp_path)
+    told = kstate("check", app, "--for", release, "-o", "json", status=3)
+    findings = [row for row in told.rows if row["type"] == "finding"]
+    lines = kstate("check", app, "--for", release, status=3).out.splitlines()
+    assert lines[0].startswith(f"{release}: the start fails at " if release == "4.2" else f"{release}: 24 stores open")
+    heads = [line.split(": ")[:2] for line in lines if line.startswith(("error: ", "warning: ", "expected: "))]
+    order = ["error", "warning", "expected"]
+    assert [level for level, _ in heads] == sorted((level for level, _ in heads), key=order.index)
+    assert {tuple(head) for head in heads} == {(one["level"], one["code"]) for one in findings}
+    commands = {one["hint"][one["hint"].index("kstate ") :] for one in findings if "kstate " in one["hint"]}
+    assert commands and commands <= {line.strip() for line in lines}
+    opened = [row for row in told.rows if row["type"] == "prediction" and row["outcome"] == "opens"]
+    others = [row for row in told.rows if row["type"] == "prediction" and row["outcome"] != "opens"]
+    listed = lines[next(at for at, line in enumerate(lines) if line.startswith("task ")) + 2 :] if others else []
+    assert [line.split()[:2] for line in listed] == [[row["task"], row["store"]] for row in others]
+    assert len(opened) == (24 if release == "4.3" else 0)
+
+
+def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    planned = ("migrate", app, "--to", "4.2")
+    steps = [row for row in kstate(*planned, "--dry-run", "-o", "json").rows if row["type"] == "step"]
+    for more in ((), ("-q",)):
+        lines = kstate(*planned, "--dry-run", *more).out.splitlines()
+        assert lines[1].startswith(f"  {len(steps)} steps: ") and "data written anew: 0 B; room needed: " in lines[2]
+        assert f"stays in {tmp_path}/.kstate/orders, until: kstate clean " in lines[3]
+        assert sum(line.startswith(("edit store  ", "write file  ")) for line in lines) == len(steps)
+    done = kstate(*planned, "-q")
+    assert (done.out, done.err) == ("", "")
+    kstate("undo", app)
+    assert "24 steps: 15 x edit store, 9 x write file" in kstate(*planned).out
+    done = kstate("wipe", app, "--all", "--purge", "--dry-run", status=None)
+    assert "nothing of what leaves is kept" in done.out
+
+
+def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    assert kstate("verify", app, "-q").out.splitlines()[-1] == "7 stores, 149 rows, 4.4 KiB: nothing is damaged"
+    sst = next((app / "0_0" / "rocksdb" / "latest-order").glob("*.sst"))
+    sst.write_bytes(sst.read_bytes()[:-10])
+    assert kstate("verify", app, "-q", status=3).out.splitlines()[-1].endswith(": 1 finding")
