@@ -29,7 +29,7 @@ def show_report(release: str, report: Report) -> None:
     """Everything, on standard output."""
     worst = next((one for one in _STYLES if any(finding.level is one for finding in report.findings)), None)
     style = "bold green" if report.clean else _STYLES[Level.ERROR if report.fails or worst is None else worst]
-    print_line(safe(f"{release}: {verdict(report.predictions)}"), style)
+    _print_folded(f"{release}: {verdict(report.predictions)}", style, indent="")
     for level in _STYLES:
         for alike in _grouped(one for one in report.findings if one.level is level):
             _show_finding(alike)
@@ -86,7 +86,7 @@ def _show_finding(alike: list[Finding]) -> None:
     places = list(dict.fromkeys(filter(None, ("/".join(filter(None, (one.task, one.store))) for one in alike))))
     where = f": {some(places, _SHOWN)}" if places else ""
     print_line("")
-    print_line(safe(f"{first.level.value}: {first.code}{where}"), _STYLES[first.level])
+    _print_folded(f"{first.level.value}: {first.code}{where}", _STYLES[first.level], indent="")
     for text in first_lines(list(dict.fromkeys(one.text for one in alike)), _SHOWN):
         _print_folded(text)
     _print_folded(f"rule: {first.rule}")
@@ -100,10 +100,10 @@ def _show_finding(alike: list[Finding]) -> None:
         print_line(safe(f"{_INDENT}{_INDENT}{said[2]}"), "bold")
 
 
-def _print_folded(text: str) -> None:
+def _print_folded(text: str, style: str = "", *, indent: str = _INDENT) -> None:
     width = screen_width()
-    for line in [safe(text)] if width is None else fold_words(safe(text), width - len(_INDENT)):
-        print_line(f"{_INDENT}{line}")
+    for line in [safe(text)] if width is None else fold_words(safe(text), width - len(indent)):
+        print_line(f"{indent}{line}", style)
 
 
 def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:

@@ -76,9 +76,10 @@ def _summed_up(plan: Plan, how: PlanShown) -> Iterator[str]:
     actions = ", ".join(f"{count} x {action}" for action, count in counted.most_common())
     yield f"{len(plan.steps)} {'step' if len(plan.steps) == 1 else 'steps'}: {actions}"
     yield f"data written anew: {size_text(plan.rewritten_bytes)}; room needed: {size_text(room_of(plan, how.workers))}"
-    if how.kept:
-        yield f"the directory as it is now stays in {runs_folder(plan.app)}, until: {command('clean', plan.app)}"
-    else:
+    if how.kept and plan.app.exists():
+        yield f"the directory as it is now stays in {runs_folder(plan.app)}, until:"
+        yield f"  {command('clean', plan.app)}"
+    elif not how.kept:
         yield "nothing of what leaves is kept"
 
 
