@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 
 from kstate_cli.host import host_error
+from kstate_cli.texts import size_text
 
 MIB = 1 << 20
 
@@ -132,8 +133,3 @@ def too_large(path: Path | str, size: int, most: int) -> NotReadableError:
     """The error for a file of ``size`` bytes where ``most`` are read."""
     text = f"has {size:,} bytes, and kstate reads {size_text(most)} at most"
     return NotReadableError(errno.EFBIG, text, os.fspath(path))
-
-
-def size_text(size: int) -> str:
-    """``16 MiB``, ``4,096 bytes``."""
-    return f"{size // MIB} MiB" if size >= MIB and size % MIB == 0 else f"{size:,} bytes"

@@ -14,6 +14,7 @@ INTERNALS: Final = "docs/internals"
 EXAMPLES: Final = "examples"
 """The folder of the examples: in the repository, in the package, and where a message has them written to."""
 _MOST_LINES = 20
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _WORD = re.compile(r"[A-Z]+")
 
 
@@ -41,6 +42,20 @@ def first_lines(lines: Sequence[str], at_most: int = _MOST_LINES) -> list[str]:
 def first_line(error: BaseException, at_most: int = 500) -> str:
     """The first line of what an error of somebody else's says that is not blank; empty where it says nothing."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "")[:at_most]
+
+
+def size_text(size: int) -> str:
+    """A number of bytes as people read it, everywhere in the same units (IEC 80000-13): ``63 B``, ``353.9 MiB``.
+
+    Where the very number is what a message is about, as of a file that has not the size that it should have, it is
+    given as a number of bytes instead.
+    """
+    if size < 1024:
+        return f"{size} B"
+    amount, unit = size / 1024, 0
+    while round(amount, 1) >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:,.1f} {_UNITS[unit]}"
 
 
 def printable(text: object) -> str:

@@ -12,7 +12,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.rocks.private_copy import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.mounts import Mount, mount_of, mounts_at_or_below, read_mounts
-from kstate_cli.texts import command
+from kstate_cli.texts import command, size_text
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024
 """What RocksDB sets aside for the MANIFEST and the log of one open database."""
@@ -93,16 +93,21 @@ def _check_one_file_system(app: Path) -> None:
             )
 
 
+def room_of(plan: Plan, workers: int) -> int:
+    """Bytes that a plan takes beside what is copied as it is: SSTs that are written anew, and stores that are open."""
+    return plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
+
+
 def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     """Refuses when the file system has no room for the staged directory. Raises Refused."""
     copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
     edits = sum(1 for step in plan.steps if isinstance(step, EditDatabase))
-    needed = copied + plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
+    needed = copied + room_of(plan, workers)
     stat = os.statvfs(plan.app)
     free = stat.f_bavail * stat.f_frsize
     if needed > free:
         raise Refused(
-            f"not enough room: {needed:,} bytes are needed beside {plan.app}, {free:,} are free",
+            f"not enough room: {size_text(needed)} are needed beside {plan.app}, {size_text(free)} are free",
             hint="make room there; what earlier runs keep for undo is deleted by:",
             hint_details=[command("clean", plan.app)],
         )

@@ -10,7 +10,7 @@ from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import store_in_topologies
-from kstate_cli.texts import some
+from kstate_cli.texts import size_text, some
 
 _CLEANUP_DELAY = 600
 """Seconds: the default of ``state.cleanup.delay.ms``."""
@@ -66,7 +66,7 @@ def _runs(snapshot: Snapshot) -> Iterator[Finding]:
         elif run.lost is not None:
             yield snapshot.finding("only-kept", f"run {run.name}: {run.lost}")
         elif run.kept_bytes:
-            text = f"run {run.name} keeps {run.kept_bytes:,} bytes since {run.kept_since}"
+            text = f"run {run.name} keeps {size_text(run.kept_bytes)} since {run.kept_since}"
             yield snapshot.finding("kept-too-long", text)
 
 

@@ -27,14 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kstate_cli.broker.facts import Facts
-    from kstate_cli.check.findings import Finding
     from kstate_cli.check.logs import LogSource
-    from kstate_cli.check.outcome import Prediction, Records
     from kstate_cli.check.predict import Report
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.statedir.model import Application
-
-_SHOWN = 5
 
 
 def check(
@@ -107,7 +103,7 @@ def check(
         if output is Format.json:
             _print_json(lines, application, asked.release.name, guarantee, report)
         else:
-            _print_tables(application, asked.release.name, report, quiet=quiet)
+            _show(application, asked.release.name, report, quiet=quiet)
         metrics.findings = Counter((one.code, one.level.value) for one in report.findings)
         if report.clean:
             return metrics.done(EXIT_OK)
@@ -192,76 +188,18 @@ def _print_json(lines: JsonLines, app: Application, release: str, guarantee: Gua
     )
 
 
-def _print_tables(app: Application, release: str, report: Report, *, quiet: bool) -> None:
+def _show(app: Application, release: str, report: Report, *, quiet: bool) -> None:
     from kstate_cli.check.findings import Level
-    from kstate_cli.cli.output import safe, say, table
+    from kstate_cli.cli.check_view import show_report
+    from kstate_cli.cli.output import say
     from kstate_cli.texts import command
 
-    table(
-        None,
-        ("task", "store", f"the next start of {release}", "finding"),
-        [(one.task, one.store, _told(one), one.code or "-") for one in report.predictions],
-    )
+    show_report(release, report)
+    sys.stdout.flush()
     if report.findings:
-        groups = _grouped(report)
-        table(None, ("finding", "level", "where", "what", "rule"), [row for row, _ in groups])
-        # Lines of their own: a command that a table has folded cannot be pasted.
-        for (code, *_), hints in groups:
-            for hint in hints:
-                sys.stdout.write(safe(f"{code}: {hint}") + "\n")
         levels = list(Level)
         worst = max(report.findings, key=lambda one: levels.index(one.level))
         say(f"what that means: {command('explain', worst.code)}", quiet=quiet)
     if app.running is not False:
         what = "is running" if app.running else "may be running"
         say(f"the application {what}: as of its last flush ({app.as_of})", quiet=quiet)
-    if report.fails:
-        say(f"the next start of {release} fails", quiet=quiet)
-
-
-def _grouped(report: Report) -> list[tuple[tuple[str, str, list[str], list[str], str], list[str]]]:
-    """One row for each kind of finding, and what to do: hundreds of stores often have the same."""
-    from kstate_cli.texts import first_lines
-
-    groups: dict[tuple[str, str], list[Finding]] = {}
-    for finding in report.findings:
-        groups.setdefault((finding.code, finding.level.value), []).append(finding)
-    rows = []
-    for (code, level), alike in groups.items():
-        places = list(dict.fromkeys(_where(one.task, one.store) for one in alike))
-        texts = list(dict.fromkeys(one.text for one in alike))[:_SHOWN]
-        hints = first_lines(list(dict.fromkeys(one.hint for one in alike)), _SHOWN)
-        rows.append(((code, level, first_lines(places, _SHOWN), texts, alike[0].rule), hints))
-    return rows
-
-
-def _told(one: Prediction) -> str:
-    """The outcome in words."""
-    words = {
-        "opens": "opens as it is",
-        "opens-without-rows": "opens silently without its rows",
-        "restores": f"restores {_count(one.records)}",
-        "restores-all": f"restores everything{_all(one.records)}",
-        "task-wiped": f"task wiped, restores everything{_all(one.records)}",
-        "lost": "task wiped, its rows are lost: it has no changelog",
-        "start-fails": f"start fails at {one.file}: {' <- '.join(one.messages)}",
-        "not-reached": "not reached",
-        "unknown": "not known while the application runs",
-        "ignored": "ignored",
-    }
-    text = words[one.outcome.value]
-    return f"{text}, or {words[one.or_else.value]} (chance decides)" if one.or_else else text
-
-
-def _count(records: Records | None) -> str:
-    if records is None:
-        return "what follows its offset"
-    return f"{'' if records.exact else 'at most '}{records.count:,} records"
-
-
-def _all(records: Records | None) -> str:
-    return f": {_count(records)}" if records is not None else ""
-
-
-def _where(task: str | None, store: str | None) -> str:
-    return "/".join(part for part in (task, store) if part) or "-"

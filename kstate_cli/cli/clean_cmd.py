@@ -11,6 +11,7 @@ import typer
 from kstate_cli.cli.json_lines import lines_about
 from kstate_cli.cli.options import App, LockIsShared, Output, Quiet, Wait, age
 from kstate_cli.cli.output import Format, say
+from kstate_cli.texts import size_text
 
 if TYPE_CHECKING:
     from kstate_cli.change.clean import Choice
@@ -116,7 +117,7 @@ class _RunLines:
 
     def run(self, name: str, size: int, *, deleted: bool) -> None:
         """A run that is deleted, or would be."""
-        freed = f"deleted, {size:,} bytes freed" if deleted else f"{size:,} bytes would be freed"
+        freed = f"deleted, {size_text(size)} freed" if deleted else f"{size_text(size)} would be freed"
         say(f"run {name}: {freed}", quiet=self._quiet)
         self._runs, self._bytes, self._deleted = self._runs + 1, self._bytes + size, self._deleted or deleted
         if self._json:

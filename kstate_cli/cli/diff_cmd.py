@@ -113,16 +113,18 @@ def _verdict(compared: Diff, one: StoreDiff) -> str:
 
 
 def _show(compared: Diff) -> None:
+    from kstate_cli.cli.columns import Column
     from kstate_cli.cli.output import table
+    from kstate_cli.formats.store_kinds import short_name
 
     table(
         None,
-        ("task", "store", "kind", "rows A", "rows B", "only A", "only B", "different", "verdict"),
+        ("task", "store", Column("kind", spare=1), "rows A", "rows B", "only A", "only B", "different", "verdict"),
         [
             (
                 one.task,
                 one.store,
-                " / ".join(dict.fromkeys(one.kinds)),
+                " / ".join(map(short_name, dict.fromkeys(one.kinds))),
                 f"{one.rows_a:,}",
                 f"{one.rows_b:,}",
                 f"{one.only_a:,}",

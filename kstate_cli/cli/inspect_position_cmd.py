@@ -39,6 +39,7 @@ def inspect_position(
     from kstate_cli.cli.output import say, table
     from kstate_cli.cli.problem_lines import print_problems
     from kstate_cli.cli.store_rows import store_rows
+    from kstate_cli.cli.store_words import short_place
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, UsageError
     from kstate_cli.formats.position import Position, is_permitted
     from kstate_cli.formats.task_id import TaskId
@@ -81,11 +82,12 @@ def inspect_position(
         )
     else:
         shown: list[tuple[Any, ...]] = [
-            (r["task"], r["store"], r["offsets_in"], _text(r["changelog"]), _text(r["position"])) for r in rows
+            (r["task"], r["store"], short_place(r["offsets_in"]), _text(r["changelog"]), _text(r["position"]))
+            for r in rows
         ]
         if merge:
             shown.append(("", "(merged)", "", "", _text(merged.as_map() if complete else None)))
-        table(None, ("task", "store", "in", "changelog", "position"), shown)
+        table(None, ("task", "store", "offset in", "changelog offset", "position"), shown)
     for problem in told:
         say(problem.reasoned)
     if wrong:
@@ -116,6 +118,8 @@ def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) ->
 
 
 def _text(offsets: dict[str, dict[int, int]] | None) -> list[str]:
+    from kstate_cli.formats.topic_partition import typed_offsets
+
     if offsets is None:
         return ["unreadable"]
-    return [f"{topic}-{p}={o}" for topic, values in offsets.items() for p, o in values.items()] or ["-"]
+    return typed_offsets(offsets) or ["-"]

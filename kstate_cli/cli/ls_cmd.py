@@ -28,11 +28,9 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
     or when only a run of kstate keeps what was here.
     With --spec the exit code is 1 when something in the printed kstate.toml must be filled in, or looked at.
     """
-    import humanize
-
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.only_kept import as_problem, only_kept, say_only_kept
-    from kstate_cli.cli.output import say, table
+    from kstate_cli.cli.output import say
     from kstate_cli.cli.problem_lines import print_problems
     from kstate_cli.cli.store_rows import store_rows
     from kstate_cli.host import STORES_STAY
@@ -65,26 +63,7 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
             }
         )
     else:
-        table(
-            None,
-            ("task", "store", "kind", "size", "keys", "offset", "in", "status", "SST", "opens in"),
-            [
-                (
-                    row["task"],
-                    row["store"],
-                    row["kind"] + ("" if row["kind_certain"] else "?"),
-                    humanize.naturalsize(row["bytes"], binary=True),
-                    _keys(row),
-                    _offsets(row["changelog"]),
-                    row["offsets_in"],
-                    row["status"] or "-",
-                    ",".join(map(str, row["sst_formats"])) or "-",
-                    _span(row["opens_in"]),
-                )
-                for row in rows
-            ],
-            right=frozenset({"size", "keys"}),
-        )
+        _show(application, rows, quiet=quiet)
     if application.running:
         say(f"the application is running (pid {application.pid}): this is the state of its last flush", quiet=quiet)
     for problem in problems:
@@ -104,6 +83,72 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
             hint=STORES_STAY if only_unread else foretold,
         )
     return EXIT_WARNINGS if to_do or application.doubtful or emptied else EXIT_OK
+
+
+def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
+    """The stores, what the signs mean, and how much it is altogether."""
+    import sys
+
+    from kstate_cli.cli.columns import Column
+    from kstate_cli.cli.output import print_line, say, table
+    from kstate_cli.cli.store_words import legend, short_kind, short_offsets, short_place, span
+    from kstate_cli.texts import size_text
+
+    if rows:
+        everything = not sys.stdout.isatty()
+        # Where it is the same for all, the last line has it too.
+        alike = len({tuple(row["opens_in"]) for row in rows if row["kind"] != "no-directory"}) <= 1
+        left_out = table(
+            None,
+            (
+                Column("task"),
+                Column("store"),
+                Column("kind", spare=3),
+                Column("size", right=True),
+                Column("keys", right=True),
+                Column("offset", right=True, spare=2),
+                Column("offset in", spare=6),
+                Column("status", spare=5),
+                Column("SST", spare=7),
+                Column("opens in", spare=4 if alike else 1),
+            ),
+            [
+                (
+                    row["task"],
+                    row["store"],
+                    short_kind(row["kind"], certain=row["kind_certain"]),
+                    size_text(row["bytes"]),
+                    _keys(row),
+                    short_offsets(row["changelog"], all_of_them=everything),
+                    short_place(row["offsets_in"]),
+                    row["status"] or "-",
+                    ",".join(map(str, row["sst_formats"])) or "-",
+                    span(row["opens_in"]),
+                )
+                for row in rows
+            ],
+        )
+        sys.stdout.flush()
+        signs = legend(rows)
+        if signs:
+            say(f"signs: {'; '.join(signs)}", quiet=quiet)
+        if left_out:
+            say(f"no room for: {', '.join(left_out)} (a wider terminal, a pipe and -o json have them)", quiet=quiet)
+    print_line(_altogether(app, rows))
+
+
+def _altogether(app: Application, rows: list[dict[str, Any]]) -> str:
+    """How much it is, which releases open all of it, and whether it runs."""
+    from kstate_cli.cli.store_words import span
+    from kstate_cli.texts import size_text
+
+    running = {True: f"running (pid {app.pid})", False: "not running", None: "running or not: nobody can tell"}
+    there = [row for row in rows if row["kind"] != "no-directory"]
+    common = [name for name in (there[0]["opens_in"] if there else ()) if all(name in row["opens_in"] for row in there)]
+    opens = f"opens in {span(common)}" if common else "no release opens all of it" if there else ""
+    stores = f"{len(rows)} {'store' if len(rows) == 1 else 'stores'}" if rows else "no stores"
+    size = size_text(sum(row["bytes"] for row in rows))
+    return "; ".join(filter(None, (f"{stores}, {size}", opens, running[app.running])))
 
 
 def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], frozenset[str]]:
@@ -166,22 +211,3 @@ def _print_spec(app: Application, *, quiet: bool) -> int:
     for note in inferred.notes:
         say(note, quiet=quiet)
     return len(missing) + len(inferred.notes)
-
-
-def _offsets(changelog: dict[str, dict[int, int]] | None) -> str:
-    if changelog is None:
-        return "?"
-    values = [f"{p}:{o}" if len(offsets) > 1 else str(o) for offsets in changelog.values() for p, o in offsets.items()]
-    return " ".join(values) or "-"
-
-
-def _span(names: list[Any]) -> str:
-    """``3.6-4.2`` where the releases are consecutive, else all of them."""
-    from kstate_cli.releases import RELEASES
-
-    if not names:
-        return "none"
-    known = [release.name for release in RELEASES]
-    if known.index(names[-1]) - known.index(names[0]) != len(names) - 1:
-        return " ".join(names)
-    return names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"

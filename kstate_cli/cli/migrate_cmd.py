@@ -80,7 +80,7 @@ def migrate(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress, say
-    from kstate_cli.cli.plan_view import show_plan
+    from kstate_cli.cli.plan_view import PlanShown, show_plan
     from kstate_cli.cli.subject import found_app
     from kstate_cli.migrate.ages import ages_of_converted
     from kstate_cli.migrate.planner import MigrateOptions, plan_migration
@@ -103,12 +103,12 @@ def migrate(
         ages[:] = ages_of_converted(application, plan)
         return plan
 
+    at_once = workers or os.cpu_count() or 1
+    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=at_once)
     request = ChangeRequest(
         Terms(
             path,
-            RunOptions(
-                workers=workers or os.cpu_count() or 1, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason
-            ),
+            RunOptions(workers=at_once, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason),
             wait=wait,
             lock_is_shared=lock_is_shared,
             dry_run=dry_run,
@@ -121,7 +121,7 @@ def migrate(
 
             def on_plan(plan: Plan) -> None:
                 progress.expect(plan.rewritten_bytes)
-                show_plan(plan, output)
+                show_plan(plan, shown)
 
             outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
         return metrics.done(_finish(outcome, output, quiet=quiet, warnings_ok=warnings_ok))

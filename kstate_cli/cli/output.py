@@ -5,17 +5,23 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from kstate_cli.cli.columns import Column, lay_out
 from kstate_cli.cli.standard import showable
-from kstate_cli.cli.terminal import console, progress_bar
+from kstate_cli.cli.terminal import console, progress_bar, screen_width
 from kstate_cli.errors import Told
 from kstate_cli.signals import start
-from kstate_cli.texts import printable
+from kstate_cli.texts import printable, size_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+
+RULE: Final = "\u2500"
+"""What the line below the names of a table's columns is drawn with, where standard output has it."""
 
 
 class Format(str, Enum):
@@ -49,23 +55,39 @@ def say(text: str, *, quiet: bool = False) -> None:
 
 
 def table(
-    title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: frozenset[str] = frozenset()
-) -> None:
-    """A table on standard output; cells are shown as they are, never as markup. A list or tuple is a cell of lines."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    title: str | None,
+    columns: Sequence[str | Column],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: frozenset[str] = frozenset(),
+) -> tuple[str, ...]:
+    """A table on standard output; cells are shown as they are, never as markup. A list or tuple is a cell of lines.
 
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        view.add_column(Text(safe(column)), justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        view.add_row(*(Text(showable("\n".join(map(safe, _lines(cell))))) for cell in row))
-    screen = console(stderr=False)
+    Returns the names of the columns that were left out, since the terminal is too narrow. Where standard output is no
+    terminal, nothing is left out or folded, and a row is a line.
+    """
+    known = [one if isinstance(one, Column) else Column(one, right=one in right) for one in columns]
+    shown = [replace(one, name=showable(safe(one.name))) for one in known]
+    cells = [[[showable(safe(line)) for line in _lines(cell)] for cell in row] for row in rows]
     if title is not None:
-        # Not the table's own: that is folded, and a path could be made to begin a line there.
-        screen.print(Text(showable(safe(title))), soft_wrap=True)
-    screen.print(view)
+        print_line(safe(title))
+    laid = lay_out(shown, cells, width=screen_width(), rule=RULE if showable(RULE) == RULE else "-")
+    for number, line in enumerate(laid.lines):
+        print_line(line, "bold" if number == 0 else "dim" if number == 1 else "")
+    return laid.left_out
+
+
+def print_line(text: str, style: str = "") -> None:
+    """A line of the results, in a style of ``rich`` where a terminal shows it. It is not folded.
+
+    ``text`` is for a terminal already: see :func:`safe`.
+    """
+    if style and sys.stdout.isatty():
+        from rich.text import Text
+
+        console(stderr=False).print(Text(showable(text), style=style), soft_wrap=True)
+    else:
+        sys.stdout.write(showable(text) + "\n")
 
 
 def _lines(cell: object) -> Sequence[object]:
@@ -95,7 +117,7 @@ class RunProgress:
         if not quiet and sys.stderr.isatty():
             from rich.progress import DownloadColumn
 
-            self._bar = progress_bar("{task.description}", DownloadColumn())
+            self._bar = progress_bar("{task.description}", DownloadColumn(binary_units=True))
 
     def __enter__(self) -> RunProgress:
         return self
@@ -125,4 +147,4 @@ class RunProgress:
             self._bar.update(self._task, completed=self._done, description=self._NAMES.get(phase, phase))
         elif size and self._total and time.monotonic() - self._said > self._SECONDS:
             self._said = time.monotonic()
-            sys.stderr.write(f"kstate: {self._done:,} of {self._total:,} bytes\n")
+            sys.stderr.write(f"kstate: {size_text(self._done)} of {size_text(self._total)}\n")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli import standard
@@ -14,19 +16,33 @@ if TYPE_CHECKING:
     from kstate_cli.change.plan import Plan
 
 
-def show_plan(plan: Plan, output: Format) -> None:
-    """The plan as a table or as JSON lines; warnings and notes on standard error for people.
+@dataclass(frozen=True, slots=True)
+class PlanShown:
+    """How a plan is shown."""
 
-    Written out before anything is done: raises OutputLost where that cannot be.
+    output: Format
+    quiet: bool
+    dry_run: bool
+    workers: int
+    kept: bool = True
+    """What is replaced is kept for undo."""
+
+
+def show_plan(plan: Plan, how: PlanShown) -> None:
+    """The plan, summed up and step by step, or as JSON lines; warnings and notes on standard error for people.
+
+    A dry run has no other result; before a run the plan is a message, which ``quiet`` leaves out. Written out before
+    anything is done: raises OutputLost where that cannot be.
     """
-    _show_steps(plan, output)
+    _show_steps(plan, how)
     standard.finish()
 
 
-def _show_steps(plan: Plan, output: Format) -> None:
-    from kstate_cli.cli.output import say, table
+def _show_steps(plan: Plan, how: PlanShown) -> None:
+    from kstate_cli.cli.columns import Column, Fold
+    from kstate_cli.cli.output import print_line, safe, say, table
 
-    if output is Format.json:
+    if how.output is Format.json:
         lines = JsonLines(plan.app)
         for step in plan.steps:
             lines.line("step", {"action": step.action, "path": step.path, "message": step.describe()})
@@ -34,16 +50,37 @@ def _show_steps(plan: Plan, output: Format) -> None:
             for text in texts:
                 lines.line(kind, {"message": text})
         return
-    if plan.steps:
+    if plan.steps and (how.dry_run or not how.quiet):
+        print_line(safe(f"{plan.command}: {plan.app}"), "bold")
+        for line in _summed_up(plan, how):
+            print_line(safe(f"  {line}"))
+        print_line("")
         table(
-            f"{plan.command}: {plan.app}",
-            ("step", "path", "what"),
+            None,
+            ("step", "path", Column("what", fold=Fold.WORDS)),
             [(step.action, step.path, step.describe()) for step in plan.steps],
         )
     for text in plan.warnings:
         say(f"warning: {text}")
     for text in plan.notes:
-        say(f"note: {text}")
+        say(f"note: {text}", quiet=how.quiet)
+
+
+def _summed_up(plan: Plan, how: PlanShown) -> Iterator[str]:
+    """How much it is, the room that it takes, and where that stays which is replaced."""
+    from kstate_cli.change.folder import runs_folder
+    from kstate_cli.change.location_checks import room_of
+    from kstate_cli.texts import command, size_text
+
+    counted = Counter(step.action for step in plan.steps)
+    actions = ", ".join(f"{count} x {action}" for action, count in counted.most_common())
+    yield f"{len(plan.steps)} {'step' if len(plan.steps) == 1 else 'steps'}: {actions}"
+    yield f"data written anew: {size_text(plan.rewritten_bytes)}; room needed: {size_text(room_of(plan, how.workers))}"
+    if how.kept and plan.app.exists():
+        yield f"the directory as it is now stays in {runs_folder(plan.app)}, until:"
+        yield f"  {command('clean', plan.app)}"
+    elif not how.kept:
+        yield "nothing of what leaves is kept"
 
 
 def show_end(

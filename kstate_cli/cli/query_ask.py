@@ -15,6 +15,7 @@ from kstate_cli.cli.subject import found_app
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
+from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.query import (
     FailureReason,
     KeyQuery,
@@ -122,7 +123,7 @@ class _Telling:
         self._view.end()
         for partition, one in told.items():
             if one.is_failure:
-                self._fail(partition, one.failure_reason, one.failure_message, by_host=one.failed_by_host)
+                self._fail(partition, one.failure_reason, self._told(one), by_host=one.failed_by_host)
         self._view.object(
             "summary",
             {
@@ -172,6 +173,10 @@ class _Telling:
             self._view.end()
             self._fail(partition, FailureReason.STORE_EXCEPTION, str(error), by_host=error.by_host)
 
+    def _told(self, one: QueryResult[Any]) -> str:
+        """Programs are told what Streams says, people what it means."""
+        return one.failure_message if self._asked.options.output is RowFormat.json else one.failure_in_words
+
     def _fail(self, partition: int | None, reason: FailureReason, message: str, *, by_host: bool) -> None:
         self._failed[partition] = reason
         self._by_host |= by_host
@@ -195,7 +200,7 @@ class _Telling:
                 info = {"position": position, "execution_info": list(one.execution_info)}
                 self._view.object("partition", {"partition": partition, **info})
                 continue
-            known = "unknown" if position is None else _offsets(position)
+            known = "unknown" if position is None else " ".join(typed_offsets(position)) or "empty"
             say(f"{self._name(partition)}: position {known}")
             for line in one.execution_info:
                 say(f"{self._name(partition)}: {line}")
@@ -271,7 +276,3 @@ def _spec(asked: Asked) -> Spec | None:
     subtopology = stated.subtopology if stated else None
     stores_of(directory, asked.store, topology=asked.options.topology, subtopology=subtopology)
     return resolve_spec(directory, draft, named=str(asked.options.spec), only={asked.store})
-
-
-def _offsets(position: dict[str, dict[int, int]]) -> str:
-    return " ".join(f"{topic}-{p}={o}" for topic, of_topic in position.items() for p, o in of_topic.items()) or "empty"

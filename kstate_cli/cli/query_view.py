@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.output import safe, say, table
 from kstate_cli.cli.query_options import Asked, RowFormat
@@ -88,9 +89,8 @@ class View:
             ]
             table(
                 None,
-                [self._title(self._columns[at]) for at in shown],
+                [_column(self._title(self._columns[at]), self._columns[at]) for at in shown],
                 [[row[at] for at in shown] for row in rows],
-                right=frozenset({"partition"}),
             )
         sys.stdout.flush()
 
@@ -135,6 +135,11 @@ class View:
         if self.unreadable <= _TOLD:
             say(value.why)
         return value
+
+
+def _column(title: str, name: str) -> Column:
+    stored = name in ("key", "value", "headers")
+    return Column(title, right=name == "partition", fold=Fold.ANYWHERE if stored else Fold.NEVER)
 
 
 def _header(one: Header) -> Row:

@@ -26,6 +26,7 @@ from kstate_cli.cli.restore_options import (
 )
 
 if TYPE_CHECKING:
+    from kstate_cli.cli.plan_view import PlanShown
     from kstate_cli.cli.restore_progress import RestoreProgress
     from kstate_cli.restore.plan import RestorePlan
 
@@ -54,6 +55,7 @@ def restore(
     from kstate_cli.cli.facts_source import facts_source
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.plan_view import PlanShown
     from kstate_cli.cli.restore_progress import RestoreProgress
     from kstate_cli.cli.restore_report import finish
     from kstate_cli.cli.state_command import StateCommand
@@ -122,24 +124,25 @@ def restore(
     )
     heard = StateCommand(told.on_state_change, path) if told.on_state_change is not None else None
     output, quiet = told.output, told.quiet
+    shown = PlanShown(output, quiet=quiet, dry_run=wanted.dry_run, workers=request.terms.run.workers)
     with Metrics(told.metrics_file, "restore", path) as metrics:
         lines = JsonLines(path, sys.stderr) if output is Format.json else None
         with RestoreProgress(lines, quiet=quiet, on_state=heard) as progress:
-            outcome = run_restore(request, on_plan=lambda plan: _show_plan(plan, output, progress), watcher=progress)
+            outcome = run_restore(request, on_plan=lambda plan: _show_plan(plan, shown, progress), watcher=progress)
         metrics.records = sum(report.records for report in outcome.reports)
         return metrics.done(finish(outcome, output, quiet=quiet, warnings_ok=told.warnings_ok))
 
 
-def _show_plan(plan: RestorePlan, output: Format, progress: RestoreProgress) -> None:
+def _show_plan(plan: RestorePlan, how: PlanShown, progress: RestoreProgress) -> None:
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import show_plan
 
     progress.expect(plan)
-    show_plan(plan.change, output)
+    show_plan(plan.change, how)
     lines = JsonLines(plan.change.app)
     for one in plan.left:
-        if output is Format.json:
+        if how.output is Format.json:
             lines.line("left", {"task": one.task, "store": one.store, "message": one.why})
         else:
-            say(f"{one.shown}: left as it is: {one.why}")
+            say(f"{one.shown}: left as it is: {one.why}", quiet=how.quiet)

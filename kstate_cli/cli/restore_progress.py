@@ -12,6 +12,7 @@ from kstate_cli.cli.output import safe
 from kstate_cli.cli.terminal import progress_bar
 from kstate_cli.restore.restoration import RestoreWatcher
 from kstate_cli.signals import start
+from kstate_cli.texts import size_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -125,7 +126,8 @@ class RestoreProgress(RestoreWatcher):
                 "records_per_second": round(rate),
                 "seconds_left": round(left, 1),
             },
-            f"{done} of {total} slices, {records:,} records, {size:,} bytes, {rate:,.0f} records/s, {left:,.0f} s left",
+            f"{done} of {total} slices, {records:,} records, {size_text(size)}, {rate:,.0f} records/s, "
+            f"{left:,.0f} s left",
         )
 
     def _show(self, done: int, total: int, records: int, all_records: int) -> None:

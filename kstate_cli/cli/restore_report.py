@@ -42,10 +42,9 @@ def finish(outcome: RestoreOutcome, output: Format, *, quiet: bool, warnings_ok:
 
 
 def _print_stores(outcome: RestoreOutcome, lines: JsonLines) -> None:
+    from kstate_cli.offsets.model import by_topic
+
     for report in outcome.reports:
-        offsets: dict[str, dict[int, int]] = {}
-        for tp, offset in sorted(report.offsets.items()):
-            offsets.setdefault(tp.topic, {})[tp.partition] = offset
         lines.line(
             "store",
             {
@@ -57,7 +56,7 @@ def _print_stores(outcome: RestoreOutcome, lines: JsonLines) -> None:
                 "expired": report.expired,
                 "null_keys": report.null_keys,
                 "has_position": report.has_position,
-                "changelog": offsets,
+                "changelog": by_topic(report.offsets),
                 "seconds": round(report.seconds, 3),
             },
         )
@@ -65,11 +64,13 @@ def _print_stores(outcome: RestoreOutcome, lines: JsonLines) -> None:
 
 def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
     from kstate_cli.cli.output import say, table
+    from kstate_cli.formats.topic_partition import typed_offsets
+    from kstate_cli.offsets.model import by_topic
 
     if outcome.reports:
         table(
             "restored",
-            ("store", "records", "rows", "deleted", "expired", "offset", "seconds"),
+            ("store", "records", "rows", "deleted", "expired", "seconds", "offset"),
             [
                 (
                     report.shown,
@@ -77,8 +78,8 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
                     f"{report.rows:,}",
                     f"{report.deleted:,}",
                     f"{report.expired:,}",
-                    " ".join(f"{tp.partition}:{offset}" for tp, offset in sorted(report.offsets.items())),
                     f"{report.seconds:.1f}",
+                    typed_offsets(by_topic(report.offsets)),
                 )
                 for report in outcome.reports
             ],

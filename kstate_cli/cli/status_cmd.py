@@ -76,13 +76,22 @@ def _staging(left: Leftover) -> dict[str, Any]:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    import humanize
-
+    from kstate_cli.cli.columns import Column, Fold
     from kstate_cli.cli.output import table
+    from kstate_cli.texts import size_text
 
     table(
         None,
-        ("run", "command", "state", "restoration", "started", "changed", "pinned", "why"),
+        (
+            "run",
+            "command",
+            "state",
+            "restoration",
+            "started",
+            "changed",
+            Column("pinned", right=True),
+            Column("why", fold=Fold.WORDS),
+        ),
         [
             (
                 row["run"],
@@ -91,7 +100,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
                 row["restoration"] or "-",
                 row["started"] or "-",
                 row["changed"] or "-",
-                humanize.naturalsize(row["bytes_pinned"], binary=True),
+                size_text(row["bytes_pinned"]),
                 row["message"] or (f"resumes {row['predecessor']}" if row["predecessor"] else "-"),
             )
             for row in rows
@@ -101,11 +110,14 @@ def _show(rows: list[dict[str, Any]]) -> None:
     if staging:
         table(
             "left in a staging area, until its run is cleaned",
-            ("run", "place", "files", "bytes", "stays"),
-            [
-                (run, one["path"], one["files"], humanize.naturalsize(one["bytes"], binary=True), one["message"] or "-")
-                for run, one in staging
-            ],
+            (
+                "run",
+                "place",
+                Column("files", right=True),
+                Column("bytes", right=True),
+                Column("stays", fold=Fold.WORDS),
+            ),
+            [(run, one["path"], one["files"], size_text(one["bytes"]), one["message"] or "-") for run, one in staging],
         )
     stores = [(row["run"], one) for row in rows for one in row["progress"]]
     if stores:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,6 +14,25 @@ if TYPE_CHECKING:
 _SIZES = ("COLUMNS", "LINES")
 _NUMBER = re.compile("[0-9]{1,5}")
 """What is no number of columns is not there: rich would fail at it, as it does at digits of other scripts."""
+_USUAL = 80
+
+
+def _environment() -> dict[str, str]:
+    """The variables, without sizes that are none."""
+    return {name: text for name, text in os.environ.items() if name not in _SIZES or _NUMBER.fullmatch(text)}
+
+
+def screen_width() -> int | None:
+    """Columns of the terminal that standard output is; None where it is none: then nothing is cut or folded."""
+    if not sys.stdout.isatty():
+        return None
+    said = int(_environment().get("COLUMNS", "0"))
+    if said:
+        return said
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL
+    except (OSError, ValueError):
+        return _USUAL
 
 
 def console(*, stderr: bool) -> Console:
@@ -21,11 +40,10 @@ def console(*, stderr: bool) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    environment = {name: text for name, text in os.environ.items() if name not in _SIZES or _NUMBER.fullmatch(text)}
-    # Not on a terminal a table must not be cut to 80 columns: it is read by tools, or with less -S.
-    width = None if stream.isatty() else int(environment.get("COLUMNS", "0")) or 200
-    plain = bool(os.environ.get("NO_COLOR"))
-    return Console(file=stream, width=width, highlight=False, no_color=plain, _environ=environment)
+    width = None if stream.isatty() else 200
+    # Of NO_COLOR rich itself would still write bold and dim.
+    colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(file=stream, width=width, highlight=False, color_system=colors, _environ=_environment())
 
 
 def progress_bar(text: str, amount: ProgressColumn) -> Progress:

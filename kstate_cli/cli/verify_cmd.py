@@ -81,6 +81,7 @@ def verify(
             lines.summary(_summary(report, subset, time.monotonic() - began))
         else:
             _show(report)
+            _sum_up(report)
         sys.stdout.flush()
         _remarks(report, subset, quiet=quiet)
         emptied = only_kept(request.app)
@@ -145,30 +146,55 @@ def _ways_out(report: AppReport) -> list[str]:
 
 
 def _show(report: AppReport) -> None:
-    import humanize
-
+    from kstate_cli.cli.columns import Column
     from kstate_cli.cli.output import safe, table
+    from kstate_cli.cli.store_words import short_kind
+    from kstate_cli.texts import size_text
 
     table(
         None,
-        ("task", "store", "kind", "rows", "bytes", "digest", "verdict"),
+        (
+            "task",
+            "store",
+            Column("kind", spare=1),
+            Column("rows", right=True),
+            Column("bytes", right=True, spare=2),
+            Column("digest", spare=3),
+            "verdict",
+        ),
         [
             (
                 one.task,
                 one.store,
-                f"{one.kind}{'' if one.kind_certain else '?'}",
+                short_kind(one.kind or "-", certain=one.kind_certain),
                 f"{one.rows:,}",
-                humanize.naturalsize(one.content_bytes, binary=True),
+                size_text(one.content_bytes),
                 one.digest or "-",
                 ", ".join(sorted({finding.code for finding in one.findings})) or ("doubtful" if one.doubt else "ok"),
             )
             for one in report.stores
         ],
-        right=frozenset({"rows", "bytes"}),
     )
     for finding in report.findings:
         # Lines, not a table: a path that is folded cannot be searched for.
         sys.stdout.write(safe(f"{finding.code}: {finding.file}: {finding.what}") + "\n")
+
+
+def _sum_up(report: AppReport) -> None:
+    """One line: how much was read, and whether it is whole."""
+    from kstate_cli.cli.output import print_line
+    from kstate_cli.texts import size_text
+
+    stores, rows = len(report.stores), sum(one.rows for one in report.stores)
+    size = size_text(sum(one.content_bytes for one in report.stores))
+    read = f"{stores} {'store' if stores == 1 else 'stores'}, {rows:,} rows, {size}"
+    if report.findings:
+        count = len(report.findings)
+        print_line(f"{read}: {count} {'finding' if count == 1 else 'findings'}", "bold red")
+    elif report.doubtful:
+        print_line(f"{read}: nothing is damaged, but rows may be missing", "bold yellow")
+    else:
+        print_line(f"{read}: nothing is damaged", "bold green")
 
 
 def _level(code: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kstate_cli.cli.output import say
 from kstate_cli.cli.terminal import progress_bar
 from kstate_cli.signals import start
+from kstate_cli.texts import size_text
 from kstate_cli.verify.application import VerifyWatcher
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class VerifyProgress(VerifyWatcher):
             self._bar.update(self._task, completed=done)
         elif not self._quiet and time.monotonic() - self._said > _SECONDS:
             self._said = time.monotonic()
-            say(f"kstate: {done:,} of {self._total:,} bytes")
+            say(f"kstate: {size_text(done)} of {size_text(self._total)}")
 
     def found(self, finding: VerifyFinding) -> None:
         """Said at once: the rest may take hours."""

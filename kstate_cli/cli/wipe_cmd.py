@@ -72,7 +72,7 @@ def wipe(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import RunProgress, say
-    from kstate_cli.cli.plan_view import show_plan
+    from kstate_cli.cli.plan_view import PlanShown, show_plan
     from kstate_cli.cli.subject import found_app
     from kstate_cli.errors import UsageError
     from kstate_cli.statedir.find import find_application
@@ -85,10 +85,12 @@ def wipe(
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
     found_app(path)
+    at_once = workers or os.cpu_count() or 1
+    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=at_once, kept=not purge)
     request = ChangeRequest(
         Terms(
             path,
-            RunOptions(workers=workers or os.cpu_count() or 1, reason=reason),
+            RunOptions(workers=at_once, reason=reason),
             wait=wait,
             lock_is_shared=lock_is_shared,
             dry_run=dry_run,
@@ -101,7 +103,7 @@ def wipe(
         with RunProgress(quiet=quiet) as progress:
             outcome = change(
                 request,
-                on_plan=lambda plan: show_plan(plan, output),
+                on_plan=lambda plan: show_plan(plan, shown),
                 progress=progress,
                 tell=lambda line: say(line, quiet=quiet),
             )

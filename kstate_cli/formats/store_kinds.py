@@ -199,10 +199,27 @@ _TABLE: Final[dict[str, StoreKind]] = {
         StoreKind(name="windowed", key=_K.UNTOLD, families=(_PLAIN,)),
     )
 }
+_MARKS: Final = {"headers-": "+hdr", "timestamped-": "+ts", "time-ordered-": "+time"}
+"""What names of kinds begin with, in this order, and what short names end with instead."""
+_SHORT: Final = {
+    "key-value": "kv",
+    "list-value": "list",
+    "foreign-key-subscription": "fk-subscr",
+    "grace-buffer": "grace",
+}
 UNTOLD: Final = "windowed"
 """The name of a segmented store that could be of more than one kind."""
 SINGLE_UNTOLD: Final = "key-value"
 """What a store of one database is called where nothing tells more."""
+
+
+def short_name(name: str) -> str:
+    """A kind in a narrow column: ``kv+ts``, ``window+time+hdr``; what is no kind of the table stays as it is."""
+    base, marks = name, ""
+    for start, mark in _MARKS.items():
+        if base.startswith(start):
+            base, marks = base.removeprefix(start), f"{mark}{marks}"
+    return f"{_SHORT.get(base, base)}{marks}" if name in _TABLE else name
 
 
 def store_kinds() -> tuple[StoreKind, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,6 +43,11 @@ class TopicPartition:
             return cls(topic, parse_partition(partition))
         except MalformedBytesError:
             raise MalformedBytesError(f"{text!r} does not end in a partition number") from None
+
+
+def typed_offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[str]:
+    """Offsets by topic and partition, each as options take it: ``topic:partition=offset``."""
+    return [f"{topic}:{p}={o}" for topic, of_topic in offsets.items() for p, o in of_topic.items()]
 
 
 def parse_partition(text: str) -> int:

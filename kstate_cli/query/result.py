@@ -7,9 +7,14 @@ from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
 from kstate_cli.formats.position import Position, PositionBound
+from kstate_cli.formats.topic_partition import typed_offsets
 
 R = TypeVar("R")
 S = TypeVar("S")
+
+
+def _typed(position: Position) -> str:
+    return " ".join(typed_offsets(position.as_map())) or "no offset"
 
 
 class FailureReason(Enum):
@@ -45,13 +50,14 @@ class QueryResult(Generic[R]):
     Built by :meth:`for_result`, :meth:`for_failure`, :meth:`for_unknown_query_type` and :meth:`not_up_to_bound`.
     """
 
-    __slots__ = ("_by_host", "_info", "_message", "_position", "_reason", "_result")
+    __slots__ = ("_by_host", "_in_words", "_info", "_message", "_position", "_reason", "_result")
 
     def __init__(self, result: R | None, reason: FailureReason | None, message: str | None) -> None:
         self._result = result
         self._reason = reason
         self._message = message
         self._by_host = False
+        self._in_words: str | None = None
         self._position: Position | None = None
         self._info: list[str] = []
 
@@ -61,10 +67,16 @@ class QueryResult(Generic[R]):
         return cls(result, None, None)
 
     @classmethod
-    def for_failure(cls, reason: FailureReason, message: str, *, by_host: bool = False) -> QueryResult[R]:
-        """A failure; ``by_host`` one of a disk that does not answer, or of rights."""
+    def for_failure(
+        cls, reason: FailureReason, message: str, *, by_host: bool = False, in_words: str | None = None
+    ) -> QueryResult[R]:
+        """A failure; ``by_host`` one of a disk that does not answer, or of rights.
+
+        ``in_words`` is for people, where ``message`` has what only Streams, or Python, writes so.
+        """
         failed: QueryResult[R] = cls(None, reason, message)
         failed._by_host = by_host
+        failed._in_words = in_words
         return failed
 
     @classmethod
@@ -74,6 +86,7 @@ class QueryResult(Generic[R]):
         return cls.for_failure(
             FailureReason.UNKNOWN_QUERY_TYPE,
             f"{STREAMS_SAYS[FailureReason.UNKNOWN_QUERY_TYPE].format(store, query)}{why}.",
+            in_words=f"{store} does not answer such a query{why}.",
         )
 
     @classmethod
@@ -82,6 +95,7 @@ class QueryResult(Generic[R]):
         return cls.for_failure(
             FailureReason.NOT_UP_TO_BOUND,
             STREAMS_SAYS[FailureReason.NOT_UP_TO_BOUND].format(partition, position.as_map(), bound.position.as_map()),
+            in_words=f"is at {_typed(position)}, and is to be at {_typed(bound.position)} at least",
         )
 
     def swap_result(self, result: S) -> QueryResult[S]:
@@ -131,6 +145,11 @@ class QueryResult(Generic[R]):
         if self._reason is None:
             raise ValueError("the query succeeded, there is no failure message")
         return self._message or ""
+
+    @property
+    def failure_in_words(self) -> str:
+        """What went wrong, without names of classes and maps. ValueError for a success."""
+        return self.failure_message if self._in_words is None else self._in_words
 
     @property
     def failed_by_host(self) -> bool:

@@ -192,5 +192,10 @@ class OfflineStreams:
             began = STREAMS_SAYS[FailureReason.STORE_EXCEPTION].format(f"{task.name}/{store.name}", request.query)
             message = f"{began}\n{error}"
             by_host = isinstance(error, StoreUnreadable) and error.by_host
-            return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, message, by_host=by_host)
+            return QueryResult.for_failure(
+                FailureReason.STORE_EXCEPTION,
+                message,
+                by_host=by_host,
+                in_words=f"{task.name}/{store.name} cannot be read: {error}",
+            )
         return answer if isinstance(answer, QueryResult) else QueryResult.for_result(answer)

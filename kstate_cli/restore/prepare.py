@@ -28,6 +28,7 @@ from kstate_cli.signals import mapped
 from kstate_cli.spark.session import SparkSettings
 from kstate_cli.spec.model import StoreSpec
 from kstate_cli.statedir.names import segment_folder
+from kstate_cli.texts import size_text
 
 _MIB = 1024 * 1024
 _FIXED_BYTES = 700 * _MIB
@@ -96,7 +97,7 @@ def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
     if each < _LEAST_BYTES:
         least = _fixed(jvm) + slots * (_WORKER_BYTES + _LEAST_BYTES)
         raise UsageError(
-            f"--memory is too small for {slots} tasks at once: at least {-(-least // _MIB)} MiB",
+            f"--memory is too small for {slots} tasks at once: at least {size_text(-(-least // _MIB) * _MIB)}",
             hint="give it more" + (", or run fewer tasks at once: --master 'local[1,4]'" if jvm else ""),
         )
     return each

@@ -254,11 +254,11 @@ def test_own_serde(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_table_and_csv(app: Path) -> None:
     shown = ask("key", app, "count", "k0005", *COUNTS, "--timestamps")
     lines = shown.out.split("\n")
-    assert lines[1].split("  ")[0].strip() == "partition"
-    assert "key (string)" in lines[1] and "value (long)" in lines[1]
-    assert "headers" not in lines[1]  # there are none
-    assert lines[3].split() == ["0", "k0005", "6", "2024-01-01T00:23:16.903Z"]
-    assert "k0005" in lines[3] and shown.err == ""
+    assert lines[0].split("  ")[0].strip() == "partition"
+    assert "key (string)" in lines[0] and "value (long)" in lines[0]
+    assert "headers" not in lines[0]  # there are none
+    assert lines[2].split() == ["0", "k0005", "6", "2024-01-01T00:23:16.903Z"]
+    assert "k0005" in lines[2] and shown.err == ""
     found = ask("range", app, "count", "-o", "csv", "--collate").out
     rows = list(csv.reader(io.StringIO(found)))
     assert rows[0] == ["partition", "key", "value"]

@@ -207,7 +207,7 @@ def test_an_option_never_names_what_has_no_end_or_no_bytes(tmp_path: Path) -> No
     _socket(tmp_path / "socket")
     with pytest.raises(NotReadableError, match="is a socket"):
         read_given(tmp_path / "socket")
-    with pytest.raises(NotReadableError, match="is larger than the 1 MiB"):
+    with pytest.raises(NotReadableError, match=r"is larger than the 1\.0 MiB"):
         read_given("/dev/zero", MIB)
     code, said = run("diff", app, app, "--spec", "/dev/zero")
     assert code == 2 and "/dev/zero is larger than" in said

@@ -19,7 +19,7 @@ from typing import Any
 _MEMBERS = {"seconds": 0, "seconds_left": 0, "records_per_second": 0}
 _OF_EXPORT = {"bytes": 0}
 _PACE = re.compile(r"\bin \d+ns\b")
-_BYTES = re.compile(r"kstate: [\d,]+ of [\d,]+ bytes")
+_BYTES = re.compile(r"kstate: [\d,.]+ [KMGTP]?i?B of [\d,.]+ [KMGTP]?i?B")
 
 
 class Normal:

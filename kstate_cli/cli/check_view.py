@@ -1,0 +1,148 @@
+"""What ``kstate check`` shows to people: the verdict, then what was found, then what becomes of single stores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.outcome import Outcome
+from kstate_cli.cli.columns import Column, Fold, fold_words
+from kstate_cli.cli.output import print_line, safe, table
+from kstate_cli.cli.terminal import screen_width
+from kstate_cli.texts import first_lines, some
+
+if TYPE_CHECKING:
+    from kstate_cli.check.outcome import Prediction, Records
+    from kstate_cli.check.predict import Report
+
+_SHOWN = 5
+_INDENT: Final = " " * 4
+_STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.EXPECTED: "cyan"}
+_COMMAND: Final = re.compile(r"(?:(?!kstate )(.*?): )?(kstate [a-z-]+ .*)", re.DOTALL)
+"""A hint that ends in a command, and what is said before it."""
+_NOTHING: Final = "nothing to do"
+
+
+def show_report(release: str, report: Report) -> None:
+    """Everything, on standard output."""
+    worst = next((one for one in _STYLES if any(finding.level is one for finding in report.findings)), None)
+    style = "bold green" if report.clean else _STYLES[Level.ERROR if report.fails or worst is None else worst]
+    _print_folded(f"{release}: {verdict(report.predictions)}", style, indent="")
+    for level in _STYLES:
+        for alike in _grouped(one for one in report.findings if one.level is level):
+            _show_finding(alike)
+    others = [one for one in report.predictions if one.outcome is not Outcome.OPENS or one.or_else is not None]
+    if others:
+        print_line("")
+        table(
+            None,
+            ("task", "store", "finding", Column(f"the next start of {release}", fold=Fold.WORDS)),
+            [(one.task, one.store, one.code or "-", _told(one)) for one in others],
+        )
+
+
+def verdict(predictions: Iterable[Prediction]) -> str:
+    """What the start does, in one sentence: ``44 stores open, task 0_1 is wiped and restores everything``."""
+    by_outcome: dict[tuple[Outcome, Outcome | None], list[Prediction]] = {}
+    for one in predictions:
+        by_outcome.setdefault((one.outcome, one.or_else), []).append(one)
+    order = [Outcome.FAILS, Outcome.LOST, Outcome.OPENS_EMPTY, Outcome.OPENS, Outcome.WIPED]
+    first = sorted(by_outcome, key=lambda key: order.index(key[0]) if key[0] in order else len(order))
+    parts = [_of_outcome(outcome, or_else, by_outcome[outcome, or_else]) for outcome, or_else in first]
+    return ", ".join(parts) or "there are no stores"
+
+
+def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Prediction]) -> str:
+    stores = len(alike)
+    one = stores == 1
+    subject = f"{stores} {'store' if one else 'stores'}"
+    s = "s" if one else ""
+    tasks = list(dict.fromkeys(prediction.task for prediction in alike))
+    wiped = f"{'task' if len(tasks) == 1 else 'tasks'} {some(tasks, _SHOWN)} {'is' if len(tasks) == 1 else 'are'} wiped"
+    text = {
+        Outcome.OPENS: f"{subject} open{s}",
+        Outcome.OPENS_EMPTY: f"{subject} open{s} silently without rows",
+        Outcome.RESTORES: f"{subject} restore{s} what follows {'its offset' if one else 'their offsets'}",
+        Outcome.RESTORES_ALL: f"{subject} restore{s} everything",
+        Outcome.WIPED: f"{wiped} and restore{'s' if len(tasks) == 1 else ''} everything",
+        Outcome.LOST: f"{subject} lose{s} {'its' if one else 'their'} rows",
+        Outcome.FAILS: f"the start fails at {some([f'{two.task}/{two.store}' for two in alike], _SHOWN)}",
+        Outcome.NOT_REACHED: f"{subject} {'is' if one else 'are'} not reached",
+        Outcome.UNKNOWN: f"of {subject} it is not known while the application runs",
+        Outcome.IGNORED: f"{subject} {'is' if one else 'are'} ignored",
+    }[outcome]
+    return f"{text} or {_or_else(or_else)} (chance decides)" if or_else else text
+
+
+def _or_else(outcome: Outcome) -> str:
+    return _WORDS[outcome].format(records="what follows", all="", file="one of them", messages="").rstrip(": ")
+
+
+def _show_finding(alike: list[Finding]) -> None:
+    """One kind of finding, and what to do: hundreds of stores often have the same."""
+    first = alike[0]
+    places = list(dict.fromkeys(filter(None, ("/".join(filter(None, (one.task, one.store))) for one in alike))))
+    where = f": {some(places, _SHOWN)}" if places else ""
+    print_line("")
+    _print_folded(f"{first.level.value}: {first.code}{where}", _STYLES[first.level], indent="")
+    for text in first_lines(list(dict.fromkeys(one.text for one in alike)), _SHOWN):
+        _print_folded(text)
+    _print_folded(f"rule: {first.rule}")
+    for hint in first_lines(list(dict.fromkeys(one.hint for one in alike if one.hint != _NOTHING)), _SHOWN):
+        said = _COMMAND.fullmatch(hint)
+        if said is None:
+            _print_folded(f"what to do: {hint}")
+            continue
+        _print_folded(f"what to do: {said[1]}:" if said[1] else "what to do:")
+        # On a line of its own, and never folded: it is to be pasted.
+        print_line(safe(f"{_INDENT}{_INDENT}{said[2]}"), "bold")
+
+
+def _print_folded(text: str, style: str = "", *, indent: str = _INDENT) -> None:
+    width = screen_width()
+    for line in [safe(text)] if width is None else fold_words(safe(text), width - len(indent)):
+        print_line(f"{indent}{line}", style)
+
+
+def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
+    groups: dict[str, list[Finding]] = {}
+    for one in findings:
+        groups.setdefault(one.code, []).append(one)
+    return list(groups.values())
+
+
+_WORDS: Final = {
+    Outcome.OPENS: "opens as it is",
+    Outcome.OPENS_EMPTY: "opens silently without its rows",
+    Outcome.RESTORES: "restores {records}",
+    Outcome.RESTORES_ALL: "restores everything{all}",
+    Outcome.WIPED: "task wiped, restores everything{all}",
+    Outcome.LOST: "task wiped, its rows are lost: it has no changelog",
+    Outcome.FAILS: "start fails at {file}: {messages}",
+    Outcome.NOT_REACHED: "not reached",
+    Outcome.UNKNOWN: "not known while the application runs",
+    Outcome.IGNORED: "ignored",
+}
+
+
+def _told(one: Prediction) -> str:
+    """The outcome of one store in words."""
+
+    def words(outcome: Outcome) -> str:
+        return _WORDS[outcome].format(
+            records=_count(one.records),
+            all=f": {_count(one.records)}" if one.records is not None else "",
+            file=one.file,
+            messages=" <- ".join(one.messages),
+        )
+
+    text = words(one.outcome)
+    return f"{text}, or {words(one.or_else)} (chance decides)" if one.or_else else text
+
+
+def _count(records: Records | None) -> str:
+    if records is None:
+        return "what follows its offset"
+    return f"{'' if records.exact else 'at most '}{records.count:,} records"

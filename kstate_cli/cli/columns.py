@@ -1,0 +1,164 @@
+"""Rows in columns: whole names on any width, and one row a line wherever no person looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+_GAP = 2
+_LEAST = 16
+"""Narrower a folded column cannot be read."""
+_INDENT = " " * 4
+
+
+class Fold(Enum):
+    """What becomes of a cell that is wider than its column can be."""
+
+    NEVER = "never"
+    WORDS = "words"
+    """Goes on below after a space: sentences. A word, which may be a name or a path, is never broken."""
+    ANYWHERE = "anywhere"
+    """Goes on below after any character: what somebody has stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    right: bool = False
+    """Numbers: their last digits below each other."""
+    fold: Fold = Fold.NEVER
+    spare: int = 0
+    """Where a terminal is too narrow, the column with the highest number is left out first; 0 never is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A table as lines without their ends; the first two are the names of the columns, and a rule."""
+
+    lines: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Names of columns for which the terminal has no room, in their order."""
+
+
+def width_of(text: str) -> int:
+    """Columns of a terminal that a text takes: two for a wide character, none for one that is put on another."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def lay_out(
+    columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]], *, width: int | None, rule: str
+) -> Laid:
+    """The lines of a table; a cell is one text or several, which are shown below each other.
+
+    ``width`` is that of a terminal, None where there is none: then each row is one line, and nothing is left out.
+    On a terminal columns that can be spared are left out first, then sentences are folded, and where that is not
+    enough the columns at the right end become lines below their row. Names are never broken.
+    """
+    if width is None:
+        joined = [[(" ".join(cell),) for cell in row] for row in rows]
+        return Laid(_lines(columns, joined, _natural(columns, joined), rule))
+    shown = list(range(len(columns)))
+    natural = _natural(columns, rows)
+    while _total([natural[at] for at in shown]) > width and any(columns[at].spare for at in shown):
+        shown.remove(max(shown, key=lambda at: columns[at].spare))
+    left_out = tuple(one.name for at, one in enumerate(columns) if at not in shown)
+    kept = [columns[at] for at in shown]
+    cells = [[row[at] for at in shown] for row in rows]
+    widths = _folded(kept, [natural[at] for at in shown], width)
+    if _total(widths) <= width:
+        return Laid(_lines(kept, cells, widths, rule), left_out)
+    return Laid(_records(kept, cells, [natural[at] for at in shown], width, rule), left_out)
+
+
+def _natural(columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]]) -> list[int]:
+    widths = [width_of(one.name) for one in columns]
+    for row in rows:
+        for at, cell in enumerate(row):
+            widths[at] = max(widths[at], *(width_of(line) for line in cell), 0)
+    return widths
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * max(len(widths) - 1, 0)
+
+
+def _folded(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """The widths once the widest of the columns that may be folded have given what is too much."""
+    narrowed = list(widths)
+    for at in sorted(range(len(narrowed)), key=lambda at: -narrowed[at]):
+        too_much = _total(narrowed) - width
+        if too_much > 0 and columns[at].fold is not Fold.NEVER:
+            least = max(_LEAST, width_of(columns[at].name))
+            narrowed[at] = max(narrowed[at] - too_much, min(narrowed[at], least))
+    return narrowed
+
+
+def _lines(
+    columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]], widths: Sequence[int], rule: str
+) -> tuple[str, ...]:
+    lines = [_line(columns, [one.name for one in columns], widths), rule * _total(widths)]
+    for row in rows:
+        cells = [
+            [piece for line in cell for piece in _pieces(line, width, one.fold)]
+            for cell, width, one in zip(row, widths, columns, strict=True)
+        ]
+        lines += [
+            _line(columns, [cell[number] if number < len(cell) else "" for cell in cells], widths)
+            for number in range(max(map(len, cells), default=0))
+        ]
+    return tuple(lines)
+
+
+def _records(
+    columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]], widths: Sequence[int], width: int, rule: str
+) -> tuple[str, ...]:
+    """The columns that fit beside each other, and below each row a line for each cell that does not."""
+    count = max(1, next((n for n in range(len(columns), 0, -1) if _total(widths[:n]) <= width), 1))
+    head = _lines(columns[:count], [row[:count] for row in rows], widths[:count], rule)
+    lines = list(head[:2])
+    for row in rows:
+        lines += _lines(columns[:count], [row[:count]], widths[:count], rule)[2:]
+        for one, cell in zip(columns[count:], row[count:], strict=True):
+            label = f"{_INDENT}{one.name}: "
+            for line in cell:
+                for piece in _pieces(line, max(width - len(label), _LEAST), one.fold):
+                    lines.append(f"{label}{piece}")
+                    label = " " * len(label)
+    return tuple(lines)
+
+
+def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
+    parts = []
+    for one, cell, width in zip(columns, cells, widths, strict=True):
+        blanks = " " * (width - width_of(cell))
+        parts.append(f"{blanks}{cell}" if one.right else f"{cell}{blanks}")
+    return (" " * _GAP).join(parts).rstrip()
+
+
+def _pieces(text: str, width: int, fold: Fold) -> list[str]:
+    """A text in pieces that are at most so wide, as far as it may be folded."""
+    if fold is Fold.NEVER or width_of(text) <= width:
+        return [text]
+    if fold is Fold.ANYWHERE:
+        from rich.cells import chop_cells
+
+        return chop_cells(text, width)
+    return fold_words(text, width)
+
+
+def fold_words(text: str, width: int) -> list[str]:
+    """A sentence on lines that are at most so wide. A word that is wider is not broken."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and width_of(lines[-1]) + 1 + width_of(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines

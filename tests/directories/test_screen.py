@@ -1,0 +1,147 @@
+"""What people see: whole names on a terminal of any width, one store a line in a pipe, messages that fit together."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.cli.columns import width_of
+from tests.golden import unpack
+
+from .support import kstate
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack("4.3.1-kinds-eos", tmp_path_factory.mktemp("screen"))
+
+
+def on_a_terminal(*arguments: object, rows: int, columns: int, **variables: str) -> str:
+    """What a terminal of that size, which is a real one, is given by both streams."""
+    mine, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    own = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "kstate_cli", *map(str, arguments)],
+        stdout=theirs,
+        stderr=theirs,
+        env={**own, "TERM": "xterm-256color", **variables},
+    ):
+        os.close(theirs)
+        shown = b""
+        try:
+            while piece := os.read(mine, 65536):
+                shown += piece
+        except OSError:
+            pass  # Linux says EIO at the end
+    os.close(mine)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def test_ls_in_a_pipe_is_one_store_a_line_with_its_whole_name(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = kstate("ls", app, "-o", "json").rows
+    for columns in ("80", "20", "400"):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = kstate("ls", app).out.splitlines()
+        assert [line.split()[:2] for line in lines[2:-1]] == [[row["task"], row["store"]] for row in rows], columns
+        assert lines[-1] == f"{len(rows)} stores, 2.0 MiB; opens in 4.3; not running"
+        for line, row in zip(lines[2:-1], rows, strict=True):
+            offsets = {p: o for of_topic in row["changelog"].values() for p, o in of_topic.items()}
+            assert all((f" {p}={o} " if len(offsets) > 1 else f" {o} ") in line for p, o in offsets.items())
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_ls_fits_a_terminal(app: Path, columns: int) -> None:
+    shown = on_a_terminal("ls", app, rows=24, columns=columns, NO_COLOR="1")
+    assert "\x1b" not in shown
+    rows = kstate("ls", app, "-o", "json").rows
+    lines = shown.splitlines()
+    assert [line.split()[:2] for line in lines[2 : 2 + len(rows)]] == [[row["task"], row["store"]] for row in rows]
+    assert all(width_of(line) <= columns for line in lines[: 2 + len(rows)])
+    assert ("no room for: " in shown) == (columns == 80)
+    assert lines[-1].endswith("opens in 4.3; not running")
+
+
+def test_signs_are_explained_where_they_are(app: Path) -> None:
+    said = kstate("ls", app).err
+    assert "? behind a kind: guessed" in said and "0=30: partition 0 is at offset 30" in said
+    assert kstate("ls", app, "-q").err == ""
+
+
+def test_what_a_query_says_has_no_words_of_python(app: Path) -> None:
+    """Failures and offsets: in words for people, as Streams says it for programs."""
+    topic = "golden-431-kinds-eos-in-events"
+    for asked, said in (
+        (("range", app, "count", "--at", f"{topic}:0=99", "--partition", 0), f"is at {topic}:0=18, and is to be at {topic}:0=99"),
+        (("window-range", app, "kv-plain"), "key-value store kv-plain of task 0_0 does not answer such a query."),
+        (("range", app, "count", "--explain"), f"position {topic}:0=18"),
+    ):  # fmt: skip
+        for output in ("table", "csv"):
+            done = kstate("query", *asked, "-o", output, status=None)
+            assert said in done.err
+            assert not any(sign in done.err for sign in ("{", "<", "(key=", "lower=")), done.err
+
+
+def test_offsets_are_shown_as_they_are_typed(app: Path) -> None:
+    rows = kstate("inspect-position", app, "--store", "count", "-o", "json").rows
+    for row in rows:
+        for topic, of_topic in row["position"].items():
+            for partition, offset in of_topic.items():
+                typed = f"{topic}:{partition}={offset}"
+                assert typed in kstate("inspect-position", app, "--store", "count").out
+                kstate("inspect-position", app, "--store", "count", "--task", row["task"], "--at", typed)
+
+
+@pytest.mark.parametrize(("name", "release"), [("4.2.1-kinds-eos-killed-second", "4.3"), ("4.3.1-kinds-eos", "4.2")])
+def test_check_begins_with_the_verdict_and_has_commands_on_lines_of_their_own(
+    name: str, release: str, tmp_path: Path
+) -> None:
+    app = unpack(name, tmp_path)
+    told = kstate("check", app, "--for", release, "-o", "json", status=3)
+    findings = [row for row in told.rows if row["type"] == "finding"]
+    lines = kstate("check", app, "--for", release, status=3).out.splitlines()
+    assert lines[0].startswith(f"{release}: the start fails at " if release == "4.2" else f"{release}: 24 stores open")
+    heads = [line.split(": ")[:2] for line in lines if line.startswith(("error: ", "warning: ", "expected: "))]
+    order = ["error", "warning", "expected"]
+    assert [level for level, _ in heads] == sorted((level for level, _ in heads), key=order.index)
+    assert {tuple(head) for head in heads} == {(one["level"], one["code"]) for one in findings}
+    commands = {one["hint"][one["hint"].index("kstate ") :] for one in findings if "kstate " in one["hint"]}
+    assert commands and commands <= {line.strip() for line in lines}
+    opened = [row for row in told.rows if row["type"] == "prediction" and row["outcome"] == "opens"]
+    others = [row for row in told.rows if row["type"] == "prediction" and row["outcome"] != "opens"]
+    listed = lines[next(at for at, line in enumerate(lines) if line.startswith("task ")) + 2 :] if others else []
+    assert [line.split()[:2] for line in listed] == [[row["task"], row["store"]] for row in others]
+    assert len(opened) == (24 if release == "4.3" else 0)
+
+
+def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    planned = ("migrate", app, "--to", "4.2")
+    steps = [row for row in kstate(*planned, "--dry-run", "-o", "json").rows if row["type"] == "step"]
+    for more in ((), ("-q",)):
+        lines = kstate(*planned, "--dry-run", *more).out.splitlines()
+        assert lines[1].startswith(f"  {len(steps)} steps: ") and "data written anew: 0 B; room needed: " in lines[2]
+        assert lines[3].endswith(f"stays in {tmp_path}/.kstate/orders, until:")
+        assert lines[4].strip() == f"kstate clean {app}"
+        assert sum(line.startswith(("edit store  ", "write file  ")) for line in lines) == len(steps)
+    done = kstate(*planned, "-q")
+    assert (done.out, done.err) == ("", "")
+    kstate("undo", app)
+    assert "24 steps: 15 x edit store, 9 x write file" in kstate(*planned).out
+    done = kstate("wipe", app, "--all", "--purge", "--dry-run", status=None)
+    assert "nothing of what leaves is kept" in done.out
+
+
+def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    assert kstate("verify", app, "-q").out.splitlines()[-1] == "7 stores, 149 rows, 4.4 KiB: nothing is damaged"
+    sst = next((app / "0_0" / "rocksdb" / "latest-order").glob("*.sst"))
+    sst.write_bytes(sst.read_bytes()[:-10])
+    assert kstate("verify", app, "-q", status=3).out.splitlines()[-1].endswith(": 1 finding")

@@ -1,0 +1,41 @@
+"""The sentence that ``check`` begins with has every outcome, in numbers that agree with their words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kstate_cli.check.findings import CODES
+from kstate_cli.check.outcome import Outcome, Prediction
+from kstate_cli.cli.check_view import _COMMAND, verdict
+from kstate_cli.texts import filled
+
+STORES = [Prediction("0_0", f"s{number}", Outcome.OPENS) for number in range(44)]
+
+
+def test_what_happens_is_said_in_one_sentence() -> None:
+    wiped = [Prediction("0_1", name, Outcome.WIPED) for name in "ab"]
+    assert verdict([*wiped, *STORES]) == "44 stores open, task 0_1 is wiped and restores everything"
+    assert verdict([Prediction("0_0", "a", Outcome.FAILS), *STORES[:1]]) == "the start fails at 0_0/a, 1 store opens"
+    lost = Prediction("0_2", "n", Outcome.LOST)
+    assert verdict([*STORES, lost]) == "1 store loses its rows, 44 stores open"
+    chance = Prediction("0_2", "n", Outcome.OPENS, or_else=Outcome.WIPED)
+    assert verdict([chance]) == "1 store opens or task wiped, restores everything (chance decides)"
+    assert verdict([]) == "there are no stores"
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+@pytest.mark.parametrize("or_else", [None, *Outcome])
+def test_every_outcome_has_words(outcome: Outcome, or_else: Outcome | None) -> None:
+    for count in (1, 2):
+        text = verdict([Prediction("0_0", f"s{number}", outcome, or_else=or_else) for number in range(count)])
+        assert text and "{" not in text and ("chance" in text) == (or_else is not None)
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.name)
+def test_the_command_of_a_hint_is_found_whatever_the_directory_is_called(code: Any) -> None:
+    hint = filled(code.hint, {"APP": "/a: kstate ls b", "TASK": "0_1", "STORE": "x"})
+    said = _COMMAND.fullmatch(hint)
+    assert (said is None) == ("kstate " not in code.hint)
+    assert said is None or said[2] == filled(code.hint[code.hint.index("kstate ") :], {"APP": "/a: kstate ls b", "TASK": "0_1", "STORE": "x"})  # fmt: skip

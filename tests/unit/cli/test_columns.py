@@ -1,0 +1,79 @@
+"""Tables fit the terminal that they are shown on, break no name, and are one row a line where nobody looks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstate_cli.cli.columns import Column, Fold, fold_words, lay_out, width_of
+from kstate_cli.cli.store_words import short_kind
+from kstate_cli.formats.store_kinds import store_kinds
+
+NAMES = st.text("abcdefgh-状態ストア店", min_size=1, max_size=30)
+STORES = (Column("task"), Column("store"), Column("kind", spare=1), Column("size", right=True), Column("SST", spare=2))
+
+
+def _rows(names: list[str]) -> list[list[list[str]]]:
+    return [[["0_1"], [name], ["kv+ts"], ["27.2 KiB"], ["6"]] for name in names]
+
+
+@given(st.lists(NAMES, min_size=1, max_size=5))
+def test_no_name_is_broken_and_every_line_fits(names: list[str]) -> None:
+    laid = lay_out(STORES, _rows(names), width=80, rule="─")
+    assert len(laid.lines) == 2 + len(names) and all(width_of(line) <= 80 for line in laid.lines)
+    for name, line in zip(names, laid.lines[2:], strict=True):
+        assert f"  {name}  " in line
+
+
+@given(st.lists(NAMES, min_size=1, max_size=5), st.integers(1, 60))
+def test_without_a_terminal_nothing_is_left_out_or_folded(names: list[str], more: int) -> None:
+    sentence = " ".join(["word"] * more)
+    columns = (*STORES, Column("why", fold=Fold.WORDS))
+    laid = lay_out(columns, [[*row, [sentence, "again"]] for row in _rows(names)], width=None, rule="-")
+    assert laid.left_out == () and len(laid.lines) == 2 + len(names)
+    assert all(line.endswith(f"6    {sentence} again") for line in laid.lines[2:])
+
+
+@given(st.lists(NAMES, min_size=1, max_size=5))
+def test_columns_begin_below_their_names_whatever_is_wide(names: list[str]) -> None:
+    laid = lay_out(STORES, _rows(names), width=None, rule="-")
+    at = laid.lines[0].index("kind")
+    assert {width_of(line[: line.index("  kv+ts  ") + 2]) for line in laid.lines[2:]} == {at}
+
+
+def test_two_hundred_stores_fit_80_columns() -> None:
+    names = [f"KSTREAM-AGGREGATE-STATE-STORE-{number:010d}" for number in range(200)]
+    laid = lay_out(STORES, _rows(names), width=80, rule="─")
+    assert len(laid.lines) == 202 and all(width_of(line) <= 80 for line in laid.lines)
+    assert all(name in line for name, line in zip(names, laid.lines[2:], strict=True))
+
+
+def test_what_is_spared_first_and_what_becomes_a_line_below() -> None:
+    row = [["0_1"], ["a" * 30], ["kv+ts"], ["27.2 KiB"], ["6"]]
+    assert lay_out(STORES, [row], width=60, rule="-").left_out == ()
+    assert lay_out(STORES, [row], width=54, rule="-").left_out == ("SST",)
+    assert lay_out(STORES, [row], width=50, rule="-").left_out == ("kind", "SST")
+    lines = lay_out(STORES, [row], width=40, rule="-").lines
+    assert lines[2:] == (f"0_1   {'a' * 30}", "    size: 27.2 KiB")
+
+
+def test_sentences_are_folded_at_words_and_a_word_is_never_broken() -> None:
+    columns = (Column("path"), Column("why", fold=Fold.WORDS))
+    path = "0_0/a-long-path"
+    laid = lay_out(columns, [[[path], [f"goes on below {'x' * 40} here"]]], width=40, rule="-")
+    assert [line[17:] for line in laid.lines[2:]] == ["goes on below", "x" * 40, "here"]
+    assert fold_words("a bb ccc", 4) == ["a bb", "ccc"]
+
+
+def test_values_are_folded_anywhere() -> None:
+    laid = lay_out((Column("key"), Column("value", fold=Fold.ANYWHERE)), [[["k"], ["状" * 30]]], width=26, rule="-")
+    assert [line.split()[-1] for line in laid.lines[2:]] == ["状" * 10] * 3
+
+
+@pytest.mark.parametrize("kind", [one.name for one in store_kinds()])
+def test_every_kind_has_a_short_name_of_its_own(kind: str) -> None:
+    short = short_kind(kind, certain=True)
+    assert len(short) <= 17
+    assert [one.name for one in store_kinds() if short_kind(one.name, certain=True) == short] == [kind]
+    assert short_kind(kind, certain=False) == f"{short}?"

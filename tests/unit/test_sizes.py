@@ -1,0 +1,95 @@
+"""Sizes are told in one system of units, by one function; numbers of bytes stay where the very number is the point."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kstate_cli
+from kstate_cli.texts import size_text
+
+ROOT = Path(kstate_cli.__file__).parent
+OWNER = "texts.py"
+TO_THE_BYTE = {
+    "regular.py": "a file that is a byte too large",
+    "change/journal.py": "a file that is a byte too large",
+    "dump/manifest_checks.py": "a file that has not the size that the manifest says",
+    "dump/open.py": "a file that has not the size that the manifest says",
+    "statedir/database_files.py": "a file that has not the size that the MANIFEST says",
+    "verify/files.py": "a file that has not the size that the MANIFEST says",
+    "verify/database.py": "the length of a key",
+    "rows/serdes.py": "the length of a key or value",
+    "restore/obstacles.py": "the length of a name",
+    "restore/convert.py": "the length of a key",
+}
+"""Modules whose messages have numbers of bytes, and what of; those of ``formats`` are about the layout of bytes."""
+_NUMBER_OF_BYTES = re.compile(r"(^|[^%])\0 (?:more )?bytes\b")
+_OTHER_UNITS = re.compile(r"[\d\0]\s?(?:[KMGT]B|kB|Bytes)\b")
+
+
+def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """String literals as they are shown, with a NUL for each value; no docstrings."""
+    no_values = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docs = {
+        id(one.value)
+        for node in ast.walk(tree)
+        if hasattr(node, "body") and isinstance(node, no_values)
+        for one in node.body
+        if isinstance(one, ast.Expr)
+    }
+    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(str(one.value) if isinstance(one, ast.Constant) else "\0" for one in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not {id(node)} & (inner | docs):
+            yield node.lineno, node.value
+
+
+def _wrong(path: Path) -> Iterator[str]:
+    where = str(path.relative_to(ROOT))
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    for line, text in _texts(tree):
+        if where != OWNER and _OTHER_UNITS.search(text):
+            yield f"{where}:{line}: {text!r}: not size_text"
+        if where not in TO_THE_BYTE and not where.startswith("formats/") and _NUMBER_OF_BYTES.search(text):
+            yield f"{where}:{line}: {text!r}: not size_text"
+    for node in ast.walk(tree):
+        names = [one.name for one in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+        if {"humanize", "filesize", "naturalsize"} & {*names, *str(getattr(node, "module", "")).split(".")}:
+            yield f"{where}:{node.lineno}: not size_text"  # type: ignore[attr-defined]
+        bar = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "DownloadColumn"
+        if bar and "binary_units" not in {one.arg for one in node.keywords}:  # type: ignore[attr-defined]
+            yield f"{where}:{node.lineno}: a bar in other units"  # type: ignore[attr-defined]
+
+
+def test_one_system_of_units() -> None:
+    modules = sorted(ROOT.rglob("*.py"))
+    assert len(modules) > 200
+    assert not [wrong for path in modules for wrong in _wrong(path)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import humanize",
+        "from rich.filesize import decimal",
+        'say(f"{size:,} bytes freed")',
+        'say(f"{size / 1e6} MB")',
+        "DownloadColumn()",
+    ],
+)
+def test_the_sweep_sees(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    (tmp_path / "made.py").write_text(line, encoding="utf-8")
+    assert len(list(_wrong(tmp_path / "made.py"))) == 1
+
+
+def test_what_sizes_look_like() -> None:
+    sizes = {0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1024**2 - 1: "1.0 MiB", 371_100_000: "353.9 MiB"}
+    assert {size: size_text(size) for size in sizes} == sizes
+    assert size_text(3 * 1024**3) == "3.0 GiB" and size_text(5000 * 1024**5) == "5,000.0 PiB"
