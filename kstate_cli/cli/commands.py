@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
-import typer.core
 import typer.main
 
 from kstate_cli.cli.empty import refuse_empty
 from kstate_cli.cli.environment import give_variables, tell_unread
-from kstate_cli.cli.help_panels import PanelledCommand
+from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.json_lines import note_format
 from kstate_cli.cli.shell_completion import answer_shell
 from kstate_cli.cli.subject import note_subject
@@ -95,7 +94,7 @@ def _rules(command: Any, path: str) -> None:
         _rules(inner, f"{path} {name}")
 
 
-class LazyGroup(typer.core.TyperGroup):
+class LazyGroup(HelpfulGroup):
     """The group of all commands."""
 
     def __init__(self, **attributes: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, cast
+from typing import Any
 
 from kstate_cli.change.commits_made import Commit, committed
 from kstate_cli.cli import json_lines
@@ -23,8 +23,6 @@ from kstate_cli.errors import (
 from kstate_cli.host import host_error
 from kstate_cli.texts import command
 
-_ONLY_HELP = "NoArgsIsHelpError"
-"""Click's, which shows nothing but the help."""
 _DEFECT = "defect"
 _REPORT = "report it, with what KSTATE_DEBUG=1 shows of it"
 
@@ -53,8 +51,6 @@ def tell_program(error: BaseException, code: int) -> None:
 def tell(*errors: BaseException) -> None:
     """Says on standard error what went wrong, and what was changed by then."""
     for error in errors:
-        if type(error).__name__ == _ONLY_HELP:
-            cast("Any", error).show()
         shown = _shown(error)
         if shown is not None and shown.code == _DEFECT and os.environ.get("KSTATE_DEBUG"):
             import traceback
@@ -111,10 +107,8 @@ def _runs() -> list[str]:
     return [f"whether a run was under way: {status}"] if status else []
 
 
-def _of_the_command_line(error: Any) -> KstateError | None:
+def _of_the_command_line(error: Any) -> KstateError:
     """Click's own errors, which it would print as they are, with all that a terminal acts on in their arguments."""
-    if type(error).__name__ == _ONLY_HELP:
-        return None
     first, *more = (
         str(error.format_message()).split("\n")
         if type(error).__name__ == "MissingParameter"

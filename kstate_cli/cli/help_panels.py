@@ -32,6 +32,17 @@ class PanelledCommand(typer.core.TyperCommand):
                     formatter.write_dl(rows)
 
 
+class HelpfulGroup(typer.core.TyperGroup):
+    """A group that, called with nothing, shows its help as ``--help`` does: on standard output, with exit code 0."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """The words of the command line."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
 def panel_of(parameter: Any) -> str:
     """The title below which an argument or option stands."""
     usual = _ARGUMENTS if parameter.param_type_name == "argument" else _OPTIONS

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import typer.core
 
 from kstate_cli.cli.declared import declared
-from kstate_cli.cli.help_panels import PanelledCommand
+from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.query_options import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, time_of
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.texts import command
 
 
-class _Group(typer.core.TyperGroup):
+class _Group(HelpfulGroup):
     """The subcommand comes first. The order of before, ``APP STORE key …``, is refused, and told as it is now."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -38,7 +37,7 @@ class _Group(typer.core.TyperGroup):
                 raise UsageError(first, hint=f"see {command('query', word, '--help')}")
 
 
-query_app = typer.Typer(cls=_Group, rich_markup_mode=None, no_args_is_help=True, add_completion=False)
+query_app = typer.Typer(cls=_Group, rich_markup_mode=None, add_completion=False)
 
 
 @query_app.callback()
