@@ -44,7 +44,8 @@ def check(
         typer.Option("--for", metavar="RELEASE", help="The Kafka Streams release to be started, such as 4.3."),
     ],
     guarantee: Annotated[
-        Guarantee, typer.Option("--guarantee", help="processing.guarantee of the application.")
+        Guarantee,
+        typer.Option("--guarantee", metavar="GUARANTEE", help="processing.guarantee; the other is at_least_once."),
     ] = Guarantee.exactly_once,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     dump: Annotated[

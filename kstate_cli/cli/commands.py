@@ -41,7 +41,7 @@ COMMANDS: Final = {
     "restore": Entry("restore_cmd", "restore", "Restore stores in bulk from a changelog dump."),
     "undo": Entry("undo_cmd", "undo", "Take the newest change back."),
     "status": Entry("status_cmd", "status", "Runs of kstate: state, progress, bytes kept."),
-    "clean": Entry("clean_cmd", "clean", "Delete what runs have kept for undo."),
+    "clean": Entry("clean_cmd", "clean", "DELETES what runs have kept for undo."),
     "explain": Entry("explain_cmd", "explain", "What a finding, a state or an exit code means."),
     "demo": Entry("demo_cmd", "demo", "The whole story on a bundled directory."),
 }
@@ -87,6 +87,7 @@ def _made(name: str, entry: Entry) -> Any:
 
 def _rules(command: Any, path: str) -> None:
     """What holds for every argument and option, of subcommands too; ``path`` is how it is called: ``query key``."""
+    command.words = path
     refuse_empty(command, path)
     note_subject(command)
     note_format(command)
@@ -96,6 +97,8 @@ def _rules(command: Any, path: str) -> None:
 
 class LazyGroup(HelpfulGroup):
     """The group of all commands."""
+
+    words = ""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

@@ -43,9 +43,18 @@ def export(
         ),
     ] = "auto",
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Parts to write at once; as many as processors by default.")
+        int,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="Parts to write at once; as many as processors by default.",
+        ),
     ] = os.cpu_count() or 1,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is in the folder.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="DELETES an export that is in DIR, once the new one is there.")
+    ] = False,
     last_flush: LastFlush = False,
     output: Output = Format.table,
     quiet: Quiet = False,

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH
+from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH, one_of
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores, tasks
 
@@ -40,7 +40,7 @@ class Verify(str, Enum):
 
 DslStoreFormat = Annotated[
     StoreFormat,
-    typer.Option("--dsl-store-format", help="dsl.store.format that the application is to be started with (4.3)."),
+    typer.Option("--dsl-store-format", metavar=one_of(StoreFormat), help="dsl.store.format of the next start (4.3)."),
 ]
 App = Annotated[
     Path,
@@ -67,11 +67,14 @@ Stores = Annotated[
     ),
 ]
 Output = Annotated[
-    Format, typer.Option("-o", "--output", help="table, or json: one JSON object per line.", rich_help_panel=TOLD)
+    Format,
+    typer.Option(
+        "-o", "--output", metavar=one_of(Format), help="json: one JSON object per line.", rich_help_panel=TOLD
+    ),
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="No messages and no progress, only results and errors.", rich_help_panel=TOLD),
+    typer.Option("--quiet", "-q", help="Only results and errors.", rich_help_panel=TOLD),
 ]
 Wait = Annotated[
     float,
@@ -83,27 +86,27 @@ LockIsShared = Annotated[
     bool,
     typer.Option(
         "--lock-is-shared",
-        help="On NFS and the like: you vouch that the application runs nowhere, its lock may not be visible here.",
+        help="NFS and the like: you vouch that it runs nowhere.",
         rich_help_panel=HOW,
     ),
 ]
 Reason = Annotated[
     str | None,
-    typer.Option("--reason", metavar="TEXT", help="What it is for: kept in the run's journal.", rich_help_panel=TOLD),
+    typer.Option("--reason", metavar="TEXT", help="Why: kept in the run's journal.", rich_help_panel=TOLD),
 ]
 WarningsOk = Annotated[
-    bool, typer.Option("--warnings-ok", help="Exit 0 instead of 1 when there are warnings.", rich_help_panel=TOLD)
+    bool, typer.Option("--warnings-ok", help="Exit 0, not 1, when there are warnings.", rich_help_panel=TOLD)
 ]
 AfterError = Annotated[
     bool,
-    typer.Option("--after-error", help="The last run ended in ERROR, and its cause is fixed."),
+    typer.Option("--after-error", help="The cause of the last run's ERROR is fixed."),
 ]
 MetricsFile = Annotated[
     Path | None,
     typer.Option(
         "--metrics-file",
         metavar="FILE",
-        help="Write what was done to FILE, for Prometheus' node exporter.",
+        help="Write Prometheus metrics to FILE.",
         rich_help_panel=TOLD,
     ),
 ]
@@ -112,7 +115,7 @@ LogOffsets = Annotated[
     typer.Option(
         "--offsets",
         metavar="FILE",
-        help='Log starts and ends as the broker has them now: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
+        help='Log starts and ends, as the broker has them: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
         rich_help_panel=LOGS,
     ),
 ]
@@ -127,7 +130,7 @@ KafkaSettings = Annotated[
     typer.Option(
         "--kafka-settings",
         metavar="FILE",
-        help="name=value lines for librdkafka: security.protocol, …",
+        help="name=value lines: security.protocol, …",
         rich_help_panel=LOGS,
     ),
 ]
