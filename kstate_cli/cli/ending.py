@@ -116,7 +116,11 @@ def _of_the_command_line(error: Any) -> KstateError:
     )
     context = getattr(error, "ctx", None)
     names = [] if context is None else [one.info_name for one in _path_of(context)]
-    return UsageError(first, details=more, hint=f"see {command(*names[1:], '--help')}")
+    close = getattr(error, "possibilities", None) or ()
+    meant = f"did you mean {', '.join(close)}? " if close else ""
+    if close:  # Click's own sentence has them in words of its own
+        first = f"No such option: {error.option_name}"
+    return UsageError(first, details=more, hint=f"{meant}see {command(*names[1:], '--help')}")
 
 
 def _path_of(context: Any) -> list[Any]:

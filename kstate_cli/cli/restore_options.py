@@ -217,7 +217,7 @@ def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> R
     from kstate_cli.restore.engines import RestoreEngine
 
     if text not in {one.value for one in RestoreEngine}:
-        raise UsageError(f"--engine {text!r} is neither spark nor local")
+        raise UsageError(f"--engine {text!r} is neither spark nor local", hint="leave it out for spark")
     unused = [name for name, given in (("--master", master), ("--conf", conf)) if given]
     if text == RestoreEngine.local and unused:
         raise UsageError(f"{unused[0]} is about Spark, and --engine local uses none", hint="leave one of them out")

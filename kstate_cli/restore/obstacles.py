@@ -19,7 +19,7 @@ from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.names import position_file
 from kstate_cli.statedir.places import store_place
 from kstate_cli.statedir.problems import ProblemCode
-from kstate_cli.texts import command, first_lines, quoted
+from kstate_cli.texts import command, did_you_mean, first_lines, quoted
 
 _FIFO: Final = "kCompactionStyleFIFO"
 _LATEST_START: Final = 9_999_999_999_999
@@ -94,11 +94,21 @@ def refuse_unknown(draft: RestoreDraft, spec: Spec, app_id: str) -> None:
             "the dump has changelogs of stores that nothing describes:",
             details=first_lines([name for name, _ in stores]),
             hint="what kind they are cannot be told from a changelog: give --spec kstate.toml with",
-            hint_details=[*lines, "or, where they belong to another application, --ignore TOPIC"],
+            hint_details=[
+                *lines,
+                f"{_ignored_meant(draft)}or, where they belong to another application, --ignore TOPIC",
+            ],
         )
     draft.notes += [
         f"{topic} is in the dump, and no store is restored from it" for topic, one in named.items() if one is None
     ]
+
+
+def _ignored_meant(draft: RestoreDraft) -> str:
+    """Of the topics that were to be ignored and are not there, those that may be meant."""
+    topics = {key.topic for key in draft.dump.partitions}
+    nowhere = [one for one in draft.options.ignored if not any(fnmatchcase(topic, one) for topic in topics)]
+    return did_you_mean(nowhere, topics)
 
 
 def _described(store: str, topology: str | None) -> str:

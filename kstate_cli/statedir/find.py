@@ -9,8 +9,10 @@ from typing import Final
 
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import GLOBAL, TaskId, is_task, is_task_or_global, is_topology
+from kstate_cli.formats.topic_partition import legal_store_name
 from kstate_cli.rocks.files import CURRENT, is_sst
-from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE
+from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE, ROCKSDB
+from kstate_cli.texts import did_you_mean
 
 DATABASE: Final = "database"
 SST: Final = "SST"
@@ -29,7 +31,7 @@ def find_application(path: Path) -> Path:
             f"{path} is a symbolic link", hint=f"name the directory that it points to: {os.path.realpath(path)}"
         )
     if not path.exists():
-        raise UsageError(f"{path} does not exist", hint="give state.dir/application.id")
+        raise UsageError(f"{path} does not exist", hint=f"{_neighbour(path)}give state.dir/application.id")
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory", hint="give state.dir/application.id")
     absolute = Path(os.path.realpath(path))
@@ -62,6 +64,16 @@ def find_application(path: Path) -> Path:
         f"{absolute} is not an application directory of Kafka Streams: no {LOCK}, no {PROCESS_FILE}, no task directory",
         hint="give state.dir/application.id",
     )
+
+
+def _neighbour(path: Path) -> str:
+    """What lies there under almost the same name."""
+    try:
+        with os.scandir(path.parent) as entries:
+            folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return ""
+    return did_you_mean([path.name], folders)
 
 
 def find_runs_of(path: Path) -> Path:
@@ -139,6 +151,16 @@ def _files_of_tasks(app: Path) -> Iterator[tuple[str, list[str]]]:
 def _raised(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
+
+
+def store_folders(app: Path) -> Iterator[str]:
+    """Names of the folders where stores lie, those of a store in several tasks several times; no file is looked at."""
+    for _, task in task_directories(app):
+        for folder in (task, task / ROCKSDB):
+            if folder.is_dir():
+                with os.scandir(folder) as entries:
+                    folders = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+                yield from (name for name in folders if name != ROCKSDB and legal_store_name(name))
 
 
 def task_directories(app: Path) -> list[tuple[str, Path]]:
