@@ -23,6 +23,7 @@ from kstate_cli.cli.options import (
     WarningsOk,
 )
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import releases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,13 @@ if TYPE_CHECKING:
 def migrate(
     app: App,
     to: Annotated[
-        str, typer.Option("--to", metavar="RELEASE", help="The Kafka Streams release to migrate to, such as 4.2.")
+        str,
+        typer.Option(
+            "--to",
+            metavar="RELEASE",
+            help="The Kafka Streams release to migrate to, such as 4.2.",
+            autocompletion=releases,
+        ),
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")

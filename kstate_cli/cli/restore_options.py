@@ -28,6 +28,7 @@ from kstate_cli.cli.options import (
     WarningsOk,
 )
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import releases
 from kstate_cli.formats.numbers import MAX_I64
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ class RestoredOptions:
             help="Changelog dump (Parquet): path or URI.",
         ),
     ]
-    release_name: Annotated[str, typer.Option("--for", metavar="RELEASE", help="The release that is to be started.")]
+    release_name: Annotated[
+        str,
+        typer.Option("--for", metavar="RELEASE", help="The release that is to be started.", autocompletion=releases),
+    ]
     spec: Annotated[
         Path | None, typer.Option("--spec", metavar="FILE", help="kstate.toml: kinds and retentions of stores.")
     ] = None

@@ -60,6 +60,13 @@ def codes(incomplete: str) -> list[str]:
     return [ways[0] for ways in spelt if ways]
 
 
+def releases(incomplete: str) -> list[str]:
+    """Releases that kstate knows, the newest first."""
+    from kstate_cli.releases import RELEASES
+
+    return [one.name for one in reversed(RELEASES) if one.name.startswith(incomplete)]
+
+
 def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:
     from kstate_cli.errors import KstateError
     from kstate_cli.statedir.find import find_application
