@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Application directory.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The one to hold against it.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="Application directory.", readable=False)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The one to hold against it.", readable=False)],
     task: Tasks = None,
     store: Stores = None,
     ignore_timestamps: Annotated[

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+from kstate_cli.access import DENIED, what_to_do
 from kstate_cli.change.commits_made import Commit, committed
 from kstate_cli.cli import json_lines
 from kstate_cli.cli.subject import about
@@ -91,6 +92,8 @@ def _shown(error: BaseException) -> Told | None:
         return short
     if isinstance(error, OSError):
         again = "fix that, and run the command again"
+        if error.errno in DENIED and isinstance(error.filename, (str, bytes)):
+            again = what_to_do(os.fsdecode(error.filename))
         return KstateError(_of_the_system(error), hint=again, hint_details=_runs(), code="system")
     if isinstance(error, RocksError):
         verify = about("verify")

@@ -29,7 +29,9 @@ def export(
         str,
         typer.Argument(metavar="STORE", help="Name of the store, in all tasks that have it.", autocompletion=stores),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the export, new or empty.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder of the export, new or empty.", readable=False)
+    ],
     key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help="How keys are read.")] = "bytes",
     value_serde: Annotated[str, typer.Option("--value-serde", metavar="SERDE", help="How values are read.")] = "bytes",
     topology: Annotated[

@@ -44,7 +44,11 @@ DslStoreFormat = Annotated[
 ]
 App = Annotated[
     Path,
-    typer.Argument(metavar="APP", help="Application directory (state.dir/application.id), or a state.dir holding one."),
+    typer.Argument(
+        metavar="APP",
+        help="Application directory (state.dir/application.id), or a state.dir holding one.",
+        readable=False,
+    ),
 ]
 Tasks = Annotated[
     list[str] | None,
@@ -104,10 +108,7 @@ AfterError = Annotated[
 MetricsFile = Annotated[
     Path | None,
     typer.Option(
-        "--metrics-file",
-        metavar="FILE",
-        help="Write Prometheus metrics to FILE.",
-        rich_help_panel=TOLD,
+        "--metrics-file", metavar="FILE", help="Write Prometheus metrics to FILE.", rich_help_panel=TOLD, readable=False
     ),
 ]
 LogOffsets = Annotated[
@@ -117,6 +118,7 @@ LogOffsets = Annotated[
         metavar="FILE",
         help='Log starts and ends, as the broker has them: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
         rich_help_panel=LOGS,
+        readable=False,
     ),
 ]
 BootstrapServer = Annotated[
@@ -132,11 +134,17 @@ KafkaSettings = Annotated[
         metavar="FILE",
         help="name=value lines: security.protocol, …",
         rich_help_panel=LOGS,
+        readable=False,
     ),
 ]
 SpecFile = Annotated[
     Path | None,
-    typer.Option("--spec", metavar="FILE", help="kstate.toml that says the kinds of stores whose bytes leave it open."),
+    typer.Option(
+        "--spec",
+        metavar="FILE",
+        help="kstate.toml that says the kinds of stores whose bytes leave it open.",
+        readable=False,
+    ),
 ]
 LastFlush = Annotated[
     bool,

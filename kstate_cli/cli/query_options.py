@@ -89,7 +89,10 @@ class SourceOptions:
     spec: Annotated[
         Path | None,
         typer.Option(
-            "--spec", metavar="FILE", help="kstate.toml: kind, retention and partitions (kstate ls APP --spec)."
+            "--spec",
+            metavar="FILE",
+            help="kstate.toml: kind, retention and partitions (kstate ls APP --spec).",
+            readable=False,
         ),
     ] = None
     include_expired: Annotated[

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def restore(
     app: Annotated[
         Path,
-        typer.Argument(metavar="APP", help="state.dir/application.id; one that is lost is made anew."),
+        typer.Argument(metavar="APP", help="state.dir/application.id; one that is lost is made anew.", readable=False),
     ],
     wanted: RestoredOptions,
     known: LogOptions,

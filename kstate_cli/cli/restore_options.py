@@ -66,11 +66,12 @@ class RestoredOptions:
         typer.Option("--for", metavar="RELEASE", help="The release that is to be started.", autocompletion=releases),
     ]
     spec: Annotated[
-        Path | None, typer.Option("--spec", metavar="FILE", help="kstate.toml: kinds and retentions of stores.")
+        Path | None,
+        typer.Option("--spec", metavar="FILE", help="kstate.toml: kinds and retentions of stores.", readable=False),
     ] = None
     topology: Annotated[
         Path | None,
-        typer.Option("--topology", metavar="FILE", help="Text of Topology#describe, for lost stores."),
+        typer.Option("--topology", metavar="FILE", help="Text of Topology#describe, for lost stores.", readable=False),
     ] = None
     task: Tasks = None
     store: Stores = None
@@ -97,7 +98,9 @@ class LogOptions:
     kafka_settings: KafkaSettings = None
     committed_offsets: Annotated[
         Path | None,
-        typer.Option("--committed-offsets", metavar="FILE", help='The group\'s: JSON {"TOPIC": {"0": 42}}.'),
+        typer.Option(
+            "--committed-offsets", metavar="FILE", help='The group\'s: JSON {"TOPIC": {"0": 42}}.', readable=False
+        ),
     ] = None
     dump_is_complete: Annotated[
         bool,
