@@ -152,6 +152,10 @@ EXAMPLES: Final = {
         Example("What would be deleted", "clean /data/app --dry-run"),
         Example("DELETES what was kept a week ago and earlier", "clean /data/app --older-than 7d"),
     ),
+    "explain": (
+        Example("A finding of check", "explain status-open"),
+        Example("An exit code", "explain exit:7"),
+    ),
     "demo": (
         Example("Downgrade 4.3 to 4.2, and undo it", "demo"),
         Example("Its two commands on a directory of yours: the plan", "migrate /data/app --to 4.2 --dry-run"),

@@ -72,8 +72,9 @@ def query() -> None:
     Exit codes: 0 answered, also with no row; 1 answered, but rows may be missing (an SST that no MANIFEST names) or a
     Position is not known; 2 usage, unknown store; 3 a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE,
     NOT_PRESENT, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE); 4 a stored key or value is not what its serde reads (its bytes are
-    shown, and all other rows), or it is not certain which tasks have the store; 6 a store cannot be read
-    (STORE_EXCEPTION), also in the middle of the rows: what was printed until then is right, and not all.
+    shown, and all other rows), or it is not certain which tasks have the store; 5 the application is running (see
+    --last-flush); 6 a store cannot be read (STORE_EXCEPTION), also in the middle of the rows: what was printed until
+    then is right, and not all.
     """
 
 
