@@ -10,7 +10,7 @@ InUse                 5      locked, or the application is running
 RunFailed             6      the run failed; nothing changed
 RunHalfway            7      the run failed after the commit point: rerun, or undo
 OutputLost            6      results could not be written (141 where their reader has gone)
-Interrupted           128+N  ended by signal N
+Interrupted           128+N  interrupted by signal N
 ====================  =====  ==================================================================
 
 0 is done (or nothing to do), 1 finished with warnings. What would be 6 is 7 once the application directory was changed.
@@ -162,6 +162,14 @@ class OutputLost(KstateError):
             self.exit_code = 128 + signal.SIGPIPE
 
 
+def name_of_signal(number: int) -> str:
+    """``SIGINT``; what has no name here is told by its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 class Interrupted(Told):
     """A signal ended the command. The exit code is 128 + the signal's number.
 
@@ -171,5 +179,5 @@ class Interrupted(Told):
     code = "interrupted"
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__(f"ended by signal {signal_number}")
+        super().__init__(f"interrupted by {name_of_signal(signal_number)}")
         self.exit_code = 128 + signal_number

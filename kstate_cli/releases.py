@@ -6,12 +6,15 @@ Sources: the rocksdbjni version in each release's pom, and the writer/reader mat
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.store_kinds import headers_families, row_families, store_kind
+from kstate_cli.texts import did_you_mean
 
 
 class OffsetsHome(Enum):
@@ -93,6 +96,13 @@ PROVEN: frozenset[tuple[str, str]] = frozenset(
 SUBSCRIPTION_VERSION_SINCE: dict[int, str] = {1: "3.4"}
 """Versions of the foreign-key join's ``SubscriptionWrapper`` that not every release reads."""
 
+CONFLUENT: Final = {
+    **{f"7.{minor}": f"3.{minor}" for minor in range(10)},
+    **{f"8.{minor}": f"4.{minor}" for minor in range(3)},
+}
+"""Releases of Confluent Platform, and the release of Apache Kafka in each (Confluent's table of versions)."""
+_CONFLUENT_NUMBER: Final = re.compile(r"v?([0-9]+\.[0-9]+)(?:\.[0-9]+)?(?:-(?:ccs|ce))?")
+
 OLD_SST_FORMAT = 5
 """The SST format that every release of ``RELEASES`` reads."""
 NEWEST_SST_FORMAT = RELEASES[-1].reads_sst_format
@@ -101,7 +111,8 @@ NEWEST_SST_FORMAT = RELEASES[-1].reads_sst_format
 def release(text: str) -> Release:
     """The release that ``text`` names: ``4.2``, or a patch release of it such as ``4.2.1``.
 
-    Raises UsageError for anything else.
+    Raises UsageError for anything else. A release of Confluent Platform is answered with the one of Apache Kafka that
+    it has.
     """
     parts = text.strip().removeprefix("v").split(".")
     known = {r.name: r for r in RELEASES}
@@ -109,10 +120,20 @@ def release(text: str) -> Release:
         known_release = known.get(".".join(parts[:2]))
         if known_release:
             return known_release
+    listed = f"known releases: {', '.join(known)} (or a patch release)"
+    apache = confluent(text)
+    if apache is not None:
+        said = f"release {text!r} is one of Confluent Platform, which has Apache Kafka {apache}"
+        raise UsageError(said, hint=f"give {apache}" if apache in known else f"kstate does not know that; {listed}")
     raise UsageError(
-        f"release {text!r} is not one that kstate knows",
-        hint=f"known releases: {', '.join(known)} (or a patch release)",
+        f"release {text!r} is not one that kstate knows", hint=f"{did_you_mean([text.strip()], known)}{listed}"
     )
+
+
+def confluent(text: str) -> str | None:
+    """The Apache release that a release of Confluent Platform has: 3.9 for ``7.9``, ``7.9.1`` and ``7.9.1-ccs``."""
+    number = _CONFLUENT_NUMBER.fullmatch(text.strip())
+    return CONFLUENT.get(number[1]) if number else None
 
 
 def readable_by(kind: str, target: Release) -> bool:

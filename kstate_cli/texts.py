@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 INTERNALS: Final = "docs/internals"
@@ -16,6 +17,9 @@ EXAMPLES: Final = "examples"
 _MOST_LINES = 20
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _WORD = re.compile(r"[A-Z]+")
+_CLOSE = 0.7
+"""How alike two names are, of 1, where one may be meant by the other: 0_1 is not by 2_1, count is by conut."""
+_LONGEST_NAME = 250
 
 
 def internals(section: str) -> str:
@@ -31,6 +35,30 @@ def example(name: str) -> str:
 def some(names: Sequence[str], at_most: int) -> str:
     """The first ``at_most`` names in a row, and how many more there are."""
     return ", ".join(names[:at_most]) + (f" and {len(names) - at_most} more" if len(names) > at_most else "")
+
+
+def close_to(name: str, known: Iterable[str], at_least: float = _CLOSE) -> str | None:
+    """The known name that ``name`` was probably meant to be; None where none is like it."""
+    by_form: dict[str, str] = {}
+    for one in known:
+        by_form.setdefault(_form(one), one)
+    close = difflib.get_close_matches(_form(name), by_form, 1, at_least)
+    return by_form[close[0]] if close else None
+
+
+def did_you_mean(names: Iterable[str], known: Collection[str]) -> str:
+    """``did you mean count? ``, for the beginning of a hint: of names that nobody knows, those that may be meant.
+
+    Empty where there is nothing to say.
+    """
+    close = [close_to(name, known) for name in names if name not in known]
+    meant = list(dict.fromkeys(one for one in close if one is not None))
+    return f"did you mean {', '.join(meant)}? " if meant else ""
+
+
+def _form(name: str) -> str:
+    """A name without what is easily mistaken: capitals, and which of the marks stands between its parts."""
+    return re.sub("[-.,:/ ]", "_", name[:_LONGEST_NAME].casefold())
 
 
 def first_lines(lines: Sequence[str], at_most: int = _MOST_LINES) -> list[str]:

@@ -15,12 +15,15 @@ done
 
 stamp=.venv/.installed-for-$(cksum <pyproject.toml | cut -d' ' -f1)
 if [ ! -e "$stamp" ]; then
+    echo "making .venv, once: kstate, Spark, and what they are tested with (nearly 1 GB; half a minute or more) ..." >&2
     rm -rf .venv
     "$python" -m venv .venv || { echo "python3 -m venv failed (Debian: apt-get install python3-venv)" >&2; exit 2; }
+    echo "installing packages; nothing is said until they are there ..." >&2
     # Dependency groups came with pip 25.1, which not every Python brings.
     .venv/bin/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
     .venv/bin/pip install --quiet --disable-pip-version-check -e . --group dev
     touch "$stamp"
+    echo "installed" >&2
 fi
 PATH="$PWD/.venv/bin:$PATH"
 export PATH

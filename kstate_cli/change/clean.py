@@ -17,7 +17,7 @@ from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.lost import lost_copies
 from kstate_cli.change.removal import refuse_foreign, refuse_unproved, remove_run, remove_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError, note
-from kstate_cli.texts import command, shell
+from kstate_cli.texts import command, did_you_mean, shell
 
 PRECIOUS_EVENT: Final = "precious"
 """What the run has kept may be the only copy of records that a log has lost: deleted only when it is named."""
@@ -65,7 +65,9 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
     unknown = request.names - {run.name for run in runs}
     if unknown:
         raise UsageError(
-            f"there is no run {', '.join(sorted(unknown))}", hint=f"they are listed by {command('status', request.app)}"
+            f"there is no run {', '.join(sorted(unknown))}",
+            hint=f"{did_you_mean(sorted(unknown), {run.name for run in runs})}"
+            f"they are listed by {command('status', request.app)}",
         )
     limit = clock.now() - request.older_than
     choice = Choice()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kstate_cli.access import what_to_do
 from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.change.reading import reading
@@ -49,7 +50,9 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
             hint="look at why (after an error of the disk the kernel does that), then mount it for writing",
         )
     if not os.access(app.parent, os.W_OK | os.X_OK):
-        raise Refused(f"{app.parent} is not writable for this user", hint="run as the application's user")
+        raise Refused(
+            f"{app.parent} is not writable for this user", hint=what_to_do(app.parent, os.R_OK | os.W_OK | os.X_OK)
+        )
 
 
 def _check_mounts_of_app(app: Path, mounts: tuple[Mount, ...]) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from kstate_cli.access import what_to_do
 from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.owner import own_like
 from kstate_cli.errors import InUse, Refused
@@ -103,7 +104,7 @@ def _lock_of_the_lost(app: Path, deadline: float) -> Iterator[None]:
     except OSError as error:
         raise Refused(
             f"{app} is not there, and {folder} cannot be opened for locking: {error.strerror}",
-            hint="run as the application's user",
+            hint=what_to_do(folder),
         ) from None
     try:
         _flock(descriptor, app, deadline)
@@ -131,7 +132,8 @@ def _opened(app: Path) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
         raise Refused(
-            f"{path} cannot be opened for locking: {error.strerror}", hint="run as the application's user"
+            f"{path} cannot be opened for locking: {error.strerror}",
+            hint=what_to_do(path if os.path.lexists(path) else app, os.R_OK | os.W_OK),
         ) from None
     try:
         if is_new:

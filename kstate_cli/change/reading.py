@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kstate_cli.access import what_to_do
 from kstate_cli.errors import Refused
 
 
@@ -14,6 +15,4 @@ def reading() -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise Refused(
-            f"{error.filename} cannot be read: {error.strerror}", hint="run as the application's user"
-        ) from None
+        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=what_to_do(error.filename)) from None

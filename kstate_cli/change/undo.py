@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.access import what_to_do
 from kstate_cli.change.commit import BACK, commit
 from kstate_cli.change.fingerprint import (
     KEPT_LIST,
@@ -122,7 +123,8 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
             return times
     except OSError as error:
         raise Refused(
-            f"{error.filename or run.tree} cannot be read: {error.strerror}", hint="run as the application's user"
+            f"{error.filename or run.tree} cannot be read: {error.strerror}",
+            hint=what_to_do(error.filename or run.tree),
         ) from None
     if changed:
         raise Refused(

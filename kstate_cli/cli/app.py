@@ -29,7 +29,6 @@ app = typer.Typer(
     cls=LazyGroup,
     help="Looks after the state directories of Kafka Streams applications while the application is stopped.",
     epilog=_EPILOG,
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

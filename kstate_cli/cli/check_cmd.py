@@ -21,6 +21,7 @@ from kstate_cli.cli.options import (
     age,
 )
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -37,10 +38,16 @@ def check(
     app: App,
     release: Annotated[
         str,
-        typer.Option("--for", metavar="RELEASE", help="The Kafka Streams release to be started, such as 4.3."),
+        typer.Option(
+            "--for",
+            metavar="RELEASE",
+            help="The Kafka Streams release to be started, such as 4.3.",
+            autocompletion=releases,
+        ),
     ],
     guarantee: Annotated[
-        Guarantee, typer.Option("--guarantee", help="processing.guarantee of the application.")
+        Guarantee,
+        typer.Option("--guarantee", metavar="GUARANTEE", help="processing.guarantee; the other is at_least_once."),
     ] = Guarantee.exactly_once,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     dump: Annotated[

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def clean(
     app: App,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="AGE", help="Only runs that ended so long ago: 7d, 12h.")
+        str,
+        typer.Option(
+            "--older-than", metavar="AGE", help="Only runs that ended so long ago: 7d, 12h.", show_default=False
+        ),
     ] = "0s",
     run: Annotated[
         list[str] | None,
@@ -35,7 +38,7 @@ def clean(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Delete the directories that runs have kept. Afterwards they cannot be undone.
+    """DELETES the directories that runs have kept: afterwards those cannot be undone.
 
     The application may be running: nothing of its directory is touched. A run that was interrupted is left to the
     command that needs the directory next, unless it is named with --run.

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
-import typer.core
 import typer.main
 
 from kstate_cli.cli.empty import refuse_empty
 from kstate_cli.cli.environment import give_variables, tell_unread
-from kstate_cli.cli.help_panels import PanelledCommand
+from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.json_lines import note_format
 from kstate_cli.cli.shell_completion import answer_shell
 from kstate_cli.cli.subject import note_subject
@@ -42,7 +41,7 @@ COMMANDS: Final = {
     "restore": Entry("restore_cmd", "restore", "Restore stores in bulk from a changelog dump."),
     "undo": Entry("undo_cmd", "undo", "Take the newest change back."),
     "status": Entry("status_cmd", "status", "Runs of kstate: state, progress, bytes kept."),
-    "clean": Entry("clean_cmd", "clean", "Delete what runs have kept for undo."),
+    "clean": Entry("clean_cmd", "clean", "DELETES what runs have kept for undo."),
     "explain": Entry("explain_cmd", "explain", "What a finding, a state or an exit code means."),
     "demo": Entry("demo_cmd", "demo", "The whole story on a bundled directory."),
     "examples": Entry("examples_cmd", "examples", "Write the examples: Kubernetes, cron, Spark, a dump."),
@@ -89,6 +88,7 @@ def _made(name: str, entry: Entry) -> Any:
 
 def _rules(command: Any, path: str) -> None:
     """What holds for every argument and option, of subcommands too; ``path`` is how it is called: ``query key``."""
+    command.words = path
     refuse_empty(command, path)
     note_subject(command)
     note_format(command)
@@ -96,8 +96,10 @@ def _rules(command: Any, path: str) -> None:
         _rules(inner, f"{path} {name}")
 
 
-class LazyGroup(typer.core.TyperGroup):
+class LazyGroup(HelpfulGroup):
     """The group of all commands."""
+
+    words = ""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Application directory.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The one to hold against it.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="Application directory.", readable=False)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The one to hold against it.", readable=False)],
     task: Tasks = None,
     store: Stores = None,
     ignore_timestamps: Annotated[
@@ -45,7 +45,14 @@ def diff(
     spec: SpecFile = None,
     last_flush: LastFlush = False,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Databases to open at once; as many as processors by default.")
+        int,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="Databases to open at once; as many as processors by default.",
+        ),
     ] = os.cpu_count() or 1,
     output: Output = Format.table,
     quiet: Quiet = False,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, cast
+from typing import Any
 
+from kstate_cli.access import DENIED, what_to_do
 from kstate_cli.change.commits_made import Commit, committed
 from kstate_cli.cli import json_lines
 from kstate_cli.cli.subject import about
@@ -23,8 +24,6 @@ from kstate_cli.errors import (
 from kstate_cli.host import host_error
 from kstate_cli.texts import command
 
-_ONLY_HELP = "NoArgsIsHelpError"
-"""Click's, which shows nothing but the help."""
 _DEFECT = "defect"
 _REPORT = "report it, with what KSTATE_DEBUG=1 shows of it"
 
@@ -53,8 +52,6 @@ def tell_program(error: BaseException, code: int) -> None:
 def tell(*errors: BaseException) -> None:
     """Says on standard error what went wrong, and what was changed by then."""
     for error in errors:
-        if type(error).__name__ == _ONLY_HELP:
-            cast("Any", error).show()
         shown = _shown(error)
         if shown is not None and shown.code == _DEFECT and os.environ.get("KSTATE_DEBUG"):
             import traceback
@@ -95,6 +92,8 @@ def _shown(error: BaseException) -> Told | None:
         return short
     if isinstance(error, OSError):
         again = "fix that, and run the command again"
+        if error.errno in DENIED and isinstance(error.filename, (str, bytes)):
+            again = what_to_do(os.fsdecode(error.filename))
         return KstateError(_of_the_system(error), hint=again, hint_details=_runs(), code="system")
     if isinstance(error, RocksError):
         verify = about("verify")
@@ -111,10 +110,8 @@ def _runs() -> list[str]:
     return [f"whether a run was under way: {status}"] if status else []
 
 
-def _of_the_command_line(error: Any) -> KstateError | None:
+def _of_the_command_line(error: Any) -> KstateError:
     """Click's own errors, which it would print as they are, with all that a terminal acts on in their arguments."""
-    if type(error).__name__ == _ONLY_HELP:
-        return None
     first, *more = (
         str(error.format_message()).split("\n")
         if type(error).__name__ == "MissingParameter"
@@ -122,7 +119,11 @@ def _of_the_command_line(error: Any) -> KstateError | None:
     )
     context = getattr(error, "ctx", None)
     names = [] if context is None else [one.info_name for one in _path_of(context)]
-    return UsageError(first, details=more, hint=f"see {command(*names[1:], '--help')}")
+    close = getattr(error, "possibilities", None) or ()
+    meant = f"did you mean {', '.join(close)}? " if close else ""
+    if close:  # Click's own sentence has them in words of its own
+        first = f"No such option: {error.option_name}"
+    return UsageError(first, details=more, hint=f"{meant}see {command(*names[1:], '--help')}")
 
 
 def _path_of(context: Any) -> list[Any]:

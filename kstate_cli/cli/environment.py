@@ -21,6 +21,7 @@ from kstate_cli.texts import command as command_line
 from kstate_cli.texts import some
 
 _SHOWN = 2
+_ALIKE = 0.8
 
 SETTINGS: Final = frozenset(
     {
@@ -113,10 +114,10 @@ def unread(click_command: Any, path: str) -> list[str]:
 
 
 def _instead(name: str, names: list[str]) -> str:
-    from difflib import get_close_matches
+    from kstate_cli.texts import close_to
 
-    close = get_close_matches(name, names, 1, 0.8)
-    return f"; it may be that {close[0]} is meant" if close else ", there is no such setting"
+    close = close_to(name, names, _ALIKE)
+    return f"; it may be that {close} is meant" if close else ", there is no such setting"
 
 
 def _warn(lines: list[str]) -> None:

@@ -33,10 +33,7 @@ def explain(
     ] = None,
     output: Output = Format.table,
 ) -> int:
-    """Say what a code means: what it is, which rule of Streams it follows, what Streams logs, what to do.
-
-    Examples: kstate explain status-open, kstate explain 7
-    """
+    """Say what a code means: what it is, which rule of Streams it follows, what Streams logs, what to do."""
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.explain.catalogue import explanations, find, groups
 

@@ -29,7 +29,9 @@ def export(
         str,
         typer.Argument(metavar="STORE", help="Name of the store, in all tasks that have it.", autocompletion=stores),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the export, new or empty.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder of the export, new or empty.", readable=False)
+    ],
     key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help="How keys are read.")] = "bytes",
     value_serde: Annotated[str, typer.Option("--value-serde", metavar="SERDE", help="How values are read.")] = "bytes",
     topology: Annotated[
@@ -43,9 +45,18 @@ def export(
         ),
     ] = "auto",
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Parts to write at once; as many as processors by default.")
+        int,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="Parts to write at once; as many as processors by default.",
+        ),
     ] = os.cpu_count() or 1,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is in the folder.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="DELETES an export that is in DIR, once the new one is there.")
+    ] = False,
     last_flush: LastFlush = False,
     output: Output = Format.table,
     quiet: Quiet = False,

@@ -1,21 +1,60 @@
-"""Help of a command with its options below titles, as typer has them with ``rich``, whose import is not worth it."""
+"""Help of a command: its options below titles, as typer has them with ``rich``, whose import is not worth it; examples.
+
+A line of it says what an option is for, no more: which environment variable an option has stands in one table
+(docs/environment.md), since the name follows from the command and the option.
+"""
 
 from __future__ import annotations
 
+import inspect
+from enum import Enum
 from typing import Any, Final
 
 import typer.core
+
+from kstate_cli.texts import command as command_line
 
 WHICH: Final = "Which stores"
 LOGS: Final = "What is known of the logs"
 HOW: Final = "How it is done"
 TOLD: Final = "What is told"
 """Titles of options that several commands have."""
+DELETES: Final = "DELETES"
+"""Begins the help of every command and option that deletes for good."""
 _ARGUMENTS, _OPTIONS = "Arguments", "Options"
 
 
-class PanelledCommand(typer.core.TyperCommand):
+def one_of(choices: type[Enum]) -> str:
+    """The metavar of an option that takes one of a few words: ``table|json``."""
+    return "|".join(str(one.value) for one in choices)
+
+
+class _WithExamples:
+    """What commands and groups have in common: examples, after everything else, where a terminal still shows them."""
+
+    words: str | None = None
+    """How the command is called: ``query key``. The program itself is called without a word."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Writes the examples, as they can be pasted: one line each, never wrapped."""
+        from kstate_cli.cli.examples import EXAMPLES
+
+        given = () if self.words is None else EXAMPLES.get(self.words, ())
+        if given:
+            with formatter.section("Examples"):
+                for one in given:
+                    formatter.write(f"{'':>{formatter.current_indent}}{one.what}:\n")
+                    formatter.write(f"{'':>{formatter.current_indent + 2}}{command_line(*one.words)}\n")
+        super().format_epilog(ctx, formatter)  # type: ignore[misc]
+
+
+class PanelledCommand(_WithExamples, typer.core.TyperCommand):
     """A command whose options stand below the titles of their panels, in the order in which it declares those."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words after ``Usage: kstate command``: metavars as they are."""
+        arguments = [one for one in self.params if one.param_type_name == "argument"]
+        return [*([self.options_metavar] if self.options_metavar else []), *map(metavar_of, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Writes them."""
@@ -23,13 +62,25 @@ class PanelledCommand(typer.core.TyperCommand):
         panels: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
         help_option = self.get_help_option(ctx)
         for one in self.params:
-            _add(panels, panel_of(one), one.get_help_record(ctx))
+            if not getattr(one, "hidden", False):
+                panels.setdefault(panel_of(one), []).append((_names(one), _text(one)))
         if help_option is not None:
-            _add(panels, next(reversed(panels)), help_option.get_help_record(ctx))
+            panels[next(reversed(panels))].append((_names(help_option), _text(help_option)))
         for title, rows in panels.items():
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+class HelpfulGroup(_WithExamples, typer.core.TyperGroup):
+    """A group that, called with nothing, shows its help as ``--help`` does: on standard output, with exit code 0."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """The words of the command line."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
 
 def panel_of(parameter: Any) -> str:
@@ -38,6 +89,32 @@ def panel_of(parameter: Any) -> str:
     return str(getattr(parameter, "rich_help_panel", None) or usual)
 
 
-def _add(panels: dict[str, list[tuple[str, str]]], title: str, row: tuple[str, str] | None) -> None:
-    if row is not None:
-        panels.setdefault(title, []).append(row)
+def metavar_of(parameter: Any) -> str:
+    """The word that stands for the value of an argument or option: ``APP``, ``table|json``."""
+    return str(parameter.metavar or parameter.name.upper())
+
+
+def _names(parameter: Any) -> str:
+    """``APP``, ``-o, --output table|json``, ``--asc / --desc``."""
+    if parameter.param_type_name == "argument":
+        return metavar_of(parameter)
+    names = ", ".join(sorted(parameter.opts, key=lambda name: name.startswith("--")))
+    other = ", ".join(parameter.secondary_opts)
+    return f"{names}{f' / {other}' if other else ''}{'' if parameter.is_flag else f' {metavar_of(parameter)}'}"
+
+
+def _text(parameter: Any) -> str:
+    """What it is for, and what it is where it is not given. All arguments are required, as the usage says."""
+    text = inspect.cleandoc(parameter.help or "")
+    if parameter.param_type_name == "argument":
+        return text
+    default = parameter.default
+    shown = default.value if isinstance(default, Enum) else default
+    if parameter.required:
+        return f"{text} [required]"
+    return f"{text} [default: {shown}]" if _tells(parameter, shown) else text
+
+
+def _tells(option: Any, default: Any) -> bool:
+    plain = isinstance(default, (str, int, float)) and not isinstance(default, bool)
+    return plain and bool(default) and bool(option.show_default) and not option.is_flag

@@ -40,10 +40,11 @@ def inspect_position(
     from kstate_cli.cli.problem_lines import print_problems
     from kstate_cli.cli.store_rows import store_rows
     from kstate_cli.cli.store_words import short_place
-    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, UsageError
+    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
     from kstate_cli.formats.position import Position, is_permitted
     from kstate_cli.formats.task_id import TaskId
     from kstate_cli.statedir.find import find_application
+    from kstate_cli.statedir.named import no_such
     from kstate_cli.statedir.scan import read_application
     from kstate_cli.texts import command
 
@@ -56,7 +57,7 @@ def inspect_position(
     ]
     wrong = _wrong(application, rows, everything=not task and not store)
     if not rows and not wrong:
-        raise UsageError("no such task or store here", hint=f"what there is: {command('ls', app)}")
+        raise no_such(application, task or (), store or ())
     behind: list[str] = []
     merged = Position.empty()
     for row in rows:

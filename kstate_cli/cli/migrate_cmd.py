@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli.cli.help_panels import one_of
 from kstate_cli.cli.options import (
     App,
     DslStoreFormat,
@@ -22,6 +23,7 @@ from kstate_cli.cli.options import (
     WarningsOk,
 )
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import releases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +38,13 @@ if TYPE_CHECKING:
 def migrate(
     app: App,
     to: Annotated[
-        str, typer.Option("--to", metavar="RELEASE", help="The Kafka Streams release to migrate to, such as 4.2.")
+        str,
+        typer.Option(
+            "--to",
+            metavar="RELEASE",
+            help="The Kafka Streams release to migrate to, such as 4.2.",
+            autocompletion=releases,
+        ),
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
@@ -44,7 +52,9 @@ def migrate(
     guarantee: Annotated[
         Guarantee,
         typer.Option(
-            "--guarantee", help="at_least_once: uncommitted data cannot be in stores that were not left clean."
+            "--guarantee",
+            metavar="GUARANTEE",
+            help="at_least_once: stores that were not left clean have no uncommitted data.",
         ),
     ] = Guarantee.exactly_once,
     wipe_unclean: Annotated[
@@ -56,12 +66,17 @@ def migrate(
     ] = False,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     verify: Annotated[
-        Verify, typer.Option("--verify", help="full: compare every row of rewritten stores before the switch.")
+        Verify,
+        typer.Option(
+            "--verify", metavar=one_of(Verify), help="full: compare every row of rewritten stores before the switch."
+        ),
     ] = Verify.quick,
     copy: Annotated[
         bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
     ] = False,
-    workers: Annotated[int, typer.Option("--workers", help="Stores at once; 0 means one per core.", min=0)] = 0,
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", help="Stores at once; 0 means one per core.", min=0)
+    ] = 0,
     reason: Reason = None,
     metrics_file: MetricsFile = None,
     wait: Wait = 0.0,

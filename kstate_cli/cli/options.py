@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH
+from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH, one_of
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores, tasks
 
@@ -40,11 +40,15 @@ class Verify(str, Enum):
 
 DslStoreFormat = Annotated[
     StoreFormat,
-    typer.Option("--dsl-store-format", help="dsl.store.format that the application is to be started with (4.3)."),
+    typer.Option("--dsl-store-format", metavar=one_of(StoreFormat), help="dsl.store.format of the next start (4.3)."),
 ]
 App = Annotated[
     Path,
-    typer.Argument(metavar="APP", help="Application directory (state.dir/application.id), or a state.dir holding one."),
+    typer.Argument(
+        metavar="APP",
+        help="Application directory (state.dir/application.id), or a state.dir holding one.",
+        readable=False,
+    ),
 ]
 Tasks = Annotated[
     list[str] | None,
@@ -67,11 +71,14 @@ Stores = Annotated[
     ),
 ]
 Output = Annotated[
-    Format, typer.Option("-o", "--output", help="table, or json: one JSON object per line.", rich_help_panel=TOLD)
+    Format,
+    typer.Option(
+        "-o", "--output", metavar=one_of(Format), help="json: one JSON object per line.", rich_help_panel=TOLD
+    ),
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="No messages and no progress, only results and errors.", rich_help_panel=TOLD),
+    typer.Option("--quiet", "-q", help="Only results and errors.", rich_help_panel=TOLD),
 ]
 Wait = Annotated[
     float,
@@ -83,28 +90,25 @@ LockIsShared = Annotated[
     bool,
     typer.Option(
         "--lock-is-shared",
-        help="On NFS and the like: you vouch that the application runs nowhere, its lock may not be visible here.",
+        help="NFS and the like: you vouch that it runs nowhere.",
         rich_help_panel=HOW,
     ),
 ]
 Reason = Annotated[
     str | None,
-    typer.Option("--reason", metavar="TEXT", help="What it is for: kept in the run's journal.", rich_help_panel=TOLD),
+    typer.Option("--reason", metavar="TEXT", help="Why: kept in the run's journal.", rich_help_panel=TOLD),
 ]
 WarningsOk = Annotated[
-    bool, typer.Option("--warnings-ok", help="Exit 0 instead of 1 when there are warnings.", rich_help_panel=TOLD)
+    bool, typer.Option("--warnings-ok", help="Exit 0, not 1, when there are warnings.", rich_help_panel=TOLD)
 ]
 AfterError = Annotated[
     bool,
-    typer.Option("--after-error", help="The last run ended in ERROR, and its cause is fixed."),
+    typer.Option("--after-error", help="The cause of the last run's ERROR is fixed."),
 ]
 MetricsFile = Annotated[
     Path | None,
     typer.Option(
-        "--metrics-file",
-        metavar="FILE",
-        help="Write what was done to FILE, for Prometheus' node exporter.",
-        rich_help_panel=TOLD,
+        "--metrics-file", metavar="FILE", help="Write Prometheus metrics to FILE.", rich_help_panel=TOLD, readable=False
     ),
 ]
 LogOffsets = Annotated[
@@ -112,8 +116,9 @@ LogOffsets = Annotated[
     typer.Option(
         "--offsets",
         metavar="FILE",
-        help='Log starts and ends as the broker has them now: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
+        help='Log starts and ends, as the broker has them: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
         rich_help_panel=LOGS,
+        readable=False,
     ),
 ]
 BootstrapServer = Annotated[
@@ -127,13 +132,19 @@ KafkaSettings = Annotated[
     typer.Option(
         "--kafka-settings",
         metavar="FILE",
-        help="name=value lines for librdkafka: security.protocol, …",
+        help="name=value lines: security.protocol, …",
         rich_help_panel=LOGS,
+        readable=False,
     ),
 ]
 SpecFile = Annotated[
     Path | None,
-    typer.Option("--spec", metavar="FILE", help="kstate.toml that says the kinds of stores whose bytes leave it open."),
+    typer.Option(
+        "--spec",
+        metavar="FILE",
+        help="kstate.toml that says the kinds of stores whose bytes leave it open.",
+        readable=False,
+    ),
 ]
 LastFlush = Annotated[
     bool,

@@ -12,7 +12,7 @@ from kstate_cli.cli.output import say
 from kstate_cli.cli.query_options import Asked, RowFormat
 from kstate_cli.cli.query_view import Row, View
 from kstate_cli.cli.subject import found_app
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, InUse
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import typed_offsets
@@ -205,17 +205,19 @@ class _Telling:
             for line in one.execution_info:
                 say(f"{self._name(partition)}: {line}")
 
-    def _verdict(self) -> StoreUnreadable | QueryFailedError:
+    def _verdict(self) -> InUse | StoreUnreadable | QueryFailedError:
         counted = Counter(reason.value for reason in self._failed.values())
         names = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
         count = self._view.count
         rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
-            hint = look_closer(self._streams.path, by_host=self._by_host)
             if self._streams.application(self._asked.store).running and not self._asked.options.last_flush:
-                hint = "ask the application, stop it, or ask for what was flushed last: --last-flush"
-            return StoreUnreadable(message, hint=hint)
+                # As every command that is in the application's way.
+                return InUse(
+                    message, hint="ask the application, stop it, or ask for what was flushed last: --last-flush"
+                )
+            return StoreUnreadable(message, hint=look_closer(self._streams.path, by_host=self._by_host))
         known = hints(self._streams.path)
         first, *more = dict.fromkeys(known[failure] for failure in self._failed.values())
         return QueryFailedError(message, hint=first, hint_details=more)

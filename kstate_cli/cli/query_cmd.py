@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import typer.core
 
 from kstate_cli.cli.declared import declared
-from kstate_cli.cli.help_panels import PanelledCommand
+from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.query_options import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, time_of
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.texts import command
 
 
-class _Group(typer.core.TyperGroup):
+class _Group(HelpfulGroup):
     """The subcommand comes first. The order of before, ``APP STORE key …``, is refused, and told as it is now."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -38,7 +37,7 @@ class _Group(typer.core.TyperGroup):
                 raise UsageError(first, hint=f"see {command('query', word, '--help')}")
 
 
-query_app = typer.Typer(cls=_Group, rich_markup_mode=None, no_args_is_help=True, add_completion=False)
+query_app = typer.Typer(cls=_Group, rich_markup_mode=None, add_completion=False)
 
 
 @query_app.callback()
@@ -48,40 +47,34 @@ def query() -> None:
     Changes nothing and takes no lock. A subcommand has its own help: kstate query key --help.
 
     \b
-      kstate query key APP STORE alice --key-serde string --value-serde long
-      kstate query range APP STORE --from a --to b --key-serde string -o json
-      kstate query window-key APP STORE alice --from 2024-05-01T12:00:00Z
-
-    \b
-    kind of store (kstate ls)            subcommands
-    key-value, list-value                key, range
-    timestamped-/headers-key-value       key, range; both with --timestamps
-    window, time-ordered-window, …       window-key, window-range
-    session, time-ordered-session, …     session
-    versioned                            versioned, multi-versioned
-    any                                  raw-key, raw-scan: rows as they lie in RocksDB
+    kind of store (kstate ls)         subcommands
+    key-value, list-value             key, range
+    timestamped-/headers-key-value    key, range; both with --timestamps
+    window, time-ordered-window, …    window-key, window-range
+    session, time-ordered-session, …  session
+    versioned                         versioned, multi-versioned
+    any                               raw-key, raw-scan: as it lies in RocksDB
 
     \b
     --key-serde and --value-serde say what bytes mean; nothing is guessed.
-    bytes (the default)    printable ASCII as it is, \\xNN for other bytes, \\\\ for \\;
-                           in JSON {"base64": "..."}
-    string, json, uuid     text in UTF-8
-    long, int, short       signed integers of 8, 4, 2 bytes, as Kafka writes them
-    double, float          8, 4 bytes; boolean: 1 byte
-    hex, base64            any bytes, written so
+    bytes (the default)  printable ASCII as it is, \\xNN for other bytes,
+                         \\\\ for \\; in JSON {"base64": "..."}
+    string, json, uuid   text in UTF-8
+    long, int, short     signed integers of 8, 4, 2 bytes, as Kafka has them
+    double, float        8, 4 bytes; boolean: 1 byte
+    hex, base64          any bytes, written so
     time-windowed:SERDE[:SIZE_MS], session-windowed:SERDE
-                           windowed keys in a key-value store: KEY@START, KEY@START/END
-    MODULE:NAME            your own (examples/serdes): Python code that is run as you;
-                           PYTHONPATH says where it is found
+                         windowed keys in a key-value store: KEY@START,
+                         KEY@START/END
+    MODULE:NAME          your own (examples/serdes): Python code that is run
+                         as you; PYTHONPATH says where it is found
 
-    \b
-    Exit codes: 0 answered, also with no row; 1 answered, but rows may be missing (an
-    SST that no MANIFEST names) or a Position is not known; 2 usage, unknown store; 3 a
-    partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE, NOT_PRESENT, DOES_NOT_EXIST,
-    UNKNOWN_QUERY_TYPE); 4 a stored key or value is not what its serde reads (its bytes
-    are shown, and all other rows), or it is not certain which tasks have the store; 6 a
-    store cannot be read (STORE_EXCEPTION), also in the middle of the rows: what was
-    printed until then is right, and not all.
+    Exit codes: 0 answered, also with no row; 1 answered, but rows may be missing (an SST that no MANIFEST names) or a
+    Position is not known; 2 usage, unknown store; 3 a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE,
+    NOT_PRESENT, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE); 4 a stored key or value is not what its serde reads (its bytes are
+    shown, and all other rows), or it is not certain which tasks have the store; 5 the application is running (see
+    --last-flush); 6 a store cannot be read (STORE_EXCEPTION), also in the middle of the rows: what was printed until
+    then is right, and not all.
     """
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from kstate_cli.cli.help_panels import TOLD
+from kstate_cli.cli.help_panels import TOLD, one_of
 from kstate_cli.cli.options import App, Quiet
 from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import UsageError
@@ -89,7 +89,10 @@ class SourceOptions:
     spec: Annotated[
         Path | None,
         typer.Option(
-            "--spec", metavar="FILE", help="kstate.toml: kind, retention and partitions (kstate ls APP --spec)."
+            "--spec",
+            metavar="FILE",
+            help="kstate.toml: kind, retention and partitions (kstate ls APP --spec).",
+            readable=False,
         ),
     ] = None
     include_expired: Annotated[
@@ -109,9 +112,9 @@ class RowOptions:
 
     HELP_PANEL: ClassVar = TOLD
 
-    output: Annotated[RowFormat, typer.Option("-o", "--output", help="table, json (one object per line) or csv.")] = (
-        RowFormat.table
-    )
+    output: Annotated[
+        RowFormat, typer.Option("-o", "--output", metavar=one_of(RowFormat), help="json: one JSON object per line.")
+    ] = RowFormat.table
     limit: Annotated[
         int | None,
         typer.Option("--limit", metavar="N", min=1, help="At most N rows in all; by default 1000 in a table."),

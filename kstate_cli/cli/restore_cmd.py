@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 def restore(
     app: Annotated[
         Path,
-        typer.Argument(
-            metavar="APP", help="Application directory (state.dir/application.id); one that is lost is made anew."
-        ),
+        typer.Argument(metavar="APP", help="state.dir/application.id; one that is lost is made anew.", readable=False),
     ],
     wanted: RestoredOptions,
     known: LogOptions,
@@ -45,10 +43,10 @@ def restore(
     work: WorkOptions,
     told: ReportOptions,
 ) -> int:
-    """Restore stores in bulk from a changelog dump: what Streams then restores is nothing up to the dump's end.
+    """Restore stores in bulk from a changelog dump. Undoable with `kstate undo`.
 
-    The application must be stopped. Stores whose offset is valid are caught up, others are rebuilt from the earliest
-    offset; healthy stores that are not named, or are past the dump, stay as they are. Undoable with `kstate undo`.
+    The application must be stopped; up to the dump's end it then restores nothing. Stores with a valid offset are
+    caught up, others are rebuilt from the earliest offset; healthy ones that are not named, or are past the dump, stay.
     """
     from kstate_cli.change.course import Terms
     from kstate_cli.change.engine import RunOptions

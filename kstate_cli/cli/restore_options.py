@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from kstate_cli.cli.help_panels import HOW, LOGS, TOLD
+from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, one_of
 from kstate_cli.cli.options import (
     AfterError,
     BootstrapServer,
@@ -28,6 +28,7 @@ from kstate_cli.cli.options import (
     WarningsOk,
 )
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import releases
 from kstate_cli.formats.numbers import MAX_I64
 
 if TYPE_CHECKING:
@@ -57,24 +58,26 @@ class RestoredOptions:
         typer.Option(
             "--from-changelog",
             metavar="DUMP",
-            help="Changelog dump: Parquet as Spark's Kafka source gives it; path or URI.",
+            help="Changelog dump (Parquet): path or URI.",
         ),
     ]
     release_name: Annotated[
-        str, typer.Option("--for", metavar="RELEASE", help="The release that will open the stores.")
+        str,
+        typer.Option("--for", metavar="RELEASE", help="The release that is to be started.", autocompletion=releases),
     ]
     spec: Annotated[
-        Path | None, typer.Option("--spec", metavar="FILE", help="kstate.toml: kinds and retentions of stores.")
+        Path | None,
+        typer.Option("--spec", metavar="FILE", help="kstate.toml: kinds and retentions of stores.", readable=False),
     ] = None
     topology: Annotated[
         Path | None,
-        typer.Option("--topology", metavar="FILE", help="Text of Topology#describe: stores to subtopologies."),
+        typer.Option("--topology", metavar="FILE", help="Text of Topology#describe, for lost stores.", readable=False),
     ] = None
     task: Tasks = None
     store: Stores = None
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", metavar="TOPIC", help="A topic of the dump (or pattern) of no interest; repeatable."),
+        typer.Option("--ignore", metavar="TOPIC", help="Not this topic (or pattern); repeatable."),
     ] = None
     share: Annotated[
         str | None, typer.Option("--share", metavar="I/N", help="Only this host's share of the tasks: 1/3, 2/3, 3/3.")
@@ -95,21 +98,24 @@ class LogOptions:
     kafka_settings: KafkaSettings = None
     committed_offsets: Annotated[
         Path | None,
-        typer.Option("--committed-offsets", metavar="FILE", help="JSON {topic: {partition: offset}} of the group."),
+        typer.Option(
+            "--committed-offsets", metavar="FILE", help='The group\'s: JSON {"TOPIC": {"0": 42}}.', readable=False
+        ),
     ] = None
     dump_is_complete: Annotated[
         bool,
-        typer.Option("--dump-is-complete", help="No manifest: you vouch that no file and no record is missing."),
+        typer.Option("--dump-is-complete", help="No manifest: you vouch that it is whole."),
     ] = False
     dump_is_committed: Annotated[
         bool,
-        typer.Option("--dump-is-committed", help="No manifest: you vouch that it was read with read_committed."),
+        typer.Option("--dump-is-committed", help="No manifest: you vouch for read_committed."),
     ] = False
     skip_digests: Annotated[
-        bool, typer.Option("--skip-digests", help="Do not compare the dump's files with the manifest's SHA-256.")
+        bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")
     ] = False
     guarantee: Annotated[
-        Guarantee, typer.Option("--guarantee", help="at_least_once: the application never used transactions.")
+        Guarantee,
+        typer.Option("--guarantee", metavar="GUARANTEE", help="at_least_once: no transactions were ever used."),
     ] = Guarantee.exactly_once
 
 
@@ -119,24 +125,21 @@ class CaseOptions:
 
     HELP_PANEL: ClassVar = "In special cases"
 
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Ignore what is there and rebuild from the earliest offset.")
-    ] = False
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild what is there from the earliest offset.")] = False
     on_invalid_offset: Annotated[
         OnInvalid,
         typer.Option(
             "--on-invalid-offset",
-            help="Where the broker's log no longer has a store's offset (KIP-406): rebuild the store, or fail.",
+            metavar="ACTION",
+            help="The log no longer has the offset (KIP-406): rebuild the store, or fail.",
         ),
     ] = OnInvalid.rebuild
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="A store with rows may be emptied by an empty changelog.")
-    ] = False
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="An empty changelog may empty a store.")] = False
     accept_resurrected: Annotated[
         bool,
         typer.Option(
             "--accept-resurrected",
-            help="Catch up a store that is older than delete.retention.ms: rows may stay whose deletes were forgotten.",
+            help="Rows may stay whose deletes were forgotten.",
         ),
     ] = False
     wipe_unclean: Annotated[
@@ -156,36 +159,34 @@ class WorkOptions:
         typer.Option(
             "--engine",
             metavar="spark|local",
-            help="local: in this process, slice after slice; for small dumps, needs no Java.",
+            help="local: in this process, no Java.",
         ),
     ] = "spark"
     master: Annotated[
-        str | None, typer.Option("--master", help="Spark master; by default local[*,4], or what spark-submit says.")
+        str | None, typer.Option("--master", metavar="URL", help="By default spark-submit's, or local[*,4].")
     ] = None
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")
     ] = None
     staging: Annotated[
         str | None,
-        typer.Option(
-            "--staging", metavar="URI", help="Where sorted files are made: a folder or URI that all executors reach."
-        ),
+        typer.Option("--staging", metavar="URI", help="Where sorted files are made; all executors reach it."),
     ] = None
     memory: Annotated[
         str | None,
         typer.Option(
             "--memory",
             metavar="BYTES",
-            help="All that this host may use, Spark included, as 2G or 1500M; by default about 660M a core and 700M.",
+            help="Of this host: 2G; by default 660M a core and 700M.",
         ),
     ] = None
-    workers: Annotated[int, typer.Option("--workers", help="Stores taken in at once; 0: one per core.", min=0)] = 0
-    verify: Annotated[Verify, typer.Option("--verify", help="full: read every row back before the switch.")] = (
-        Verify.quick
-    )
-    copy: Annotated[
-        bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
-    ] = False
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", help="Stores at once; 0 means one per core.", min=0)
+    ] = 0
+    verify: Annotated[
+        Verify, typer.Option("--verify", metavar=one_of(Verify), help="full: read all rows back first.")
+    ] = Verify.quick
+    copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs, do not link them; files become this user's.")] = False
     wait: Wait = 0.0
     lock_is_shared: LockIsShared = False
 
@@ -223,7 +224,7 @@ def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> R
     from kstate_cli.restore.engines import RestoreEngine
 
     if text not in {one.value for one in RestoreEngine}:
-        raise UsageError(f"--engine {text!r} is neither spark nor local")
+        raise UsageError(f"--engine {text!r} is neither spark nor local", hint="leave it out for spark")
     unused = [name for name, given in (("--master", master), ("--conf", conf)) if given]
     if text == RestoreEngine.local and unused:
         raise UsageError(f"{unused[0]} is about Spark, and --engine local uses none", hint="leave one of them out")

@@ -41,7 +41,9 @@ def answer_shell(command: Any, prog_name: str) -> None:
 
 def stores(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of stores in the application directory that the command line has so far."""
-    return _offered(_stores_of, ctx, incomplete)
+    from kstate_cli.statedir.find import store_folders
+
+    return _offered(store_folders, ctx, incomplete)
 
 
 def tasks(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -56,6 +58,13 @@ def codes(incomplete: str) -> list[str]:
     known = dict.fromkeys(one.code for one in explanations())
     spelt = [[way for way in (code, code.lower(), code.upper()) if way.startswith(incomplete)] for code in known]
     return [ways[0] for ways in spelt if ways]
+
+
+def releases(incomplete: str) -> list[str]:
+    """Releases that kstate knows, the newest first."""
+    from kstate_cli.releases import RELEASES
+
+    return [one.name for one in reversed(RELEASES) if one.name.startswith(incomplete)]
 
 
 def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:
@@ -77,17 +86,3 @@ def _tasks_of(app: Path) -> Iterable[str]:
     from kstate_cli.statedir.find import task_directories
 
     return (name for name, _ in task_directories(app))
-
-
-def _stores_of(app: Path) -> Iterable[str]:
-    """The folders where stores lie: a look at their files would take longer than somebody who types waits."""
-    from kstate_cli.formats.topic_partition import legal_store_name
-    from kstate_cli.statedir.find import task_directories
-    from kstate_cli.statedir.names import ROCKSDB
-
-    for _, task in task_directories(app):
-        for folder in (task, task / ROCKSDB):
-            if folder.is_dir():
-                with os.scandir(folder) as entries:
-                    folders = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
-                yield from (name for name in folders if name != ROCKSDB and legal_store_name(name))

@@ -41,7 +41,14 @@ def verify(
         typer.Option("--each-sst", help="Read each SST by itself too, and hold its entries against its properties."),
     ] = False,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Databases to read at once; as many as processors by default.")
+        int,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="Databases to read at once; as many as processors by default.",
+        ),
     ] = os.cpu_count() or 1,
     metrics_file: MetricsFile = None,
     output: Output = Format.table,

@@ -44,11 +44,11 @@ def wipe(
             "--for-reset", help="With --all --everything: name the command that resets the application as a whole."
         ),
     ] = False,
-    purge: Annotated[
-        bool, typer.Option("--purge", help="Keep nothing: frees the bytes at once, and cannot be undone.")
-    ] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="DELETES the stores at once: nothing can be undone.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --purge: yes, without a way back.")] = False,
-    workers: Annotated[int, typer.Option("--workers", help="Stores at once; 0 means one per core.", min=0)] = 0,
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", help="Stores at once; 0 means one per core.", min=0)
+    ] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
     ] = False,

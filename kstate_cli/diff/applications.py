@@ -26,7 +26,7 @@ from kstate_cli.statedir.names import CHECKPOINT, POSITION
 from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.texts import command
+from kstate_cli.texts import command, did_you_mean
 
 _STEP = 65_536
 """Rows between two calls of ``DiffWatcher.at``."""
@@ -129,7 +129,8 @@ def _refuse_unknown(
     ):
         if missing := sorted(wanted - known - broken):
             raise UsageError(
-                f"no {what} {', '.join(missing)} in either directory", hint=f"what there is: {command('ls', a.path)}"
+                f"no {what} {', '.join(missing)} in either directory",
+                hint=f"{did_you_mean(missing, known)}what there is: {command('ls', a.path)}",
             )
     if not compared and request.stores:
         raise UsageError("no such task or store in either directory", hint=f"what there is: {command('ls', a.path)}")

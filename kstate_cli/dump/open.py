@@ -28,6 +28,8 @@ _MAX_MANIFEST: Final = 512 << 20
 # Which files belong to such a table only its log knows: rewritten and deleted rows stay in the folder.
 _TABLE_LOGS: Final = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 _NAMED: Final = 5
+_LEVELS: Final = 2
+"""A dump has a folder for each topic, and may have one for each partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class _DumpFiles:
     manifest: Manifest | None
     parquet: list[ListedFile]
     warnings: list[str]
+    manifests_below: list[str]
+    """Folders below the root that have a manifest."""
 
 
 def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: bool = False) -> Dump:
@@ -51,6 +55,7 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
     files = _survey(filesystem, root, where)
     if files.manifest is None:
         if not complete:
+            _refuse_other_level(filesystem, root, uri, files.manifests_below)
             raise DumpError(
                 f"the dump has no {manifests.NAME}: a lost file would look like compaction",
                 where=where,
@@ -79,6 +84,22 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
         has_headers=any(one.columns.has_headers for one in facts),
         warnings=tuple(warnings),
     )
+
+
+def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list[str]) -> None:
+    """Raises DumpError for a dump that lies further down, and for a part of one: its manifest tells them."""
+    from pyarrow import fs
+
+    if below:
+        places = [f"{uri.rstrip('/')}/{folder}" for folder in below]
+        holds = "holds the dump" if len(places) == 1 else "hold dumps"
+        named = some([shown(one) for one in places], _NAMED)
+        raise DumpError(f"{named} {holds}: {shown(uri)} is further up", hint="name that folder")
+    for levels in range(1, _LEVELS + 1):
+        above = "/".join(root.rstrip("/").split("/")[:-levels])
+        if above and filesystem.get_file_info(f"{above}/{manifests.NAME}").type == fs.FileType.File:
+            whole = "/".join(uri.rstrip("/").split("/")[:-levels]) if "://" in uri else above
+            raise DumpError(f"{shown(whole)} holds the dump: {shown(uri)} is a part of it", hint="name that folder")
 
 
 def _survey(filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
@@ -112,7 +133,9 @@ def _survey(filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
         warnings.append(f"left out, because Spark hides names that begin with _ or . as well: {_some(hidden)}")
     if foreign:
         warnings.append(f"left out, because they are not Parquet: {_some(foreign)}")
-    return _DumpFiles(manifest, parquet, warnings)
+    ending = f"/{manifests.NAME}"
+    below = [one.relative.removesuffix(ending) for one in files if one.relative.endswith(ending)]
+    return _DumpFiles(manifest, parquet, warnings, below)
 
 
 def _content(filesystem: FileSystem, file: ListedFile) -> bytes:

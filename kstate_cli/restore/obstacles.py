@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -14,12 +15,12 @@ from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, store_in_topologies
 from kstate_cli.releases import opens_in
 from kstate_cli.restore.plan import RestoreDraft
-from kstate_cli.spec.model import Spec, StoreSpec
+from kstate_cli.spec.model import IN_MEMORY, Spec, StoreSpec
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.names import position_file
 from kstate_cli.statedir.places import store_place
 from kstate_cli.statedir.problems import ProblemCode
-from kstate_cli.texts import command, first_lines, quoted
+from kstate_cli.texts import command, did_you_mean, first_lines, quoted
 
 _FIFO: Final = "kCompactionStyleFIFO"
 _LATEST_START: Final = 9_999_999_999_999
@@ -89,22 +90,35 @@ def refuse_unknown(draft: RestoreDraft, spec: Spec, app_id: str) -> None:
     if draft.options.stores:
         stores = [one for one in stores if one[0] in draft.options.stores]
     if stores:
-        lines = [_described(name, topology) for name, topology in stores]
+        lines = [line for name, topology in stores for line in _described(name, topology)]
         raise Refused(
             "the dump has changelogs of stores that nothing describes:",
             details=first_lines([name for name, _ in stores]),
-            hint="what kind they are cannot be told from a changelog: give --spec kstate.toml with",
-            hint_details=[*lines, "or, where they belong to another application, --ignore TOPIC"],
+            hint="what kind they are cannot be told from a changelog: say it in kstate.toml (--spec), as in",
+            hint_details=[
+                *lines,
+                f"{_ignored_meant(draft)}or, where they belong to another application, --ignore TOPIC",
+            ],
         )
     draft.notes += [
         f"{topic} is in the dump, and no store is restored from it" for topic, one in named.items() if one is None
     ]
 
 
-def _described(store: str, topology: str | None) -> str:
-    """The lines of kstate.toml about a store, for somebody to fill in."""
-    of_topology = "" if topology is None else f'topology = "{topology}", '
-    return f'[stores.{store}] kind = "…", {of_topology}subtopology = …'
+def _ignored_meant(draft: RestoreDraft) -> str:
+    """Of the topics that were to be ignored and are not there, those that may be meant."""
+    topics = {key.topic for key in draft.dump.partitions}
+    nowhere = [one for one in draft.options.ignored if not any(fnmatchcase(topic, one) for topic in topics)]
+    return did_you_mean(nowhere, topics)
+
+
+def _described(store: str, topology: str | None) -> Iterator[str]:
+    """The table of kstate.toml for a store, as it can be pasted: it says the kind that leaves all to Streams."""
+    yield f'[stores."{store}"]'
+    yield f'kind = "{IN_MEMORY}" # restored by Streams at every start; if it was in RocksDB: what kstate ls says of it'
+    if topology is not None:
+        yield f'topology = "{topology}"'
+    yield "subtopology = 0 # N of its tasks N_0, N_1, …"
 
 
 def judge_topics(draft: RestoreDraft, spec: Spec) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kstate_cli.change.attempts import refuse_after_error
 from kstate_cli.change.course import Course, follow
+from kstate_cli.change.reading import reading
 from kstate_cli.dump.model import Dump
 from kstate_cli.dump.open import read_dump
 from kstate_cli.errors import Interrupted, Refused, UsageError
@@ -30,9 +31,11 @@ from kstate_cli.statedir.special import refuse_special
 def application_path(path: Path) -> Path:
     """As ``find_application``, but a directory that is lost may be named: it is made anew.
 
-    Raises UsageError unless its parent is there.
+    Raises UsageError unless its parent is there, Refused for what may not be read.
     """
-    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+    with reading():
+        is_there = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
+    if is_there:
         return find_application(path)
     absolute = Path(os.path.realpath(path.parent)) / path.name
     if not absolute.parent.is_dir():

@@ -36,7 +36,7 @@ from kstate_cli.restore.plan import LeftStore, RestoredPartition, RestoreDraft, 
 from kstate_cli.restore.task_steps import task_steps
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.model import Application
-from kstate_cli.texts import command, first_lines, quoted, some
+from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some
 
 _NAMED = 5
 
@@ -108,7 +108,8 @@ def _wanted(draft: RestoreDraft, spec: Spec) -> dict[str, list[StoreSpec]]:
     unknown = sorted(options.stores - {store.name for store in spec.stores})
     if unknown:
         known = some(sorted(store.name for store in spec.stores), _NAMED)
-        raise UsageError(f"no store of this name: {', '.join(unknown)}", hint=f"there are: {known}")
+        meant = did_you_mean(unknown, {store.name for store in spec.stores})
+        raise UsageError(f"no store of this name: {', '.join(unknown)}", hint=f"{meant}there are: {known}")
     by_task: dict[str, list[StoreSpec]] = {}
     for store in spec.stores:
         if options.stores and store.name not in options.stores:
@@ -123,7 +124,10 @@ def _wanted(draft: RestoreDraft, spec: Spec) -> dict[str, list[StoreSpec]]:
             by_task.setdefault(task, []).append(store)
     missing = sorted(options.tasks - by_task.keys())
     if missing and not draft.refused:
-        raise UsageError(f"no task of this name: {', '.join(missing)}", hint=f"tasks: {', '.join(sorted(by_task))}")
+        meant = did_you_mean(missing, by_task)
+        raise UsageError(
+            f"no task of this name: {', '.join(missing)}", hint=f"{meant}tasks: {', '.join(sorted(by_task))}"
+        )
     names = sorted(by_task, key=lambda name: TaskId.parse(name).order)
     if options.share:
         i, n = options.share
@@ -152,6 +156,12 @@ def _tasks_of(draft: RestoreDraft, store: StoreSpec) -> list[str]:
         return []
     folder = f"__{store.topology}__/" if store.topology else ""
     return [f"{folder}{store.subtopology}_{partition}" for partition in partitions]
+
+
+def _topic_meant(draft: RestoreDraft, store: StoreSpec) -> str:
+    """The topic of the dump that is called almost as the changelog of a store, which it has not."""
+    meant = did_you_mean([store.changelog or ""], {key.topic for key in draft.dump.partitions})
+    return f"; {meant}(changelog = … in [stores.{store.name}])" if meant else ""
 
 
 def _is_table(draft: RestoreDraft, store: StoreSpec) -> bool:
@@ -235,7 +245,7 @@ def _judge_store(
         if existing is not None and existing.offsets and not unclean and not asked:
             draft.left.append(LeftStore(task, store.name, what))
         else:
-            draft.refused.append(f"{shown}: {what}")
+            draft.refused.append(f"{shown}: {what}{_topic_meant(draft, store)}")
         return None
     if store_kind(store.kind).needs_headers and not draft.dump.has_headers:
         draft.refused.append(

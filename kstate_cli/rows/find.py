@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from kstate_cli.errors import Refused
 from kstate_cli.rows.errors import UnknownStateStoreError
+from kstate_cli.statedir.find import store_folders
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.places import Place, both_places
 from kstate_cli.statedir.problems import Problem
-from kstate_cli.texts import command
+from kstate_cli.texts import command, did_you_mean
 
 
 def stores_of(
@@ -33,7 +34,8 @@ def stores_of(
         )
     if not matching:
         raise UnknownStateStoreError(
-            f"no task of {app.path} has a store {name}", hint=f"the stores that there are: {command('ls', app.path)}"
+            f"no task of {app.path} has a store {name}{f' in topology {topology}' if topology else ''}",
+            hint=f"{_meant(app, name, topology)}the stores that there are: {command('ls', app.path)}",
         )
     topologies = sorted({task.topology or "" for task, _ in matching})
     if len(topologies) > 1:
@@ -47,6 +49,12 @@ def stores_of(
             f"[stores.{name}] subtopology = …",
         )
     return matching
+
+
+def _meant(app: Application, name: str, topology: str | None) -> str:
+    stores = set(store_folders(app.path))  # of the application only the stores that are asked for were read
+    topologies = {task.topology for task in app.tasks if task.topology}
+    return did_you_mean([name], stores) or did_you_mean([topology] if topology else [], topologies)
 
 
 def first_problem(task: Task, store: Store) -> Problem | None:

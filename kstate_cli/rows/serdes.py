@@ -39,7 +39,7 @@ from kstate_cli.rows.rendering import base64_bytes, jsonable
 from kstate_cli.rows.serde_type import BYTES, Serde
 from kstate_cli.rows.times import milliseconds, parse_time
 from kstate_cli.rows.values import Windowed
-from kstate_cli.texts import command
+from kstate_cli.texts import command, did_you_mean
 
 
 def serde(name: str) -> Serde:
@@ -67,7 +67,8 @@ def serde_for(option: str, name: str) -> Serde:
     try:
         return serde(name)
     except ValueError as error:
-        more = f"which there are, and how to use one of your own: {command('query', '--help')}"
+        meant = did_you_mean([name], NAMES)
+        more = f"{meant}which there are, and how to use one of your own: {command('query', '--help')}"
         raise UsageError(f"{option}: {error}", hint=more) from None
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from kstate_cli.spec.model import (
     Spec,
     spec_kinds,
 )
-from kstate_cli.texts import command, example
+from kstate_cli.texts import close_to, command, example
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -262,8 +261,8 @@ def _known(where: str, table: str, members: Mapping[str, Any], known: Iterable[s
 
 
 def _similar(value: object, known: Iterable[str]) -> str | None:
-    close = difflib.get_close_matches(str(value)[:100], list(known), 1)
-    return f"did you mean {close[0]!r}?" if close else None
+    close = close_to(str(value), known)
+    return None if close is None else f"did you mean {close!r}?"
 
 
 def _short(value: object) -> str:

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.access import what_to_do
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import GLOBAL, TaskId, is_task, is_task_or_global, is_topology
+from kstate_cli.formats.topic_partition import legal_store_name
 from kstate_cli.rocks.files import CURRENT, is_sst
-from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE
+from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE, ROCKSDB
+from kstate_cli.texts import did_you_mean
 
 DATABASE: Final = "database"
 SST: Final = "SST"
@@ -24,12 +27,18 @@ def find_application(path: Path) -> Path:
     Raises UsageError where there is none or more than one, Refused for a symbolic link (the exchange of a change
     would replace the link, and its name may not be the application.id).
     """
+    try:
+        os.stat(path, follow_symlinks=False)
+    except PermissionError as error:
+        raise Refused(f"{path} cannot be looked at: {error.strerror}", hint=what_to_do(path)) from None
+    except OSError:
+        pass  # told below
     if path.is_symlink():
         raise Refused(
             f"{path} is a symbolic link", hint=f"name the directory that it points to: {os.path.realpath(path)}"
         )
     if not path.exists():
-        raise UsageError(f"{path} does not exist", hint="give state.dir/application.id")
+        raise UsageError(f"{path} does not exist", hint=f"{_neighbour(path)}give state.dir/application.id")
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory", hint="give state.dir/application.id")
     absolute = Path(os.path.realpath(path))
@@ -52,7 +61,7 @@ def find_application(path: Path) -> Path:
             and looks_like_application(Path(entry.path))
         )
     except PermissionError as error:
-        raise Refused(f"{absolute} cannot be read: {error.strerror}", hint="run as the application's user") from None
+        raise Refused(f"{absolute} cannot be read: {error.strerror}", hint=what_to_do(absolute)) from None
     if len(inside) == 1:
         return inside[0]
     if inside:
@@ -64,6 +73,16 @@ def find_application(path: Path) -> Path:
     )
 
 
+def _neighbour(path: Path) -> str:
+    """What lies there under almost the same name."""
+    try:
+        with os.scandir(path.parent) as entries:
+            folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return ""
+    return did_you_mean([path.name], folders)
+
+
 def find_runs_of(path: Path) -> Path:
     """As :func:`find_application`; a directory that is lost, or has nothing left in it, is known by its runs."""
     absolute = Path(os.path.realpath(path.parent)) / path.name
@@ -71,7 +90,7 @@ def find_runs_of(path: Path) -> Path:
     try:
         has_runs = own.is_dir() and path.name != OWN_FOLDER
     except PermissionError as error:
-        raise Refused(f"{own} cannot be looked at: {error.strerror}", hint="run as the application's user") from None
+        raise Refused(f"{own} cannot be looked at: {error.strerror}", hint=what_to_do(own)) from None
     if not path.is_symlink() and (path.is_dir() or not path.exists()) and has_runs:
         return absolute
     return find_application(path)
@@ -89,7 +108,7 @@ def looks_like_application(path: Path) -> bool:
                 if named and entry.is_dir(follow_symlinks=False) and not _has_lock(entry.path):
                     return True
     except PermissionError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}", hint="run as the application's user") from None
+        raise Refused(f"{path} cannot be read: {error.strerror}", hint=what_to_do(path)) from None
     except OSError:
         return False
     return False
@@ -131,14 +150,22 @@ def _files_of_tasks(app: Path) -> Iterator[tuple[str, list[str]]]:
             for _, _, files in os.walk(task, onerror=_raised):
                 yield name, files
     except PermissionError as error:
-        raise Refused(
-            f"{error.filename} cannot be read: {error.strerror}", hint="run as the application's user"
-        ) from None
+        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=what_to_do(error.filename)) from None
 
 
 def _raised(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
+
+
+def store_folders(app: Path) -> Iterator[str]:
+    """Names of the folders where stores lie, those of a store in several tasks several times; no file is looked at."""
+    for _, task in task_directories(app):
+        for folder in (task, task / ROCKSDB):
+            if folder.is_dir():
+                with os.scandir(folder) as entries:
+                    folders = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+                yield from (name for name in folders if name != ROCKSDB and legal_store_name(name))
 
 
 def task_directories(app: Path) -> list[tuple[str, Path]]:

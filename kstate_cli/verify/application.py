@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kstate_cli import temporary
-from kstate_cli.errors import UsageError
 from kstate_cli.parallel.progress import counted
 from kstate_cli.parallel.workers import Processes
 from kstate_cli.rocks.files import is_manifest, is_sst
 from kstate_cli.statedir.model import Application, Database
+from kstate_cli.statedir.named import no_such
 from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.texts import command
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
 from kstate_cli.verify.findings import VerifyFinding
 from kstate_cli.verify.report import AppReport, Gathered, store_report, task_reports
@@ -62,7 +61,7 @@ def verify_application(request: VerifyRequest, watcher: VerifyWatcher) -> AppRep
     app = read_application(request.app, workers=request.workers)
     chosen = [(task, store) for task in app.tasks for store in task.stores if _named(request, task.name, store.name)]
     if not chosen and (request.tasks or request.stores):
-        raise UsageError("no such task or store here", hint=f"what there is: {command('ls', request.app)}")
+        raise no_such(app, request.tasks, request.stores)
     part = [(task, store) for task, store in chosen if in_subset(task.name, store.name, request.subset)]
     gathered = [Gathered(task, store) for task, store in part]
     jobs = [(one, _job(app, one, d)) for one in gathered for d in one.store.databases]

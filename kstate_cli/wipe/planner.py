@@ -29,7 +29,7 @@ from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import PROCESS_FILE
-from kstate_cli.texts import command, quoted
+from kstate_cli.texts import command, did_you_mean, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +116,16 @@ def _check_names(app: Application, chosen: list[TaskOffsets], options: WipeOptio
         raise UsageError("--everything goes with --all")
     tasks = {task.name for task in app.tasks}
     if unknown := sorted(options.tasks - tasks):
-        raise UsageError(f"no task of this name here: {', '.join(unknown)}", hint=f"tasks: {', '.join(sorted(tasks))}")
+        raise UsageError(
+            f"no task of this name here: {', '.join(unknown)}",
+            hint=f"{did_you_mean(unknown, tasks)}tasks: {', '.join(sorted(tasks))}",
+        )
     # What was wiped already leaves its line in .checkpoint, up to 4.2: nothing to do is no error.
     stores = {name for task in chosen for name in (*task.absent, *(one.store.name for one in task.stores))}
     if missing := sorted(options.stores - stores):
         raise UsageError(
-            f"no store of this name there: {', '.join(missing)}", hint=f"their names: {command('ls', app.path)}"
+            f"no store of this name there: {', '.join(missing)}",
+            hint=f"{did_you_mean(missing, stores)}their names: {command('ls', app.path)}",
         )
 
 

@@ -517,7 +517,9 @@ def test_what_may_not_be_read_is_refused_as_that(app: Path, name: str) -> None:
             refused = without_privileges(command[0], app, *command[1:])
             assert refused.status == 4, (command, refused.err)
             assert "Permission denied" in refused.err
-            assert "run as the application's user" in refused.err
+            assert f"{path} belongs to " in refused.err and " with mode 0000, which denies " in refused.err
+            assert "to its owner, who this is: chmod u+" in refused.err
+            assert "run as" not in refused.err, "said to that very user"
             assert "move" not in refused.err
     finally:
         path.chmod(mode & 0o7777)

@@ -296,7 +296,7 @@ WAY_ON = "it is asked for one thing: there is nothing to warn of"
 TABLE: dict[str, dict[int, Cell | str]] = {
     "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
     "inspect-position": {1: NO_WARNINGS, 3: _with("--at", "t:0=9999999"), 5: BESIDE, 7: READS},
-    "query": {1: NO_WARNINGS, 3: _with("--require-active"), 5: "rows that cannot be read for it are 6", 7: READS},
+    "query": {1: NO_WARNINGS, 3: _with("--require-active"), 5: _locked("application"), 7: READS},
     "export": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: _locked("application"), 7: "DIR is not the application's"},
     "diff": {1: NO_WARNINGS, 3: _different, 5: _locked("application"), 7: READS},
     "check": {1: NO_WARNINGS, 3: lambda world, command: world.run(

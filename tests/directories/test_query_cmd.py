@@ -560,7 +560,7 @@ def test_damage_in_one_partition(tmp_path: Path) -> None:
 
 def test_beside_a_running_application(app: Path) -> None:
     with held(app, "application") as pid:
-        done = ask("range", app, "count", "-o", "json", status=6)
+        done = ask("range", app, "count", "-o", "json", status=5)
         assert _failures(done) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
         assert f"open in process {pid}" in done.err and "--last-flush" in done.err
         flushed = ask("range", app, "count", "--last-flush", "-o", "json")

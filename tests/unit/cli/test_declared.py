@@ -110,7 +110,7 @@ def test_each_option_is_in_the_help_once(path: str) -> None:
     titles = [line[:-1] for line in lines if line and not line.startswith(" ") and line.endswith(":")]
     assert len(titles) == len(set(titles))
     if path in PANELS:
-        assert titles == ["Arguments", *PANELS[path]]
+        assert titles == ["Arguments", *PANELS[path], "Examples"]
 
 
 def test_no_panel_is_a_heap() -> None:

@@ -179,3 +179,10 @@ def test_a_signal_after_the_command_has_ended(number: signal.Signals, arguments:
     assert done.returncode == -number
     assert "Traceback" not in done.stderr
     assert "Interrupted" not in done.stderr
+
+
+def test_a_signal_is_told_by_its_name() -> None:
+    told = [str(Interrupted(number)) for number in (*ENDING, 99)]
+    assert told == [
+        "interrupted by SIGINT", "interrupted by SIGTERM", "interrupted by SIGHUP", "interrupted by signal 99"
+    ]  # fmt: skip

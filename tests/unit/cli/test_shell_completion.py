@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -73,6 +74,8 @@ def test_commands_and_subcommands(bash: Bash) -> None:
         (("query", "range", "APP", "count", "--des"), ["--desc"]),
         (("query", "range", "APP", "count", "-o", "j"), ["json"]),
         (("restore", "APP", "--on-"), ["--on-invalid-offset", "--on-state-change"]),
+        (("migrate", "APP", "--to", "4."), ["4.3", "4.2", "4.1", "4.0"]),
+        (("restore", "APP", "--for", "3.9"), ["3.9"]),
         (("migrate", "--guarantee", ""), ["at_least_once", "exactly_once_v2"]),
         (("explain", "STATUS-"), ["STATUS-OPEN"]),
         (("explain", "rest"), ["restores", "restores-all", "restoring"]),
@@ -140,3 +143,76 @@ def test_a_variable_that_is_left_over_changes_no_command(
         monkeypatch.setenv(VARIABLE, request)
         answer_shell(_CLI, "kstate")
     assert capsys.readouterr() == ("", "")
+
+
+# --- zsh and fish: what they run, and what they are answered ----------------------------------------------------------
+
+ASKED = {
+    "a command": (("mig",), ["migrate"]),
+    "an option": (("query", "range", "APP", "count", "--des"), ["--desc"]),
+    "a task": (("wipe", "APP", "--task", "0_"), ["0_0", "0_1"]),
+    "a store": (("query", "key", "APP", "cu"), ["customers"]),
+    "a release": (("migrate", "APP", "--to", "4."), ["4.3", "4.2", "4.1", "4.0"]),
+    "another release": (("check", "APP", "--for", "3.9"), ["3.9"]),
+    "nothing": (("query", "key", "/nowhere", ""), []),
+}
+ZSH = """
+_files() { echo files; }
+_arguments() { printf '%s' "$1" | sed 's/^.*: :((//; s/))$//' | cut -d'"' -f2; }
+compdef() { :; }
+"""
+"""What zsh's own completion has, for a shell without it: the answer is a command for ``eval``."""
+
+
+def _asked(shell: str, words: tuple[str, ...], application: Path) -> str:
+    """The answer to a shell that has the words on its command line, as the line of the documentation teaches it."""
+    given = " ".join(["kstate", *words]).replace("APP", str(application))
+    return subprocess.run(
+        [sys.executable, "-m", "kstate_cli"],
+        env={
+            **os.environ,
+            VARIABLE: f"complete_{shell}",
+            "_TYPER_COMPLETE_ARGS": given,
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_zsh_is_answered(what: str, application: Path) -> None:
+    """The script that is sourced, with the functions of zsh's that it calls, in the shell that this machine has."""
+    words, offered = ASKED[what]
+    answer = _asked("zsh", words, application)
+    shell = shutil.which("zsh") or "bash"
+    done = subprocess.run([shell, "-c", f"{ZSH}\n{answer}"], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.split() == (offered or ["files"])
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_fish_is_answered(what: str, application: Path) -> None:
+    words, offered = ASKED[what]
+    assert [line.split("\t")[0] for line in _asked("fish", words, application).splitlines() if line] == offered
+
+
+@pytest.mark.parametrize(
+    ("shell", "taught"), [("zsh", "compdef _kstate_completion kstate"), ("fish", "complete --command kstate")]
+)
+def test_the_documented_line_teaches_the_shell(shell: str, taught: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kstate_cli"],
+        env={**os.environ, VARIABLE: f"source_{shell}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert taught in done.stdout and done.stderr == ""
+    assert f"{VARIABLE}=complete_{shell}" in done.stdout
+    if path := shutil.which(shell):
+        options = (
+            ["-fc", f"autoload -Uz compinit; compinit -D; {done.stdout}"] if shell == "zsh" else ["-c", done.stdout]
+        )
+        assert subprocess.run([path, *options], capture_output=True, text=True, check=True).stderr == ""

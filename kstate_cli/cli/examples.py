@@ -1,0 +1,164 @@
+"""The examples that ``--help`` shows, by command. Each is parsed by a test as if it were typed."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A command line, and what it is good for."""
+
+    what: str
+    line: str
+    """What follows ``kstate``, as it is typed."""
+
+    @property
+    def words(self) -> list[str]:
+        """The line as its words."""
+        return shlex.split(self.line)
+
+
+EXAMPLES: Final = {
+    "": (
+        Example("See what it does, on a bundled directory", "demo"),
+        Example("What an application has on this host", "ls /data/app"),
+        Example("What the next start of 4.2 does with it", "check /data/app --for 4.2"),
+    ),
+    "ls": (
+        Example("Tasks and stores of an application", "ls /data/app"),
+        Example("A kstate.toml for restore and query, on standard output", "ls /data/app --spec"),
+    ),
+    "inspect-position": (
+        Example("How far one store has come", "inspect-position /data/app --store count"),
+        Example("Exit 3 unless all have read offset 1234 (for scripts)", "inspect-position /data/app --at in:0=1234"),
+    ),
+    "query": (
+        Example(
+            "One key of a store with text keys and long values",
+            "query key /data/app count alice --key-serde string --value-serde long",
+        ),
+        Example(
+            "A range of keys as JSON",
+            "query range /data/app count --from a --to b -o json",
+        ),
+        Example("Any store, as it lies in RocksDB", "query raw-scan /data/app count --limit 10"),
+    ),
+    "query key": (
+        Example(
+            "The count of alice",
+            "query key /data/app count alice --key-serde string --value-serde long",
+        ),
+        Example(
+            "With its timestamp",
+            "query key /data/app count alice --key-serde string --timestamps",
+        ),
+    ),
+    "query range": (
+        Example("The first ten rows", "query range /data/app count --limit 10"),
+        Example(
+            "Keys from a to b as CSV",
+            "query range /data/app count --from a --to b --key-serde string -o csv",
+        ),
+    ),
+    "query raw-key": (
+        Example("A row by its text", "query raw-key /data/app count alice --key-serde string"),
+        Example(
+            "A row by its bytes, its value as hexadecimal digits",
+            "query raw-key /data/app count 2a --key-serde hex --value-serde hex",
+        ),
+    ),
+    "query raw-scan": (
+        Example("The first ten rows of any store", "query raw-scan /data/app count --limit 10"),
+        Example("All rows, for other programs", "query raw-scan /data/app count -o json"),
+    ),
+    "query window-key": (
+        Example("All windows of alice", "query window-key /data/app visits alice --key-serde string"),
+        Example(
+            "Those that started on the first of May or later",
+            "query window-key /data/app visits alice --from 2024-05-01",
+        ),
+    ),
+    "query window-range": (
+        Example("All windows of all keys", "query window-range /data/app visits --limit 10"),
+        Example(
+            "Those that started on one day",
+            "query window-range /data/app visits --from 2024-05-01 --to 2024-05-02",
+        ),
+    ),
+    "query session": (
+        Example("The sessions of alice", "query session /data/app visits alice --key-serde string"),
+        Example("As JSON", "query session /data/app visits alice --key-serde string -o json"),
+    ),
+    "query versioned": (
+        Example("The latest version", "query versioned /data/app prices gold --key-serde string"),
+        Example(
+            "The one that was valid then",
+            "query versioned /data/app prices gold --as-of 2024-05-01",
+        ),
+    ),
+    "query multi-versioned": (
+        Example("All versions, the newest first", "query multi-versioned /data/app prices gold --key-serde string"),
+        Example(
+            "The oldest first",
+            "query multi-versioned /data/app prices gold --key-serde string --asc",
+        ),
+    ),
+    "export": (
+        Example("A whole store as Parquet", "export /data/app count --out /backup/count"),
+        Example(
+            "With values that are numbers",
+            "export /data/app count --out out --value-serde long",
+        ),
+    ),
+    "diff": (
+        Example("A restored directory and the one from before", "diff /data/app /backup/app"),
+        Example("One store, rows only", "diff /data/app /backup/app --store count --ignore-timestamps"),
+    ),
+    "check": (
+        Example("Will 4.2 start with what is here", "check /data/app --for 4.2"),
+        Example(
+            "With what the broker has: how much is restored",
+            "check /data/app --for 4.3 --bootstrap-server broker:9092",
+        ),
+    ),
+    "verify": (
+        Example("Read everything once", "verify /data/app"),
+        Example("A seventh each night, for cron", "verify /data/app --subset 1/7 --quiet"),
+    ),
+    "migrate": (
+        Example("What would be done", "migrate /data/app --to 4.2 --dry-run"),
+        Example("Go back to 4.2 (undoable)", "migrate /data/app --to 4.2"),
+    ),
+    "wipe": (
+        Example("One store of one task, to be rebuilt", "wipe /data/app --task 0_1 --store count"),
+        Example("DELETES all stores at once, without a way back", "wipe /data/app --all --purge --yes"),
+    ),
+    "restore": (
+        Example("The plan", "restore /data/app --from-changelog /dump/app --for 4.3 --dry-run"),
+        Example("A lost host, without Spark", "restore /data/app --from-changelog dump --for 4.3 --engine local"),
+    ),
+    "undo": (
+        Example("Take the newest change back", "undo /data/app"),
+        Example("Although the application has run since", "undo /data/app --discard-newer"),
+    ),
+    "status": (
+        Example("What was done here, and what is kept", "status /data/app"),
+        Example("For programs", "status /data/app -o json"),
+    ),
+    "clean": (
+        Example("What would be deleted", "clean /data/app --dry-run"),
+        Example("DELETES what was kept a week ago and earlier", "clean /data/app --older-than 7d"),
+    ),
+    "explain": (
+        Example("A finding of check", "explain status-open"),
+        Example("An exit code", "explain exit:7"),
+    ),
+    "demo": (
+        Example("Downgrade 4.3 to 4.2, and undo it", "demo"),
+        Example("Its two commands on a directory of yours: the plan", "migrate /data/app --to 4.2 --dry-run"),
+    ),
+}
+"""In the order of the list of commands. What deletes begins with DELETES."""

@@ -1,0 +1,181 @@
+"""Every name that a command is given, almost right: the answer has the one that is meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.cli.app import app
+from kstate_cli.cli.ending import tell
+from kstate_cli.releases import CONFLUENT, RELEASES, confluent, release
+from kstate_cli.texts import close_to, did_you_mean
+from tests.command_line import commands
+from tests.golden import unpack
+
+from .test_cold import RESTORE
+from .warm import Warm
+
+NAMES = {
+    # What stands for a name: one that is wrong, and the one that is there.
+    "STORE": ("vistis", "visits"),
+    "TASK": ("0-1", "0_1"),
+    "RUN": ("0001-migrat", "0001-migrate"),
+    "RELEASE": ("4,2", "4.2"),
+    "SERDE": ("String", "string"),
+    "APP": ("ordres", "orders"),
+}
+ELSEWHERE = {
+    # Names that cannot be known here, each with the reason.
+    ("inspect-position", "TOPIC:PARTITION=OFFSET"): "an answer of its own: not reached, exit 3",
+    ("restore", "TOPIC"): "test_a_topic_of_the_dump",
+}
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    with Warm() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
+    """An application that was migrated and can be taken back; nothing here changes it."""
+    app = unpack("4.3.1-demo-eos", tmp_path_factory.mktemp("names"))
+    assert warm("migrate", app, "--to", "4.2", "-q").status == 0
+    return app
+
+
+def _line(path: str, app: Path, out: Path) -> tuple[list[object], dict[str, object]]:
+    """Arguments and options of a command that would work, but for the one that is wrong."""
+    arguments: dict[str, list[object]] = {"export": [app, "visits"], "diff": [app, app], "demo": []}
+    needed: dict[str, dict[str, object]] = {
+        "export": {"--out": out / "out"},
+        "check": {"--for": "4.2"},
+        "migrate": {"--to": "4.2", "--dry-run": None},
+        "wipe": {"--dry-run": None},
+        "restore": {**dict(zip(RESTORE[::2], RESTORE[1::2], strict=True)), "--dry-run": None},
+        "clean": {"--dry-run": None},
+    }
+    if path.startswith("query "):
+        return [app, "visits", *(["k1"] if "range" not in path and "scan" not in path else [])], {}
+    return arguments.get(path, [app]), needed.get(path, {})
+
+
+def _named() -> list[tuple[str, str, str]]:
+    """(command, metavar, option or place) of everything that is a name."""
+    found = []
+    for path, command in commands():
+        place = 0
+        for one in command.params:
+            is_argument = one.param_type_name == "argument"
+            if one.metavar in NAMES and (path, one.metavar) not in ELSEWHERE:
+                found.append((path, str(one.metavar), str(place) if is_argument else max(one.opts, key=len)))
+            place += is_argument
+    return found
+
+
+def test_commands_with_names() -> None:
+    found = {metavar for _, metavar, _ in _named()}
+    assert found == set(NAMES)
+    assert len(_named()) > 40
+
+
+@pytest.mark.parametrize(("path", "metavar", "where"), _named())
+def test_the_name_that_is_meant(path: str, metavar: str, where: str, orders: Path, tmp_path: Path, warm: Warm) -> None:
+    arguments, options = _line(path, orders, tmp_path)
+    wrong, right = NAMES[metavar]
+    given: object = orders.parent / wrong if metavar == "APP" else wrong
+    if where.isdigit():
+        arguments[int(where)] = given
+    else:
+        options[where] = given
+    words = [word for name, value in options.items() for word in ([name] if value is None else [name, value])]
+    ended = warm(*path.split(), *arguments, *words)
+    if path == "restore" and metavar == "APP":
+        return  # one that is lost is made anew, whatever its name
+    assert ended.status == 2, ended.told
+    assert f"did you mean {right}? " in ended.err, ended.told
+
+
+def test_a_topic_of_the_dump(tmp_path: Path, warm: Warm) -> None:
+    spec = tmp_path / "kstate.toml"
+    text = Path(str(RESTORE[3])).read_text(encoding="utf-8")
+    assert "orders-visits-changelog" in text
+    spec.write_text(text.replace("orders-visits-changelog", "orders-vistis-changelog"), encoding="utf-8")
+    words = [one for one in RESTORE if one not in ("--spec", RESTORE[3])]
+    lost = tmp_path / "orders"
+    asked = ("restore", lost, *words, "--spec", spec, "--dry-run", "--ignore")
+    # What the specification calls otherwise is not in the dump, and what the dump has is nowhere in the specification.
+    for ignored in ("orders-visits-changelog", "orders-visits-changlog"):
+        ended = warm(*asked, ignored)
+        assert ended.status == 4 and "did you mean orders-visits-changelog? " in ended.err, ended.told
+
+
+@pytest.mark.parametrize(("path", "option"), [(path, one) for path, _, one in _named() if _ == "RELEASE"])
+def test_a_release_of_confluent(path: str, option: str, orders: Path, tmp_path: Path, warm: Warm) -> None:
+    arguments, options = _line(path, orders, tmp_path)
+    options[option] = "7.9.1"
+    words = [word for name, value in options.items() for word in ([name] if value is None else [name, value])]
+    ended = warm(path, *arguments, *words)
+    assert ended.status == 2, ended.told
+    assert "release '7.9.1' is one of Confluent Platform, which has Apache Kafka 3.9" in ended.err
+    assert "what to do: give 3.9\n" in ended.err
+
+
+def test_releases_of_confluent() -> None:
+    assert [confluent(one) for one in ("7.9", "v7.9.1", "7.9.1-ccs", "7.9.1-ce", " 8.0 ")] == [*["3.9"] * 4, "4.0"]
+    assert [confluent(one) for one in ("7", "7.10", "9.0", "7.9-rc1", "٧.9", "")] == [None] * 6
+    assert not set(CONFLUENT) & {one.name for one in RELEASES}, "one number would name two releases"
+    with pytest.raises(Exception, match=r"Apache Kafka 3\.0") as caught:
+        release("7.0")
+    assert "kstate does not know that; known releases: 3.2" in str(caught.value.hint)  # type: ignore[attr-defined]
+
+
+def _told(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(BaseException) as caught:
+        app(words, standalone_mode=False, prog_name="kstate")
+    tell(caught.value)
+    return capfd.readouterr().err.lower()
+
+
+def test_commands_and_options(capfd: pytest.CaptureFixture[str]) -> None:
+    """Each with two letters changed for one another."""
+    seen = 0
+    for path, command in commands():
+        *before, name = path.split()
+        if len(name) > 4:
+            assert f"did you mean '{name}'" in _told([*before, _swapped(name)], capfd), path
+        for one in command.params:
+            option = max(one.opts, key=len)
+            if one.param_type_name == "option" and len(option) > 6:
+                said = _told([*path.split(), f"--{_swapped(option[2:])}"], capfd)
+                assert re.search(rf"did you mean .*{option}\b.*\? see kstate", said), said
+                seen += 1
+    assert seen > 100
+
+
+def _swapped(name: str) -> str:
+    return f"{name[0]}{name[2]}{name[1]}{name[3:]}" if name[1] != name[2] else f"{name[1]}{name[0]}{name[2:]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("Count", ["count", "counts"], "count"),
+        ("order.count", ["order-count"], "order-count"),
+        ("0.1", ["0_0", "0_1"], "0_1"),
+        ("5_0", ["0_0", "1_0"], None),
+        ("count", [], None),
+        ("x" * 100_000, ["y" * 100_000], None),
+    ],
+)
+def test_close(name: str, known: list[str], meant: str | None) -> None:
+    assert close_to(name, known) == meant
+
+
+def test_nothing_is_meant_by_what_is_known() -> None:
+    assert did_you_mean(["count", "elsewhere"], {"count", "counts"}) == ""
+    assert did_you_mean(["cuont", "conut"], {"count"}) == "did you mean count? "

@@ -1,0 +1,64 @@
+"""Hints that say what to write or to name: followed word for word, the command goes on."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .test_cold import EXAMPLES
+from .warm import Warm
+
+DUMP, SPEC = EXAMPLES / "dump", EXAMPLES / "dump.toml"
+TOPIC = "orders-visits-changelog"
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    with Warm() as one:
+        yield one
+
+
+def _restore(warm: Warm, lost: Path, dump: object, spec: object = SPEC) -> tuple[int, str]:
+    words = ("--from-changelog", dump, "--spec", spec, "--for", "4.3", "--engine", "local", "--dry-run")
+    ended = warm("restore", lost, *words)
+    return ended.status, ended.err
+
+
+def test_what_is_to_be_added_to_kstate_toml(tmp_path: Path, warm: Warm) -> None:
+    """It is TOML as it stands, and says what becomes of a store in memory."""
+    spec = tmp_path / "kstate.toml"
+    before, _, _ = SPEC.read_text(encoding="utf-8").partition("[stores.visits]")
+    spec.write_text(before + '[stores.customers]\nkind = "timestamped-key-value"\nglobal = true\n'
+                    'source = "table"\nchangelog = "shop-global"\npartitions = 2\n', encoding="utf-8")  # fmt: skip
+    status, told = _restore(warm, tmp_path / "orders", DUMP, spec)
+    assert status == 4 and "changelogs of stores that nothing describes" in told
+    lines = [line[4:] for line in told.splitlines() if line.startswith("    ") and "--ignore" not in line]
+    assert any("in-memory" in line for line in lines), told
+    with spec.open("a", encoding="utf-8") as file:
+        file.write("\n".join(["", *lines, ""]))
+    status, told = _restore(warm, tmp_path / "orders", DUMP, spec)
+    assert status in (0, 1), told
+    assert "visits is in memory: Streams restores it at every start" in told
+
+
+def test_a_dump_that_lies_further_down_or_up(tmp_path: Path, warm: Warm) -> None:
+    assert (DUMP / TOPIC).is_dir()
+    for given, below in ((EXAMPLES, DUMP), (DUMP / TOPIC, DUMP)):
+        status, told = _restore(warm, tmp_path / "orders", given)
+        assert status == 4, told
+        assert f"kstate: {below} holds the dump: {given} is " in told
+        assert "--dump-is-complete" not in told, "it would be read without its manifest"
+        meant = re.findall(r"kstate: (\S+) holds the dump", told)[0]
+        assert _restore(warm, tmp_path / "orders", meant)[0] in (0, 1)
+
+
+def test_two_dumps_are_both_named(tmp_path: Path, warm: Warm) -> None:
+    for name in ("monday", "tuesday"):
+        shutil.copytree(DUMP, tmp_path / "dumps" / name)
+    status, told = _restore(warm, tmp_path / "orders", tmp_path / "dumps")
+    assert status == 4
+    assert f"kstate: {tmp_path}/dumps/monday, {tmp_path}/dumps/tuesday hold dumps: {tmp_path}/dumps is " in told

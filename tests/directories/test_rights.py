@@ -1,0 +1,88 @@
+"""What this user may not read or write is refused with whose it is, by every command; it is no error of the command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.access import what_to_do
+from kstate_cli.cli.commands import COMMANDS
+from tests.golden import unpack
+
+from .test_cold import RESTORE
+from .test_edges import without_privileges
+
+ASKED: dict[str, tuple[object, ...]] = {
+    "ls": (),
+    "inspect-position": (),
+    "query": ("visits",),
+    "export": ("visits", "--out", "OUT"),
+    "diff": ("APP",),
+    "check": ("--for", "4.3"),
+    "verify": (),
+    "migrate": ("--to", "4.2"),
+    "wipe": ("--all",),
+    "restore": (*RESTORE, "--dry-run"),
+    "undo": (),
+    "status": (),
+    "clean": (),
+}
+"""What comes after APP. Those that change something are stopped before they do."""
+
+
+def _line(command: str, app: Path, out: Path) -> list[object]:
+    words = [{"OUT": out, "APP": app}.get(str(one), one) for one in ASKED[command]]
+    return [*(("query", "range") if command == "query" else (command,)), app, *words]
+
+
+def test_every_command_is_here() -> None:
+    assert {*ASKED, "explain", "demo"} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_an_application_that_may_not_be_read(command: str, tmp_path: Path) -> None:
+    app = tmp_path / "state" / "orders"
+    app.mkdir(parents=True)
+    (app / ".lock").touch()
+    for denied in (app, app.parent):
+        denied.chmod(0)
+        try:
+            refused = without_privileges(*_line(command, app, tmp_path / "out"))
+        finally:
+            denied.chmod(0o755)
+        assert refused.status == 4, refused.err
+        assert f"{denied} belongs to " in refused.err and " with mode 0000, which denies " in refused.err
+        assert "run as" not in refused.err, "said to that very user"
+
+
+@pytest.mark.parametrize("command", ["migrate", "wipe"])
+def test_a_parent_that_may_not_be_written(command: str, tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path / "state")
+    app.parent.chmod(0o555)
+    try:
+        refused = without_privileges(*_line(command, app, tmp_path / "out"))
+    finally:
+        app.parent.chmod(0o755)
+    assert refused.status == 4
+    assert f"{app.parent} is not writable for this user" in refused.err
+    assert " with mode 0555, which denies w to its owner, who this is: chmod u+w" in refused.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory to somebody else")
+def test_what_belongs_to_somebody_else(tmp_path: Path) -> None:
+    app = tmp_path / "orders"
+    app.mkdir(mode=0o700)
+    os.chown(app, 12345, 12346)
+    refused = without_privileges("ls", app)
+    assert refused.status == 4
+    assert f"{app} belongs to user 12345:group 12346 with mode 0700, and this is " in refused.err
+    assert "run as the application's user, if that is user 12345" in refused.err
+
+
+def test_where_the_mode_allows_it_something_else_denies_it(tmp_path: Path) -> None:
+    """Nothing does here; what is asked for is there, so the mode cannot be what is in the way."""
+    said = what_to_do(tmp_path, os.W_OK)
+    assert " which allows w to " in said and "an ACL (getfacl), an attribute (lsattr)" in said
+    assert what_to_do(tmp_path / "nowhere").startswith(f"{tmp_path / 'nowhere'} cannot be looked at (No such file")

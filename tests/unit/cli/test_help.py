@@ -1,0 +1,153 @@
+"""Help: what is shown of a command, where, and with which exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from kstate_cli.cli.app import app
+from kstate_cli.cli.bounds import bound_of
+from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.examples import EXAMPLES
+from kstate_cli.cli.help_panels import DELETES
+from kstate_cli.cli.options import age
+from kstate_cli.cli.query_options import time_of
+from kstate_cli.releases import release
+from kstate_cli.rows.serdes import serde_for
+from tests.command_line import commands
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _kstate(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kstate_cli", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [(), ("query",)], ids=["kstate", "kstate query"])
+def test_a_group_alone_shows_its_help(words: tuple[str, ...]) -> None:
+    """As ``--help`` does: on standard output, and no error."""
+    alone, asked = _kstate(*words), _kstate(*words, "--help")
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert alone.stdout == asked.stdout != ""
+
+
+# --- every command ----------------------------------------------------------------------------------------------------
+
+_CLI: Any = typer.main.get_command(app)
+WIDTH = 80
+LONGEST = 70
+"""Lines of the longest help: two screens of 80 x 35, of which the options of restore are most."""
+DELETING = {("wipe", "--purge"), ("export", "--overwrite")}
+"""Options that delete for good. ``clean`` does without any."""
+_METAVAR = re.compile(r"[A-Z]+([:/=][A-Z]+)*|[a-z]+(\|[a-z]+)+|DEFAULT\|HEADERS")
+
+
+def _groups() -> dict[str, Any]:
+    return {"": _CLI} | {name: one for name, one in _CLI.commands.items() if hasattr(one, "commands")}
+
+
+ALL: dict[str, Any] = {**_groups(), **dict(commands())}
+
+
+def _help(path: str, width: int = WIDTH) -> list[str]:
+    command = ALL[path]
+    context: Any = command.context_class(
+        command, info_name=f"kstate {path}".strip(), terminal_width=None, help_option_names=["-h", "--help"]
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(width))
+        return str(command.get_help(context)).split("\n")
+
+
+@pytest.mark.parametrize("path", ALL, ids=[path or "kstate" for path in ALL])
+def test_help(path: str) -> None:
+    shown = _help(path)
+    text = "\n".join(shown)
+    assert not [line for line in shown if len(line) > WIDTH], "cut on a terminal of 80 columns"
+    assert shown == _help(path, 200)
+    assert len(shown) <= LONGEST
+    assert "env var" not in text and "KSTATE_" not in text, "docs/environment.md has them"
+    assert "<" not in text and "x>=" not in text, "types of a program"
+    examples = EXAMPLES[path]
+    assert len(examples) >= 2
+    assert shown[-1 - 2 * len(examples)] == "Examples:" or path == ""
+    for one in examples:
+        assert f"    kstate {one.line}" in shown, "not as it was written"
+        assert f"  {one.what}:" in shown
+    assert len({one.line for one in examples}) == len({one.what for one in examples}) == len(examples)
+
+
+def test_examples_are_of_the_commands_that_there_are() -> None:
+    assert set(EXAMPLES) == set(ALL)
+
+
+@pytest.mark.parametrize("path", ALL, ids=[path or "kstate" for path in ALL])
+def test_examples_are_parsed(path: str) -> None:
+    """By the command itself, as if they were typed; what is a release, a serde or a time to it is one."""
+    for one in EXAMPLES[path]:
+        name, arguments = _found(one.words)
+        assert name.startswith(path) or path == "demo", "of another command"
+        command = ALL[name]
+        context = command.make_context(name, list(arguments))
+        for parameter in command.params:
+            value = context.params.get(parameter.name)
+            if isinstance(value, str) and parameter.metavar in _READ:
+                _READ[parameter.metavar](value)
+        marked = one.what.startswith(DELETES)
+        assert marked == _deletes(name, context, arguments), one
+
+
+_READ: dict[str, Callable[[str], object]] = {
+    "RELEASE": release,
+    "SERDE": lambda text: serde_for("--key-serde", text),
+    "TIME": lambda text: time_of("--from", text),
+    "AGE": lambda text: age("--older-than", text),
+    "TOPIC:PARTITION=OFFSET": lambda text: bound_of([text]),
+}
+
+
+def _found(words: list[str]) -> tuple[str, list[str]]:
+    """The command that the words call, and its arguments."""
+    for length in (2, 1):
+        if (path := " ".join(words[:length])) in ALL and not hasattr(ALL[path], "commands"):
+            return path, words[length:]
+    raise AssertionError(f"no command: {words}")
+
+
+def _deletes(path: str, context: Any, words: list[str]) -> bool:
+    if path == "clean":
+        return not context.params["dry_run"]
+    return any((path, word) in DELETING for word in words)
+
+
+def test_what_deletes_is_marked() -> None:
+    marked = {
+        (path, max(one.opts, key=len))
+        for path, command in commands()
+        for one in command.params
+        if (one.help or "").startswith(DELETES)
+    }
+    assert marked == DELETING
+    assert [name for name, entry in COMMANDS.items() if entry.help.startswith(DELETES)] == ["clean"]
+    assert ALL["clean"].help.startswith(DELETES)
+
+
+def test_metavars_are_words() -> None:
+    for path, command in commands():
+        for one in command.params:
+            if not getattr(one, "is_flag", False):
+                assert _METAVAR.fullmatch(str(one.metavar)), f"kstate {path}: {one.opts} {one.metavar}"
