@@ -27,6 +27,10 @@ EXAMPLES: Final = {
         Example("What an application has on this host", "ls /data/app"),
         Example("What the next start of 4.2 does with it", "check /data/app --for 4.2"),
     ),
+    "examples": (
+        Example("Manifests, units, a crontab, and a dump to try restore on", "examples --out /tmp/kstate-examples"),
+        Example("Where they were written, for a script", "examples --out /tmp/kstate-examples -o json"),
+    ),
     "ls": (
         Example("Tasks and stores of an application", "ls /data/app"),
         Example("A kstate.toml for restore and query, on standard output", "ls /data/app --spec"),

@@ -115,7 +115,7 @@ def _ignored_meant(draft: RestoreDraft) -> str:
 def _described(store: str, topology: str | None) -> Iterator[str]:
     """The table of kstate.toml for a store, as it can be pasted: it says the kind that leaves all to Streams."""
     yield f'[stores."{store}"]'
-    yield f'kind = "{IN_MEMORY}" # restored by Streams at every start; if it was in RocksDB: what kstate ls says of it'
+    yield f'kind = "{IN_MEMORY}" # restored by Streams at every start; if it was in RocksDB: its kind'
     if topology is not None:
         yield f'topology = "{topology}"'
     yield "subtopology = 0 # N of its tasks N_0, N_1, …"
