@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -10,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from kstate_cli.change.engine import Progress, RunOptions
 from kstate_cli.change.location_checks import check_change, check_location
 from kstate_cli.change.lockfile import application_lock, in_use
-from kstate_cli.change.new_application import make_where_lost, unmake
+from kstate_cli.change.new_application import make_where_lost, remove_empty, unmake
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import recover, tell_unfinished
 from kstate_cli.parallel.workers import Workers
@@ -86,7 +87,13 @@ def follow(course: Course[Planned, Done], terms: Terms) -> tuple[Planned, Done |
             course.on_plan(planned)
             return planned, None
     made = make_where_lost(terms.app, terms.wait, course.tell) if terms.may_be_lost else None
-    with application_lock(terms.app, terms.wait):
+    with ExitStack() as held:
+        try:
+            held.enter_context(application_lock(terms.app, terms.wait))
+        except BaseException:
+            if made is not None:
+                remove_empty(terms.app, made)
+            raise
         try:
             recover(terms.app, course.tell)
             planned = _plan(course, terms)

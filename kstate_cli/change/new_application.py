@@ -31,8 +31,18 @@ def make_where_lost(app: Path, wait: float, tell: Callable[[str], None]) -> int 
         return None if os.path.lexists(app) else _make(app)
 
 
+def remove_empty(app: Path, made: int) -> None:
+    """Removes the directory of that inode, if it is still that one and empty. For who could not lock it."""
+    with contextlib.suppress(OSError):
+        if app.stat().st_ino == made:
+            app.rmdir()
+
+
 def unmake(app: Path, made: int) -> None:
-    """Removes the directory of that inode, if it is still that one and nobody has put anything into it."""
+    """Removes the directory of that inode, if it is still that one and nobody has put anything into it.
+
+    The lock is held: nobody else's lock file goes with it.
+    """
     with contextlib.suppress(OSError):
         if app.stat().st_ino == made and set(os.listdir(app)) <= {LOCK}:
             (app / LOCK).unlink(missing_ok=True)

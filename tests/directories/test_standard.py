@@ -315,7 +315,7 @@ def _strace(case: Case, log: Path, what: str) -> tuple[subprocess.CompletedProce
 
 def test_a_pipe_that_does_not_block() -> None:
     """Another process may have made it so (ssh, node): what does not fit yet is waited for, not lost."""
-    command = [sys.executable, "-m", "kstate_cli", "restore", "--help"]
+    command = [sys.executable, "-m", "kstate_cli", "explain"]
     whole = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     reading, writing = os.pipe()
     size = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1)  # a page, as small as there are any

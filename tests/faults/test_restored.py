@@ -24,13 +24,21 @@ def test_what_undo_puts_aside_of_a_restoration_is_cleaned(kstate: Kstate, tmp_pa
     assert read_runs(app) == [], ended.output
 
 
-@pytest.mark.parametrize("step", ["chmod .kstate", "mkdir .kstate/orders", "chmod .kstate/orders"])
+@pytest.mark.parametrize("step", ["chmod .kstate", "fsync .", "mkdir .kstate/orders", "chmod .kstate/orders"])
 def test_a_folder_for_runs_that_cannot_be_made_is_not_left(kstate: Kstate, tmp_path: Path, step: str) -> None:
     case = RESTORED_IN_PARTS[0]
     app = case.make(kstate, tmp_path / "state")
     call, _, path = step.partition(" ")
     ended, happened = Fault(call, 1, EIO).strike(kstate, app, case.command, app.parent / path)
     assert (happened, ended.status) == (True, 6), ended.output
+    assert list(app.parent.iterdir()) == []
+
+
+def test_an_application_that_is_made_anew_and_cannot_be_locked_is_not_left(kstate: Kstate, tmp_path: Path) -> None:
+    case = RESTORED_IN_PARTS[0]
+    app = case.make(kstate, tmp_path / "state")
+    ended, happened = Fault("openat", 1, EIO).strike(kstate, app, case.command, app / ".lock")
+    assert (happened, ended.status) == (True, 4), ended.output
     assert list(app.parent.iterdir()) == []
 
 
