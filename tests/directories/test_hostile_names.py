@@ -152,7 +152,7 @@ def test_a_relative_path_that_begins_with_a_dash(tmp_path: Path, capfd: Any, mon
     app = unpack("4.2.1-sparse-eos", tmp_path / "-x")
     monkeypatch.chdir(tmp_path)
     said = Shell(capfd, app)("inspect-position", f"./-x/{app.name}", "--store", "nope", codes={2})
-    assert f"kstate ls ./-x/{app.name}\n" in said
+    assert f"kstate ls {app}\n" in said  # whole: what is pasted elsewhere is about the same directory
 
 
 def test_hostile_names_below_an_application(tmp_path: Path, capfd: Any) -> None:

@@ -71,7 +71,7 @@ def test_a_run_that_is_left(tmp_path: Path) -> None:
         (("undo", "APP"), 5, "in-use"),
         (("diff", "APP", "APP"), 5, "in-use"),
         (("check", "APP", "--for", "1.0"), 2, "usage"),
-        (("query", "range", "APP", "latest-order"), 6, "store-unreadable"),
+        (("query", "range", "APP", "latest-order"), 5, "in-use"),
     ],
 )
 def test_what_cannot_be_done_now(tmp_path: Path, words: tuple[str, ...], status: int, code: str) -> None:
@@ -131,6 +131,10 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     (app / "0_0" / ".checkpoint").write_text("nonsense")
     for command in ("ls", "inspect-position", "verify"):
         ask(command, app, status=3)
+    ask("examples", "--out", tmp_path / "examples")
+    ask("examples", "--out", tmp_path / "examples", status=4)
+    ask("explain")
+    ask("explain", "nonsense", status=2)
     kept = kept_lines()
     known = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
     assert known - kept - told == LONG
