@@ -16,7 +16,7 @@ import pytest
 
 from . import dumps
 from .harness import App, Harness, Run, Step
-from .restoring import changelogs, different, dump_changelogs, restore, rows_by_store, write_spec
+from .restoring import ON_SPARK, changelogs, different, dump_changelogs, restore, rows_by_store, write_spec
 from .support import ALL, BATCH, application, good, records_with_value, restored, sum_of, told_positions, wiped
 from .test_matrix import without_arrival_order
 
@@ -82,7 +82,7 @@ def test_restored_directory_serves_the_same(
     spec = write_spec(directory, tmp_path / "kstate.toml", memory=topology == "kinds")
     directory.rename(tmp_path / "lost")
 
-    done = restore(directory, dump, release, spec)
+    done = restore(directory, dump, release, spec, *ON_SPARK)
     assert done.summary["left"] == 0, done.done.told
     assert done.summary["records"] > 0
     streams = restored_by_streams(harness, release, app, tmp_path / "streams")
