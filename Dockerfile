@@ -1,7 +1,7 @@
 # kstate in a container. Two variants: without Java and Spark, which is all but restorations on Spark (the default), and
 # with them:
 #
-#   bash scripts/release.sh 0.1.0 --dry-run      # the wheel, in dist/0.1.0
+#   pip wheel --no-deps -w dist/image .      # of what is here; or that of a release, in dist/VERSION
 #   docker build -t kstate .
 #   docker build -t kstate:java --target java .
 #

@@ -6,12 +6,16 @@ that the site has as a page of its own, it is turned into a link to that page.
 
 from __future__ import annotations
 
+import html
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sphinx.application import Sphinx
 
 project = "kstate"
@@ -19,7 +23,7 @@ author = "kstate authors"
 html_title = "kstate"
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_css_files = ["tables.css", "screens.css"]
 html_copy_source = False
 html_show_copyright = False
 extensions = ["myst_parser"]
@@ -56,9 +60,34 @@ def _relinked(text: str, file: Path, page: Path) -> str:
     return _LINK.sub(link, text)
 
 
+def screens_page(kept: Path = _ROOT / "tests" / "screens") -> Iterator[str]:
+    """The lines that the page of screens has besides its own: each command's, in colours, at both sizes."""
+    sys.path.insert(0, str(_ROOT))  # tests.coloured knows how screens are kept
+    from tests.coloured import pieces
+
+    for size, title in (("80x24", "80 columns"), ("200x50", "200 columns")):
+        yield f"\n## {title}\n"
+        text = (kept / f"{size}-coloured.txt").read_text(encoding="utf-8")
+        for part in re.split(r"^(?=\$ kstate )", text, flags=re.MULTILINE)[1:]:
+            command, *lines = part.rstrip("\n").split("\n")
+            yield f"\n### {command.removeprefix('$ ')}\n"
+            yield '<pre class="screen">'
+            for line in lines:
+                # A line that is empty would end the block of HTML.
+                yield "".join(_piece(text, styles) for text, styles in pieces(line)) or "&#8203;"
+            yield "</pre>\n"
+
+
+def _piece(text: str, styles: tuple[str, ...]) -> str:
+    shown = html.escape(text)
+    return f'<span class="{" ".join(styles)}">{shown}</span>' if styles else shown
+
+
 def _read_page(app: Sphinx, docname: str, source: list[str]) -> None:
     page = _DOCS / f"{docname}.md"
     source[0] = _relinked(source[0], page, page)
+    if docname == "screens":
+        source[0] += "\n".join(screens_page())
 
 
 def _read_included(app: Sphinx, relative_path: Path, parent_docname: str, content: list[str]) -> None:

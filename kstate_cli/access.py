@@ -38,6 +38,11 @@ def what_to_do(path: str | os.PathLike[str] | None, wanted: int = os.R_OK) -> st
     )
 
 
+def user_name(uid: int) -> str:
+    """A user as people know it; the number of one that has no name here."""
+    return _user(uid)
+
+
 def _denying(path: Path, wanted: int) -> tuple[Path, int]:
     for above in reversed(path.parents):
         if not os.access(above, os.X_OK, effective_ids=True):

@@ -13,20 +13,21 @@ OutputLost            6      results could not be written (141 where their reade
 Interrupted           128+N  interrupted by signal N
 ====================  =====  ==================================================================
 
-0 is done (or nothing to do), 1 finished with warnings. What would be 6 is 7 once the application directory was changed.
+0 is done (or nothing to do), 1 finished with warnings: these two are what commands return. What would be 6 is 7 once
+the application directory was changed (``cli.ending.exit_code_of``).
 
 With ``-o json`` a failure is a line of the type ``error`` too, with the ``code`` of its class: a word that programs may
 rely on. Classes below these have codes of their own where a program could want to tell them apart.
 
-All but the last are exceptions as others are. A signal may be raised between any two lines, and is nobody's trouble
-there: who handles what has failed must not take it for that, so ``except Exception`` does not see it.
+All but ``Interrupted`` are subclasses of Exception. A signal may come between any two lines, so ``except Exception``
+must not take it for a failure.
 """
 
 from __future__ import annotations
 
 import errno
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 EXIT_OK = 0
@@ -59,12 +60,17 @@ class Told(BaseException):
         if code is not None:
             self.code = code
         self.headline = message
-        self.details = tuple(details)
-        self.message = message + "".join(f"\n  {line}" for line in self.details)
+        self.details: tuple[str, ...] = ()
+        self.add_details(details)
         super().__init__(self.message)
         self.where = where
         self.hint = hint or self.usual_hint
         self.hint_details = tuple(hint_details)
+
+    def add_details(self, lines: Iterable[str]) -> None:
+        """Has further lines told below the first."""
+        self.details = (*self.details, *lines)
+        self.message = self.headline + "".join(f"\n  {line}" for line in self.details)
 
     @property
     def advice(self) -> str:
@@ -180,4 +186,5 @@ class Interrupted(Told):
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"interrupted by {name_of_signal(signal_number)}")
+        self.signal_number = signal_number
         self.exit_code = 128 + signal_number

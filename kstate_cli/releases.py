@@ -98,9 +98,10 @@ SUBSCRIPTION_VERSION_SINCE: dict[int, str] = {1: "3.4"}
 
 CONFLUENT: Final = {
     **{f"7.{minor}": f"3.{minor}" for minor in range(10)},
-    **{f"8.{minor}": f"4.{minor}" for minor in range(3)},
+    **{f"8.{minor}": f"4.{minor}" for minor in range(5)},
 }
-"""Releases of Confluent Platform, and the release of Apache Kafka in each (Confluent's table of versions)."""
+"""Releases of Confluent Platform, and the release of Apache Kafka in each (Confluent's table of versions, its upgrade
+guides for Streams: "Confluent Platform 8.3.0 (Kafka Streams 4.3.0)", "8.4.1 (Kafka Streams 4.4.0)")."""
 _CONFLUENT_NUMBER: Final = re.compile(r"v?([0-9]+\.[0-9]+)(?:\.[0-9]+)?(?:-(?:ccs|ce))?")
 
 OLD_SST_FORMAT = 5

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-What = Literal["shadow", "verify", "export", "runs", "spark", "demo", "version", "examples"]
+What = Literal["shadow", "verify", "export", "dump", "runs", "spark", "demo", "version", "examples"]
 """What a folder is for; shadows are private copies of databases that are only read."""
 
 PREFIX: Final = "kstate-"

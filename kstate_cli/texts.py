@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
+
+from kstate_cli.carried import carried
 
 INTERNALS: Final = "docs/internals"
 """Where it is written down what Kafka Streams does, and what proves it: in the repository, and in an installation below
@@ -37,13 +38,19 @@ def some(names: Sequence[str], at_most: int) -> str:
     return ", ".join(names[:at_most]) + (f" and {len(names) - at_most} more" if len(names) > at_most else "")
 
 
-def close_to(name: str, known: Iterable[str], at_least: float = _CLOSE) -> str | None:
-    """The known name that ``name`` was probably meant to be; None where none is like it."""
+def closest(name: str, known: Iterable[str], at_most: int, at_least: float = _CLOSE) -> list[str]:
+    """Known names that ``name`` was probably meant to be, the nearest first."""
+    from difflib import get_close_matches  # every command imports this module, and few mistake a name
+
     by_form: dict[str, str] = {}
     for one in known:
         by_form.setdefault(_form(one), one)
-    close = difflib.get_close_matches(_form(name), by_form, 1, at_least)
-    return by_form[close[0]] if close else None
+    return [by_form[one] for one in get_close_matches(_form(name), by_form, at_most, at_least)]
+
+
+def close_to(name: str, known: Iterable[str], at_least: float = _CLOSE) -> str | None:
+    """The known name that ``name`` was probably meant to be; None where none is like it."""
+    return next(iter(closest(name, known, 1, at_least)), None)
 
 
 def did_you_mean(names: Iterable[str], known: Collection[str]) -> str:
@@ -52,7 +59,11 @@ def did_you_mean(names: Iterable[str], known: Collection[str]) -> str:
     Empty where there is nothing to say.
     """
     close = [close_to(name, known) for name in names if name not in known]
-    meant = list(dict.fromkeys(one for one in close if one is not None))
+    return asked(list(dict.fromkeys(one for one in close if one is not None)))
+
+
+def asked(meant: Sequence[str]) -> str:
+    """``did you mean count? ``; empty where nothing may be meant."""
     return f"did you mean {', '.join(meant)}? " if meant else ""
 
 
@@ -114,9 +125,10 @@ def quoted(argument: str | os.PathLike[str]) -> str:
 def command(*words: str | os.PathLike[str]) -> str:
     """A command line of kstate, from its words: ``command("undo", app)``.
 
-    In a message it stands last on its line: whoever pastes it takes all from ``kstate`` to the end.
+    In a message it stands last on its line: whoever pastes it takes all from ``kstate`` to the end. What this command
+    was told, and the next one has to be told again, is there too (:mod:`kstate_cli.carried`).
     """
-    return shell("kstate", *words)
+    return shell("kstate", *words, *carried(words))
 
 
 def shell(*words: str | os.PathLike[str]) -> str:

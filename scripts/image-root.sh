@@ -12,7 +12,8 @@ command -v debootstrap >/dev/null || { echo "debootstrap is needed (Debian: apt-
 most=$((180 * 1000 * 1000)) # bytes of the compressed layers, without Java and Spark
 
 work=$(mktemp -d)
-trap 'rm -rf --one-file-system "$work"' EXIT
+mounted() { mountpoint -q "$work/$1/proc"; }
+trap 'for root in build image; do if mounted $root; then umount "$work/$root/proc"; fi; done; rm -rf --one-file-system "$work"' EXIT
 debootstrap --variant=minbase bookworm "$work/base" >"$work/log" 2>&1 || { tail "$work/log" >&2; exit 6; }
 rm -rf "$work"/base/var/cache/apt/archives/*.deb "$work"/base/var/lib/apt/lists/*
 # What the image debian:bookworm-slim leaves out of such a root, too.
@@ -23,8 +24,12 @@ path-exclude /usr/share/man/*
 path-exclude /usr/share/locale/*
 DPKG
 
-# The way out of this host, while the image is made: an engine lends its own.
+# The way out of this host while the image is made; /proc, without which no Java is installed; /etc/hosts, without which
+# there is no localhost, and no Spark: an engine lends its own.
 lend() {
+    mkdir -p "$1/proc"
+    mount -t proc proc "$1/proc"
+    echo '127.0.0.1 localhost' >"$1/etc/hosts"
     cp /etc/resolv.conf "$1/etc/resolv.conf"
     mkdir -p "$1/etc/ssl/certs" "$1/wheel"
     cp "$steps" "$1/image-steps.sh"
@@ -45,14 +50,14 @@ cp -a "$work/base" "$work/image"
 lend "$work/image"
 inside "$work/image" sh /image-steps.sh run "$variant"
 cp -a "$work/build/opt/kstate" "$work/image/opt/"
-rm -rf "$work/image/image-steps.sh" "$work/image/wheel" "$work/build"
+umount "$work/build/proc" "$work/image/proc"
+rm -rf --one-file-system "$work/image/image-steps.sh" "$work/image/wheel" "$work/build"
 
 size=$(tar -C "$work/image" -c . | gzip | wc -c)
 echo "image $variant: $((size / 1000000)) MB compressed, $(du -sm "$work/image" | cut -f1) MiB on disk"
 
 as_user() { chroot --userspec=10001:10001 "$work/image" env -i PATH=/opt/kstate/bin:/usr/bin:/bin HOME=/home/kstate LANG=C.UTF-8 TMPDIR=/tmp sh -c "cd && $1"; }
-mkdir -p "$work/image/proc" && mount -t proc proc "$work/image/proc"
-trap 'umount "$work/image/proc"; rm -rf --one-file-system "$work"' EXIT
+mount -t proc proc "$work/image/proc"
 as_user 'kstate --version --verbose'
 as_user 'kstate demo >/dev/null 2>demo.txt || { cat demo.txt; exit 1; }'
 as_user 'kstate examples --out examples -q >/dev/null'

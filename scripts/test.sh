@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All checks and tests. "scripts/test.sh all" runs every pair of releases and every fault instead of the usual subset.
+# All checks and tests. "scripts/test.sh all" runs every pair of releases, every fault and every case instead of a sample.
 source "$(dirname "$0")/env.sh"
 
 for tool in java mvn; do
@@ -18,7 +18,7 @@ for need in strace:strace systemd-analyze:systemd setfacl:acl groff:groff-base; 
     fi
 done
 if [ "${1:-}" = all ]; then
-    export KSTATE_INTEROP=all KSTATE_FAULTS=all
+    export KSTATE_INTEROP=all KSTATE_FAULTS=all KSTATE_JOURNALS=all KSTATE_SAMPLES=all
     shift
 fi
 

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 
 from kstate_cli.change.commits_made import forget_commits
+from kstate_cli.cli import subject
+from tests.sampling import deselect_most
 
 # How long an example takes says nothing here: first calls import pyarrow, and machines are busy.
 settings.register_profile("kstate", deadline=None)
@@ -18,8 +20,13 @@ _WAITING = ("interop", "restore", "examples")
 """Most of their time real Kafka Streams, brokers and Spark start, and wait for each other."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that wait and files that compute by turns, so that workers do neither all at once; unit tests fill what is left."""
+@pytest.hookimpl(trylast=True)  # what -k and -m leave is sampled
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A sample of the cases; files that wait and files that compute by turns, so that workers do neither all at once.
+
+    Unit tests fill what is left.
+    """
+    deselect_most(config, items)
     files = [list(tests) for _, tests in itertools.groupby(items, key=lambda item: item.path)]
 
     def room(file: list[pytest.Item]) -> str:
@@ -37,7 +44,13 @@ def _spread(files: list[list[pytest.Item]]) -> list[tuple[float, list[pytest.Ite
     return [(number / len(files), file) for number, file in enumerate(files)]
 
 
+def a_new_process() -> None:
+    """Nothing is remembered of a command that ran in this one."""
+    forget_commits()
+    subject.forget()
+
+
 @pytest.fixture(autouse=True)
 def _a_process_of_its_own() -> None:
-    """What a command in this process has changed is told at the end of that one, not of one that another test runs."""
-    forget_commits()
+    """What a command was told and has changed is said at its own end, not at that of one which another test runs."""
+    a_new_process()

@@ -26,7 +26,7 @@ def tables() -> str:
     """What each command prints, and what the members mean."""
     known = json_lines.schemas()
     error = dict(json_lines.types("ls"))[_ERROR]
-    parts = [f"`{_ERROR}`: {_members(error)}. {error['description']}\n"]
+    parts = [f"`{_ERROR}`: {members_of(error)}. {error['description']}\n"]
     parts += [_command(f"`kstate {name}`", name) for name in COMMANDS if name in known]
     parts.append(_command("`kstate restore` on standard error", json_lines.PROGRESS))
     members = json_lines.schema("members")["$defs"]
@@ -36,14 +36,15 @@ def tables() -> str:
 
 def _command(title: str, name: str) -> str:
     rows = [
-        (f"`{kind}`", _cell(one["description"]), _members(one))
+        (f"`{kind}`", _cell(one["description"]), members_of(one))
         for kind, one in json_lines.types(name)
         if kind != _ERROR
     ]
     return f"### {title}\n\n{_table(('type', 'what it tells', 'members'), rows)}"
 
 
-def _members(line: Any) -> str:
+def members_of(line: Any) -> str:
+    """The members of a line: with ``?`` where it may be null, in parentheses where not every line has it."""
     names = []
     for name, one in line["properties"].items():
         if name not in json_lines.HEAD:

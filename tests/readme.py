@@ -86,24 +86,22 @@ def _of_block(block: re.Match[str]) -> Iterator[Output]:
         yield Output(command, tuple(lines), first, last)
 
 
-def run(wanted: Sequence[Output]) -> list[Output]:
-    """All of them, one after the other, in a folder that has what a clone has."""
+def run(wanted: Sequence[Output], programs: Path = Path(sys.executable).parent) -> list[Output]:
+    """All of them, one after the other, with the kstate in ``programs``, in a folder that is empty."""
     state_dir = tempfile.mkdtemp(prefix="kstat", dir="/tmp")
     assert len(state_dir) == len(STATE_DIR), state_dir
     here = tempfile.mkdtemp(prefix="kstate-readme-")
     try:
-        for name in ("kstate_cli", "examples"):
-            (Path(here) / name).symlink_to(ROOT / name)
-        return [replace(one, lines=_run(one.command, state_dir, here)) for one in wanted]
+        return [replace(one, lines=_run(one.command, state_dir, here, programs)) for one in wanted]
     finally:
         shutil.rmtree(state_dir)
         shutil.rmtree(here)
 
 
-def _run(command: str, state_dir: str, here: str) -> tuple[str, ...]:
+def _run(command: str, state_dir: str, here: str, programs: Path) -> tuple[str, ...]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("KSTATE_", "PYTEST_"))}
     environment.pop("COLUMNS", None)  # whole lines: what a pipe gets
-    environment |= {"NO_COLOR": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment |= {"NO_COLOR": "1", "PATH": f"{programs}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "-c", command.replace(STATE_DIR, state_dir)],
         cwd=here, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -21,6 +21,7 @@ from typing import Any, Final
 import kstate_cli
 from kstate_cli import errors
 from kstate_cli.change.journal import RunState
+from kstate_cli.change.run_states import CREATED, DAMAGED, INTERRUPTED
 from kstate_cli.check.findings import Level
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.cli.commands import COMMANDS
@@ -34,7 +35,7 @@ from kstate_cli.restore.states import TRANSITIONS, RestoreState
 from kstate_cli.spec.model import spec_kinds
 from kstate_cli.spec.toml_file import KEYS, TOP
 from kstate_cli.statedir.problems import ProblemCode
-from tests import json_lines
+from tests import json_lines, syntax
 from tests.command_line import commands, groups
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -73,7 +74,7 @@ def commands_page(tree: Tree) -> str:
             "that holds one application will do. Options with a variable can be set by it "
             "([Environment variables](../environment.md))."
         ),
-        _table(
+        markdown_table(
             ("command", "does"),
             [(f"[`{name}`](#kstate-{name})", COMMANDS[name].help) for name in COMMANDS],
         ),
@@ -96,7 +97,7 @@ def _command(path: str, command: Any) -> str:
             continue
         panels.setdefault(panel_of(one), []).append(_parameter(path, one))
     for title, rows in panels.items():
-        parts += [f"**{title}**", _table(("", "", "variable"), rows)]
+        parts += [f"**{title}**", markdown_table(("", "", "variable"), rows)]
     return "\n\n".join(parts)
 
 
@@ -108,7 +109,7 @@ def _argument(one: Any) -> str:
 def _parameter(path: str, one: Any) -> tuple[str, str, str]:
     if not one.help:
         raise Undocumented(f"kstate {path}: {one.name} has no help")
-    says = [_text(one.help)]
+    says = [markdown(one.help)]
     if one.param_type_name == "argument":
         name = f"`{_argument(one)}`"
     else:
@@ -136,7 +137,7 @@ def _help(text: str) -> str:
             kept = textwrap.dedent(paragraph.replace("\b\n", "").replace("\b", "")).strip("\n")
             parts.append(f"```text\n{kept}\n```")
         else:
-            parts.append(_text(" ".join(paragraph.split())))
+            parts.append(markdown(" ".join(paragraph.split())))
     return "\n\n".join(parts)
 
 
@@ -173,7 +174,7 @@ def given_codes() -> frozenset[str]:
     kinds = {one.__name__ for one in _below(Told)}
     names = set()
     for path in Path(kstate_cli.__path__[0]).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in syntax.nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
                 codes = (one.value for one in node.keywords if one.arg == "code")
                 names |= {str(one.value) for one in codes if isinstance(one, ast.Constant)}
@@ -186,7 +187,7 @@ def exit_codes_page(classes: Iterable[type[Told]]) -> str:
     meanings = {"0": ["done, or nothing to do"], "1": ["finished with warnings; `--warnings-ok` makes it 0"]}
     for number, meaning in table:
         if number != "exit":
-            meanings.setdefault(number, []).append(_text(meaning))
+            meanings.setdefault(number, []).append(markdown(meaning))
     rows = [(number, "; ".join(texts)) for number, texts in meanings.items()]
     codes: dict[tuple[int, str], list[str]] = {}
     for one in classes:
@@ -195,18 +196,18 @@ def exit_codes_page(classes: Iterable[type[Told]]) -> str:
         says = inspect.cleandoc(one.__doc__ or "").partition("\n\n")[0]
         if not says or one.__doc__ == Told.__doc__:
             raise Undocumented(f"{one.__module__}.{one.__name__} has no docstring")
-        codes.setdefault((one.exit_code, one.code), []).append(_text(" ".join(says.split())))
+        codes.setdefault((one.exit_code, one.code), []).append(markdown(" ".join(says.split())))
     for name in given_codes():
         if name not in _GIVEN_CODES and name not in {code for _, code in codes}:
             raise Undocumented(f"the code {name} of an error")
-    codes |= {(errors.RunFailed.exit_code, name): [_text(says)] for name, says in _GIVEN_CODES.items()}
+    codes |= {(errors.RunFailed.exit_code, name): [markdown(says)] for name, says in _GIVEN_CODES.items()}
     codes |= {(128, errors.Interrupted.code): ["A signal ended the command; its number is added."]}
     return (
         "\n\n".join(
             [
                 "# Exit codes",
                 _MADE,
-                _table(("exit code", "meaning"), rows),
+                markdown_table(("exit code", "meaning"), rows),
                 (
                     "What would be 6 is 7 once the directory was changed. Results that could not be written in full are never 0; "
                     "messages that could not be written change neither what is done nor the exit code."
@@ -216,7 +217,7 @@ def exit_codes_page(classes: Iterable[type[Told]]) -> str:
                     "With `-o json` the last line is an `error` with a `code`, a word that programs may rely on "
                     "([Errors](../json.md#errors))."
                 ),
-                _table(
+                markdown_table(
                     ("code", "exit code", "meaning"),
                     [
                         (f"`{code}`", str(number), " ".join(dict.fromkeys(says)))
@@ -248,10 +249,10 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                     "Prometheus' node exporter. It is replaced as a whole. A command that fails keeps the time of the last one "
                     "that succeeded, which is what an alert looks at."
                 ),
-                _table(
+                markdown_table(
                     ("gauge", "meaning", "labels"),
                     [
-                        (f"`{name}`", _text(what), ", ".join(f"`{one}`" for one in labels))
+                        (f"`{name}`", markdown(what), ", ".join(f"`{one}`" for one in labels))
                         for name, (what, labels) in metrics.items()
                     ],
                 ),
@@ -265,9 +266,9 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
 # --- states -----------------------------------------------------------------------------------------------------------
 
 _SHOWN_STATES: Final = {
-    "created": "A folder without a first line: it ended before it began.",
-    "interrupted": "Its process is gone. The next command that changes something finishes it, or sweeps away what it made.",
-    "damaged": "Its journal is lost, cut or garbled: nothing of it is touched.",
+    CREATED: "A folder without a first line: it ended before it began.",
+    INTERRUPTED: "Its process is gone. The next command that changes something finishes it, or sweeps away what it made.",
+    DAMAGED: "Its journal is lost, cut or garbled: nothing of it is touched.",
 }
 """States of a run that are no state of a journal."""
 
@@ -290,17 +291,18 @@ def states_page() -> str:
                 _MADE,
                 "## Runs",
                 "`state` of a run in `kstate status`. A run is one command that changes a directory.",
-                _table(
-                    ("state", "meaning"), [(f"`{one}`", _text(runs.get(one) or _SHOWN_STATES[one])) for one in states]
+                markdown_table(
+                    ("state", "meaning"),
+                    [(f"`{one}`", markdown(runs.get(one) or _SHOWN_STATES[one])) for one in states],
                 ),
                 "## Restorations",
                 (
                     "`restoration` in `kstate status`, and the arguments of `--on-state-change`: the states of KIP-728 and KIP-696 "
                     "([as a picture](../internals/restoring.md#states))."
                 ),
-                _table(
+                markdown_table(
                     ("state", "meaning", "followed by"),
-                    [(f"`{name}`", _text(says), follows[name]) for name, says in documented(RestoreState).items()],
+                    [(f"`{name}`", markdown(says), follows[name]) for name, says in documented(RestoreState).items()],
                 ),
                 "## What the next start does",
                 "`outcome` of a prediction of `kstate check`.",
@@ -321,7 +323,9 @@ def states_page() -> str:
 
 
 def _words(title: str, kind: type[Enum]) -> str:
-    return _table((title, "meaning"), [(f"`{name}`", _text(says)) for name, says in documented(kind).items()])
+    return markdown_table(
+        (title, "meaning"), [(f"`{name}`", markdown(says)) for name, says in documented(kind).items()]
+    )
 
 
 def documented(kind: type[Enum]) -> dict[str, str]:
@@ -358,22 +362,22 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     "are not here are refused. An example that has all of them: "
                     "[examples/kstate.toml](../../examples/kstate.toml)."
                 ),
-                _table(("key", "meaning"), [(f"`{name}`", _text(says)) for name, says in top.items()]),
+                markdown_table(("key", "meaning"), [(f"`{name}`", markdown(says)) for name, says in top.items()]),
                 "## A store",
                 "In its table, `[stores.NAME]`:",
-                _table(
+                markdown_table(
                     ("key", "value", "meaning"),
                     [
                         (
                             f"`{name}`",
-                            "a kind ([below](#kinds))" if name == "kind" else _text(one.expected),
-                            _text(one.meaning),
+                            "a kind ([below](#kinds))" if name == "kind" else markdown(one.expected),
+                            markdown(one.meaning),
                         )
                         for name, one in keys.items()
                     ],
                 ),
                 "## Kinds",
-                _table(
+                markdown_table(
                     ("kind", "since"),
                     [(f"`{name}`", _since(name)) for name in sorted(spec_kinds())],
                 ),
@@ -412,7 +416,7 @@ def releases_page(releases: Iterable[Release], proven: Iterable[tuple[str, str]]
                     "`--to` and `--for` take one of these, or a patch release of one. With Confluent's numbers see "
                     "[Confluent](../how-to/confluent.md)."
                 ),
-                _table(
+                markdown_table(
                     ("release", "rocksdbjni", "reads SST formats up to", "keeps offsets"),
                     [
                         (one.name, ", ".join(one.rocksdb), str(one.reads_sst_format), homes[one.offsets_home])
@@ -421,7 +425,7 @@ def releases_page(releases: Iterable[Release], proven: Iterable[tuple[str, str]]
                 ),
                 "## Migrations that were run with real releases",
                 "All other pairs are carried out and labelled unproven ([Compatibility](../compatibility.md)).",
-                _table(
+                markdown_table(
                     ("from", "to"),
                     [
                         (one, ", ".join(sorted(to[one], key=order.__getitem__)))
@@ -437,7 +441,7 @@ def releases_page(releases: Iterable[Release], proven: Iterable[tuple[str, str]]
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
 
-def _text(text: str) -> str:
+def markdown(text: str) -> str:
     """A text of the code as Markdown: nothing in it is markup but code, which docstrings have between two backticks."""
     parts = re.split(r"(`[^`]+`)", re.sub(r":(?:class|meth|data|func):`([^`]+)`", r"`\1`", text.replace("``", "`")))
     return "".join(
@@ -445,7 +449,8 @@ def _text(text: str) -> str:
     )
 
 
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; lines within a cell become one."""
     lines = [titles, ("---",) * len(titles), *rows]
     return "\n".join(f"| {' | '.join(_cell(cell) for cell in one)} |" for one in lines)
 

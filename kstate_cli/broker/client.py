@@ -3,53 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.broker.facts import LogFacts
+from kstate_cli.broker.settings import refused_by_client
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
-from kstate_cli.regular import read_given
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition as Key
     from confluent_kafka.admin import AdminClient
 
 _SECONDS = 30.0
+GRANTS = "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group of --app"
+"""What to do about a user who may not."""
 _AGAIN_SECONDS = 0.2
 _COMPACTION = "cleanup.policy"
 _DELETES_LIVE = "delete.retention.ms"
 
 
-def client_settings(path: Path | None) -> dict[str, str]:
-    """The lines ``name=value`` of a properties file for librdkafka (``security.protocol`` and the like). UsageError."""
-    if path is None:
-        return {}
-    settings = {}
-    try:
-        for number, line in enumerate(read_given(path).decode("utf-8").splitlines(), 1):
-            text = line.strip()
-            if not text or text.startswith(("#", "!")):
-                continue
-            name, equals, value = text.partition("=")
-            if not equals:
-                raise UsageError(
-                    f"{path}, line {number}: not name=value", hint="one setting a line, as in security.protocol=SSL"
-                )
-            settings[name.strip()] = value.strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint="name a file of settings of librdkafka") from None
-    return settings
-
-
-def ask_broker(
-    bootstrap: str, settings: Mapping[str, str], *, group: str, topics: Iterable[str]
-) -> dict[TopicPartition, LogFacts]:
-    """Start, end, id, epoch, committed offset and cleaning of every partition of those of ``topics`` that there are.
-
-    Raises UsageError for settings that librdkafka does not take, RunFailed where the broker does not answer.
-    """
+@contextmanager
+def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminClient]:
+    """A client that asks. Raises UsageError for settings that librdkafka does not take, RunFailed for no answer."""
     try:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
@@ -61,20 +38,55 @@ def ask_broker(
     try:
         admin = AdminClient(conf)
     except (KafkaException, ValueError, TypeError) as error:
-        raise UsageError(
-            f"the Kafka client does not take these settings: {error}", hint="correct --kafka-settings"
-        ) from None
+        raise refused_by_client(error) from None
     try:
-        return _ask(admin, group, sorted(set(topics)))
+        yield admin
     except KafkaException as error:
-        raise RunFailed(
-            f"{bootstrap} does not answer: {error.args[0] if error.args else error}",
-            hint="see whether the address is right, and --kafka-settings",
-        ) from None
+        raise _failed(bootstrap, error) from None
 
 
-def _ask(admin: AdminClient, group: str, topics: list[str]) -> dict[TopicPartition, LogFacts]:
-    from confluent_kafka import TopicCollection
+def _failed(bootstrap: str, error: Any) -> RunFailed:
+    told = error.args[0] if error.args else error
+    if denied(told):
+        return RunFailed(f"{bootstrap} does not allow this user what is asked: {told.str()}", hint=GRANTS)
+    return RunFailed(
+        f"{bootstrap} does not answer: {told}", hint="see whether the address is right, and --kafka-settings"
+    )
+
+
+def denied(error: Any) -> bool:
+    """Whether librdkafka's error says that this user may not do what was asked."""
+    from confluent_kafka import KafkaError
+
+    codes = (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    )
+    return isinstance(error, KafkaError) and error.code() in codes
+
+
+def ask_broker(
+    bootstrap: str, settings: Mapping[str, str], *, group: str | None, topics: Iterable[str], stable: bool = False
+) -> dict[TopicPartition, LogFacts]:
+    """Start, end, id, epoch, committed offset and cleaning of every partition of those of ``topics`` that there are.
+
+    Without a ``group`` nothing is asked of committed offsets. ``stable``: the last stable offset as well.
+    Raises UsageError for settings that librdkafka does not take, RunFailed where the broker does not answer.
+    """
+    with admin_client(bootstrap, settings) as admin:
+        return _ask(admin, group, sorted(set(topics)), stable=stable)
+
+
+def names_on(admin: AdminClient) -> tuple[list[str], list[str]]:
+    """The topics, and the groups that this user may see."""
+    topics = sorted(admin.list_topics(timeout=_SECONDS).topics)
+    groups = admin.list_consumer_groups(request_timeout=_SECONDS).result()
+    return topics, sorted(one.group_id for one in groups.valid)
+
+
+def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bool) -> dict[TopicPartition, LogFacts]:
+    from confluent_kafka import IsolationLevel, TopicCollection
     from confluent_kafka import TopicPartition as Key
     from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
@@ -90,25 +102,34 @@ def _ask(admin: AdminClient, group: str, topics: list[str]) -> dict[TopicPartiti
         for resource, future in admin.describe_configs(resources, request_timeout=_SECONDS).items()
     }
     keys = [Key(topic, partition) for topic in topics for partition in on_broker[topic].partitions]
+    # What a group has read lies in the log by then, and so below its end.
+    read = {} if group is None else _committed(admin, group, keys)
+    wanted = [(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)]
+    if stable:
+        wanted.append((OffsetSpec.latest(), IsolationLevel.READ_COMMITTED))
+    # The beginning last: what is deleted meanwhile is not taken for what is there.
+    wanted.append((OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED))
     bounds = [
         {
             (key.topic, key.partition): future.result()
-            for key, future in admin.list_offsets(dict.fromkeys(keys, spec), request_timeout=_SECONDS).items()
+            for key, future in admin.list_offsets(
+                dict.fromkeys(keys, spec), isolation_level=isolation, request_timeout=_SECONDS
+            ).items()
         }
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        for spec, isolation in wanted
     ]
-    read = _committed(admin, group, keys)
     return {
         TopicPartition(*place): LogFacts(
-            start=bounds[0][place].offset,
+            start=min(bounds[-1][place].offset, end.offset),
             end=end.offset,
             topic_id=ids[place[0]],
             committed=read[place] if read.get(place, -1) >= 0 else None,
             policy=settings[place[0]][_COMPACTION].value,
             delete_retention_ms=int(settings[place[0]][_DELETES_LIVE].value),
             leader_epoch=end.leader_epoch,
+            stable_end=bounds[1][place].offset if stable else None,
         )
-        for place, end in bounds[1].items()
+        for place, end in bounds[0].items()
     }
 
 

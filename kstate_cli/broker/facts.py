@@ -32,6 +32,8 @@ class LogFacts:
     """``delete.retention.ms`` of the topic."""
     leader_epoch: int | None = None
     """Of the end of the log (KIP-320)."""
+    stable_end: int | None = None
+    """Last stable offset: what lies from here on belongs to a transaction that is open, or came after one."""
 
     @property
     def compacted(self) -> bool | None:

@@ -8,6 +8,9 @@ The SSTs of a restored store are new, and its data is as of the reading of the d
 
 ``kstate clean`` leaves the file: the data stays as old as it is. Not Streams' file, and not within the application
 directory. It is written by whoever holds the application lock.
+
+Other modules about ages: ``statedir.age`` (what SSTs say), ``offsets.ages`` (the age of one store, from both),
+``migrate.ages`` (of rows that are written anew), ``check.ages`` (whether a start hears of every delete).
 """
 
 from __future__ import annotations

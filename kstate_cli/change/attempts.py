@@ -20,18 +20,26 @@ STATE_EVENT = "state"
 INTERRUPTED: Final = "INTERRUPTED"
 """Of a restoration whose process died: no state that it writes itself."""
 _ERROR = "ERROR"
-_ENDED = frozenset({"ERROR", "NOT_RUNNING"})
+_NOT_RUNNING = "NOT_RUNNING"
+_ENDED = frozenset({_ERROR, _NOT_RUNNING})
+_SWITCHED = frozenset({RunState.KEPT, RunState.UNDOING, RunState.UNDONE, RunState.CLEANING})
 _INTERRUPTED_AT_MOST = 3
 
 
 def state_of(run: Run) -> str | None:
-    """The state that a restoration wrote last; None for other runs. Where its process died: ``INTERRUPTED``."""
+    """The state that a restoration wrote last; None for other runs.
+
+    Where its process died before its switch: ``INTERRUPTED``. After it nothing was left to restore: ``NOT_RUNNING``,
+    whatever it had still written.
+    """
     state = run.last(STATE_EVENT).get("state")
     if state is None:
         return None
     # Who lives to see a run fail writes its last state; a run that was swept by another command has none.
     if state not in _ENDED and run.state is RunState.FAILED:
         return INTERRUPTED
+    if state not in _ENDED and run.state in _SWITCHED:
+        return _NOT_RUNNING
     return str(state)
 
 

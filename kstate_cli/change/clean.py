@@ -143,11 +143,13 @@ def clean_runs(
     ``elsewhere`` removes what a run has left in other places, before the journal goes that alone knows of it, and
     returns whether there was anything; what it raises, KstateError, keeps the run.
 
-    A run that cannot be deleted whole does not keep the others: RunHalfway is raised at the end, with the full path.
+    A run that cannot be deleted whole does not keep the others: its error is raised at the end, with the full path.
+    Once any run is deleted, that is RunHalfway: no other class may be raised where something has changed.
     """
     failed: list[tuple[Run, OSError]] = []
     begun: set[str] = set()
     kept: list[KstateError] = []
+    deleted: list[str] = []
     for run in choice.runs:
         freed = pinned_bytes(run)
         whole = run.state in (RunState.KEPT, RunState.UNDONE)
@@ -164,29 +166,51 @@ def clean_runs(
         except KstateError as error:
             kept.append(error)
         else:
+            deleted.append(run.name)
             yield run.name, freed
     if failed:
-        # One that is half deleted goes before one that is whole.
-        run, first = min(failed, key=lambda one: one[0].state is not RunState.CLEANING)
-        others = [f"run {one.name}: {error.strerror} ({error.filename})" for one, error in failed if one is not run]
-        others += [error.headline for error in kept]
-        if run.state is not RunState.CLEANING:
-            raise RunFailed(
-                f"run {run.name} could not be deleted: {first.strerror}",
-                where=str(first.filename),
-                details=others,
-                hint=("part of it may be gone; " if run.name in begun else "it is as it was; ")
-                + f"fix the cause, then: {_by_name(request.app, run)}",
-            ) from first
-        raise RunHalfway(
+        ended = _not_deleted(request.app, failed, begun)
+        ended.add_details(error.headline for error in kept)
+        raise _halfway(ended, deleted) from failed[0][1]
+    if kept:
+        kept[0].add_details(error.headline for error in kept[1:])
+        raise _halfway(kept[0], deleted)
+
+
+def _not_deleted(app: Path, failed: list[tuple[Run, OSError]], begun: set[str]) -> KstateError:
+    """What is told of runs that the disk has kept; ``begun`` are those of which something is gone."""
+    # One that is half deleted goes before one that is whole.
+    run, first = min(failed, key=lambda one: one[0].state is not RunState.CLEANING)
+    others = [f"run {one.name}: {error.strerror} ({error.filename})" for one, error in failed if one is not run]
+    if run.state is RunState.CLEANING:
+        return RunHalfway(
             f"run {run.name} could not be deleted whole: {first.strerror}",
             where=str(first.filename),
             details=others,
-            hint=f"fix the cause; {_GO_ON}: {_by_name(request.app, run)}",
-        ) from first
-    if kept:
-        kept[0].details = (*kept[0].details, *(error.headline for error in kept[1:]))
-        raise kept[0]
+            hint=f"fix the cause; {_GO_ON}: {_by_name(app, run)}",
+        )
+    return RunFailed(
+        f"run {run.name} could not be deleted: {first.strerror}",
+        where=str(first.filename),
+        details=others,
+        hint=("part of it may be gone; " if run.name in begun else "it is as it was; ")
+        + f"fix the cause, then: {_by_name(app, run)}",
+    )
+
+
+def _halfway(error: KstateError, deleted: list[str]) -> KstateError:
+    """The error itself, or what it is once other runs are deleted."""
+    if not deleted or isinstance(error, RunHalfway):
+        return error
+    halfway = RunHalfway(
+        error.headline,
+        where=error.where,
+        details=(*error.details, f"deleted before it was met: {', '.join(deleted)}"),
+        hint=error.hint,
+        hint_details=error.hint_details,
+    )
+    halfway.__cause__ = error
+    return halfway
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from kstate_cli.change.location_checks import check_change, check_location
 from kstate_cli.change.lockfile import application_lock, in_use
 from kstate_cli.change.new_application import make_where_lost, remove_empty, unmake
 from kstate_cli.change.plan import Plan
-from kstate_cli.change.recover import recover, tell_unfinished
+from kstate_cli.change.recover import recover, tell_unfinished, unfinished_runs
 from kstate_cli.parallel.workers import Workers
+from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.scan import read_application
@@ -71,13 +72,17 @@ class Course(Generic[Planned, Done]):
 def follow(course: Course[Planned, Done], terms: Terms) -> tuple[Planned, Done | None]:
     """The plan, and what came of it: None for a dry run, or when there was nothing to do.
 
+    A dry run takes no lock and goes on beside a running application, as of its last flush.
+
     Raises InUse and Refused before anything is changed, and whatever planning and carrying out raise.
     """
     refuse_special(terms.app)
     if terms.dry_run:
+        _refuse_half_changed(terms)
         planned = _plan(course, terms)
         course.on_plan(planned)
-        tell_unfinished(terms.app, course.tell)
+        if not read_lock_table().held(terms.app / LOCK):
+            tell_unfinished(terms.app, course.tell)
         return planned, None
     check_location(terms.app, lock_is_shared=terms.lock_is_shared)
     if not (terms.app / LOCK).exists():
@@ -105,6 +110,16 @@ def follow(course: Course[Planned, Done], terms: Terms) -> tuple[Planned, Done |
             raise
 
 
+def _refuse_half_changed(terms: Terms) -> None:
+    """Beside a running application a plan can be made, beside a command that is changing the directory it cannot.
+
+    Raises InUse.
+    """
+    table = read_lock_table()
+    if table.held(terms.app / LOCK) and unfinished_runs(terms.app):
+        raise in_use(terms.app, table.holder(terms.app / LOCK))
+
+
 def _plan(course: Course[Planned, Done], terms: Terms) -> Planned:
     application = _read(course, terms)
     planned = course.plan(application)
@@ -124,6 +139,6 @@ def _read(course: Course[Planned, Done], terms: Terms) -> Application | None:
     application = read_application(
         terms.app, workers=course.workers, on_store=lambda name: course.progress("read", name, 0)
     )
-    if application.running:
+    if application.running and not terms.dry_run:
         raise in_use(application.path, application.pid)
     return application

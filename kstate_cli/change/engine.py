@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from kstate_cli.change.expected import ROUGH_EVENT_MEMBER, rough_seconds
 from kstate_cli.change.folder import create_run, forget
 from kstate_cli.change.journal import SORTED_FILES, Run
 from kstate_cli.change.marks import STAGED, put_mark
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.plan import Plan, Step
 from kstate_cli.change.removal import remove_sorted_files, sweep
+from kstate_cli.change.run_states import cut_short
 from kstate_cli.change.stage import StagingCounts, stage
 from kstate_cli.change.switch import list_trees, switch
 from kstate_cli.change.system_calls import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
-from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed
+from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, name_of_signal
 from kstate_cli.parallel.workers import Workers
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import signals_held
@@ -75,6 +78,7 @@ def execute(
             source=plan.source,
             target=plan.target,
             steps=len(plan.steps),
+            **{ROUGH_EVENT_MEMBER: round(rough_seconds(plan, options.workers), 3)},
         )
         if prepare is not None:
             plan = replace(plan, steps=prepare(run))
@@ -121,7 +125,9 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
     if run is not None:
         try:
             # What a signal has cut short may be resumed.
-            sweep(plan.app, run, str(error), keep_sorted_files=isinstance(error, (Interrupted, KeyboardInterrupt)))
+            by_signal = isinstance(error, (Interrupted, KeyboardInterrupt))
+            ended = cut_short(_signal_of(error)) if by_signal else None
+            sweep(plan.app, run, str(error), keep_sorted_files=by_signal, ended=ended)
         except (OSError, Refused) as also:
             left = f"; what it had staged is still in {run.path} ({also}): the next command removes it"
         if isinstance(error, Refused) and not left:
@@ -140,6 +146,10 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
     where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return RunFailed(f"{plan.command} failed: {text}{where}", where=str(plan.app), hint=hint)
+
+
+def _signal_of(error: BaseException) -> str:
+    return name_of_signal(error.signal_number if isinstance(error, Interrupted) else signal.SIGINT)
 
 
 def pinned_bytes(run: Run) -> int:

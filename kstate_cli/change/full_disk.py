@@ -1,4 +1,4 @@
-"""Journal lines on a full disk: what ends an interrupted run has to be written, or that run could not be cleaned."""
+"""Writes journal lines on a full disk: a run whose end cannot be written could never be cleaned."""
 
 from __future__ import annotations
 

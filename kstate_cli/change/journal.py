@@ -12,6 +12,7 @@ import contextlib
 import os
 import stat
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -109,6 +110,15 @@ class Run:
     def settled_at(self) -> str:
         """When the run got the state that it has (ISO 8601); notes that come later do not make it younger."""
         return str(next(event["at"] for event in reversed(self.events) if event["event"] in _STEPS))
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took until its switch, or until it failed; None where neither is known."""
+        ends = [event["at"] for event in self.events if event["event"] in ("switched", "failed")]
+        if not ends:
+            return None
+        began, ended = datetime.fromisoformat(self.events[0]["at"]), datetime.fromisoformat(ends[0])
+        return max(0.0, (ended - began).total_seconds())
 
     def last(self, name: str) -> dict[str, Any]:
         """The last event of this name; empty when there is none."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
-from kstate_cli.access import what_to_do
+from kstate_cli.access import user_name, what_to_do
+from kstate_cli.carried import LOCK_IS_SHARED
 from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.change.reading import reading
@@ -40,7 +42,7 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
     if mount is not None and mount.may_not_share_locks and not lock_is_shared:
         raise Refused(
             f"{app} lies on {mount.kind} ({mount.point}): its locks may not be seen by the host of the application",
-            hint="make sure that the application is stopped everywhere, then say --lock-is-shared",
+            hint=f"make sure that the application is stopped everywhere, then say {LOCK_IS_SHARED}",
         )
     if exchanges:
         _check_one_file_system(app)
@@ -96,16 +98,19 @@ def _check_one_file_system(app: Path) -> None:
             )
 
 
-def room_of(plan: Plan, workers: int) -> int:
-    """Bytes that a plan takes beside what is copied as it is: SSTs that are written anew, and stores that are open."""
-    return plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
+def room_needed(plan: Plan, workers: int, *, copy_ssts: bool) -> int:
+    """Bytes that a plan takes beside what is there: copied files, SSTs that are written anew, stores that are open.
+
+    Raises Refused for a directory on another file system, which no mount tells.
+    """
+    copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
+    return copied + plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
 
 
 def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     """Refuses when the file system has no room for the staged directory. Raises Refused."""
-    copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
     edits = sum(1 for step in plan.steps if isinstance(step, EditDatabase))
-    needed = copied + room_of(plan, workers)
+    needed = room_needed(plan, workers, copy_ssts=copy_ssts)
     stat = os.statvfs(plan.app)
     free = stat.f_bavail * stat.f_frsize
     if needed > free:
@@ -125,11 +130,19 @@ def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
 def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
     """Bytes that are copied. Raises Refused for a directory on another file system, which no mount tells."""
     total = 0
-    device = os.stat(path).st_dev
-    database = (path / "CURRENT").exists() and is_database(path)
-    for entry in os.scandir(path):
+    try:
+        device = os.stat(path).st_dev
+        database = (path / "CURRENT").exists() and is_database(path)
+        entries = list(os.scandir(path))
+    except FileNotFoundError:
+        return 0  # a running application has dropped it
+    for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            if entry.stat(follow_symlinks=False).st_dev != device:
+            try:
+                its_device = entry.stat(follow_symlinks=False).st_dev
+            except FileNotFoundError:
+                continue
+            if its_device != device:
                 raise Refused(
                     f"{entry.path} is a file system of its own inside the application directory, a btrfs subvolume for "
                     "one: its files cannot be linked",
@@ -137,8 +150,15 @@ def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
                 )
             total += _copied_bytes(Path(entry.path), copy_ssts=copy_ssts)
         elif not database or copy_ssts or not entry.name.endswith(LINKED_SUFFIXES):
-            total += entry.stat(follow_symlinks=False).st_size
+            # A dry run may look beside a running application, which removes files meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                total += entry.stat(follow_symlinks=False).st_size
     return total
+
+
+def _who_may(uid: int) -> str:
+    """Nobody who is that user already is told to become it: a file of a group that one is not in is root's to keep."""
+    return "root" if uid in (0, os.geteuid()) else f"{user_name(uid)} or root"
 
 
 def _check_owner(app: Path) -> None:
@@ -148,9 +168,12 @@ def _check_owner(app: Path) -> None:
     groups = {os.getegid(), *os.getgroups()}
     for folder, _, files in os.walk(app):
         for path in (folder, *(os.path.join(folder, name) for name in files)):
-            stat = os.stat(path, follow_symlinks=False)
+            try:
+                stat = os.stat(path, follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # a running application has removed it
             if stat.st_uid != os.geteuid() or stat.st_gid not in groups:
                 raise Refused(
                     f"{path} belongs to uid {stat.st_uid}, gid {stat.st_gid}: this user could not keep that",
-                    hint="run as the application's user or as root, or copy instead with --copy",
+                    hint=f"run as {_who_may(stat.st_uid)}, or copy instead with --copy",
                 )

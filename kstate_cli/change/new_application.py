@@ -46,7 +46,7 @@ def unmake(app: Path, made: int) -> None:
     with contextlib.suppress(OSError):
         if app.stat().st_ino == made and set(os.listdir(app)) <= {LOCK}:
             (app / LOCK).unlink(missing_ok=True)
-            app.rmdir()
+            remove_empty(app, made)
 
 
 def _make(app: Path) -> int:

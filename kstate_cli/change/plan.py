@@ -9,7 +9,7 @@ from pathlib import Path
 from kstate_cli.change.build import BuildDatabase, BuildStore
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import OffsetsRecord
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import offsets_text
 from kstate_cli.statedir.model import Database
 
 
@@ -131,11 +131,6 @@ class CreateDatabase:
 Step = OmitTree | RemoveFile | WriteFile | EditDatabase | CreateDatabase | BuildStore | BuildDatabase
 
 
-def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
-    """Offsets as plans show them, in order; empty for none."""
-    return ", ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
-
-
 def _record_text(record: OffsetsRecord) -> str:
     parts = [offsets_text(record.offsets)] if record.offsets else []
     if record.position is not None and not record.position.is_empty:
@@ -162,6 +157,11 @@ class Plan:
     def empty(self) -> bool:
         """Nothing to do."""
         return not self.steps
+
+    @property
+    def databases(self) -> int:
+        """RocksDBs that are changed or made anew, as far as the plan knows them."""
+        return sum(1 for step in self.steps if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase)))
 
     @property
     def rewritten_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""What this user may not read is neither damaged nor lost: it is refused, and nothing is concluded from it."""
+"""Within ``reading()`` a PermissionError is Refused: what may not be read is neither damaged nor lost."""
 
 from __future__ import annotations
 

@@ -16,13 +16,11 @@ from kstate_cli.change.full_disk import written_on_full_disk
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, token_of
 from kstate_cli.change.removal import refuse_unproved, sweep
+from kstate_cli.change.run_states import UNFINISHED, cut_short
 from kstate_cli.errors import Refused
 from kstate_cli.texts import shell, some
 
-UNFINISHED: Final = (None, RunState.STAGING, RunState.SWITCHING, RunState.UNDOING)
-"""Runs that the next command which needs the directory takes over. With CLEANING ``clean`` alone goes on."""
-
-
+_BEFORE: Final = "interrupted before the switch"
 _NAMED = 3
 
 
@@ -98,7 +96,7 @@ def _recovered(app: Path, run: Run) -> RecoveryOutcome | None:
         forget(app, run)
         return None
     if run.state is RunState.STAGING:
-        sweep(app, run, "interrupted before the switch", keep_sorted_files=True)
+        sweep(app, run, _BEFORE, keep_sorted_files=True, ended=cut_short())
         return RecoveryOutcome.SWEPT
     if run.state is RunState.SWITCHING:
         return _settle_switch(app, run)
@@ -133,7 +131,7 @@ def _settle_switch(app: Path, run: Run) -> RecoveryOutcome:
             )
     if there or swept:
         settle(app, run)
-        sweep(app, run, "interrupted before the switch")
+        sweep(app, run, _BEFORE, ended=cut_short())
         return RecoveryOutcome.SWEPT
     record(app, run, THERE, recovered=True)
     remove_mark(app, STAGED)

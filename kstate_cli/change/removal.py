@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kstate_cli.change.fingerprint import LISTS, digest, every_file
 from kstate_cli.change.full_disk import written_on_full_disk
@@ -72,17 +72,20 @@ def _remove_all(top: Path) -> None:
         raise first
 
 
-def sweep(app: Path, run: Run, why: str, *, keep_sorted_files: bool = False) -> None:
+def sweep(
+    app: Path, run: Run, why: str, *, keep_sorted_files: bool = False, ended: Mapping[str, Any] | None = None
+) -> None:
     """Removes what a run has staged (never switched in) and says so in its journal.
 
-    With ``keep_sorted_files`` those of a restoration stay for the one that resumes it. Raises OSError, and Refused for
+    With ``keep_sorted_files`` those of a restoration stay for the one that resumes it. ``ended`` is what the journal
+    says besides: ``cut_short`` of a run that did not fail by itself. Raises OSError, and Refused for
     a tree that is not proved to have been staged only, or where APP is lost: nothing has been removed then.
     """
     remove_staged(app, run)
     if not keep_sorted_files:
         remove_sorted_files(run)
     sync_directory(run.path)
-    written_on_full_disk(run, "failed", why=why)
+    written_on_full_disk(run, "failed", why=why, **(ended or {}))
 
 
 def remove_staged(app: Path, run: Run) -> None:

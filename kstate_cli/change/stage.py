@@ -1,4 +1,7 @@
-"""Makes the whole new application directory beside the old one, and applies the steps of the plan to it."""
+"""Makes the whole new application directory beside the old one, and applies the steps of the plan to it.
+
+Not where sorted files wait to be ingested: that is ``restore.staging``, below ``restore.staging_area``.
+"""
 
 from __future__ import annotations
 

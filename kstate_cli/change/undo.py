@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.access import what_to_do
+from kstate_cli.carried import LOCK_IS_SHARED
 from kstate_cli.change.commit import BACK, commit
 from kstate_cli.change.fingerprint import (
     KEPT_LIST,
@@ -53,7 +54,7 @@ class UndoOptions:
         flags = {
             "--discard-newer": self.discard_newer,
             "--times-lost": self.times_lost,
-            "--lock-is-shared": self.lock_is_shared,
+            LOCK_IS_SHARED: self.lock_is_shared,
         }
         return command("undo", app, *(flag for flag, given in flags.items() if given))
 

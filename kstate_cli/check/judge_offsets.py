@@ -10,6 +10,7 @@ from kstate_cli.check.initial_offsets import TaskInitialOffsets
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
+from kstate_cli.formats.topic_partition import offsets_text
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import position_file
 
@@ -112,13 +113,15 @@ def _stale_position(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Fi
             for topic, parts in database.offsets.position.as_map().items():
                 for partition, offset in parts.items():
                     kept[topic, partition] = max(offset, kept.get((topic, partition), -1))
-    ahead = [
-        f"{tp}={offset}"
+    ahead = {
+        tp: offset
         for tp, offset in store.position_file.entries.items()
         if offset > kept.get((tp.topic, tp.partition), -1) and kept
-    ]
+    }
     if ahead:
-        text = f"{position_file(store.name)} is ahead of the store ({', '.join(ahead)}): bounded queries pass too early"
+        text = (
+            f"{position_file(store.name)} is ahead of the store ({offsets_text(ahead)}): bounded queries pass too early"
+        )
         yield snapshot.finding("stale-position", text, task, store.name)
     else:
         text = f"{position_file(store.name)} is older than the store's own Position"

@@ -1,4 +1,4 @@
-"""What a rule is: from what is known so far to what is known then, and the class of Kafka Streams that says so.
+"""A rule: a function that adds to what is known of a store or task, and the class of Kafka Streams that it follows.
 
 Rules stand in tuples, in the order of Streams. None of them reads a disk or writes into what it is given.
 """

@@ -196,16 +196,13 @@ def _print_json(lines: JsonLines, app: Application, release: str, guarantee: Gua
 
 
 def _show(app: Application, release: str, report: Report, *, quiet: bool) -> None:
-    from kstate_cli.check.findings import Level
-    from kstate_cli.cli.check_view import show_report
+    from kstate_cli.cli.check_view import show_report, worst_of
     from kstate_cli.cli.output import say
     from kstate_cli.texts import command
 
     show_report(release, report)
     sys.stdout.flush()
-    if report.findings:
-        levels = list(Level)
-        worst = max(report.findings, key=lambda one: levels.index(one.level))
+    if (worst := worst_of(report.findings)) is not None:
         say(f"what that means: {command('explain', worst.code)}", quiet=quiet)
     if app.running is not False:
         what = "is running" if app.running else "may be running"

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.check.findings import Finding, Level
-from kstate_cli.check.outcome import Outcome
+from kstate_cli.check.outcome import Outcome, Records
 from kstate_cli.cli.columns import Column, Fold, fold_words
 from kstate_cli.cli.output import print_line, safe, table
 from kstate_cli.cli.terminal import screen_width
 from kstate_cli.texts import first_lines, some
 
 if TYPE_CHECKING:
-    from kstate_cli.check.outcome import Prediction, Records
+    from kstate_cli.check.outcome import Prediction
     from kstate_cli.check.predict import Report
 
 _SHOWN = 5
@@ -23,12 +23,13 @@ _STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.EXPECT
 _COMMAND: Final = re.compile(r"(?:(?!kstate )(.*?): )?(kstate [a-z-]+ .*)", re.DOTALL)
 """A hint that ends in a command, and what is said before it."""
 _NOTHING: Final = "nothing to do"
+_RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
 def show_report(release: str, report: Report) -> None:
     """Everything, on standard output."""
-    worst = next((one for one in _STYLES if any(finding.level is one for finding in report.findings)), None)
-    style = "bold green" if report.clean else _STYLES[Level.ERROR if report.fails or worst is None else worst]
+    worst = worst_of(report.findings)
+    style = "bold green" if report.clean else _STYLES[Level.ERROR if report.fails or worst is None else worst.level]
     _print_folded(f"{release}: {verdict(report.predictions)}", style, indent="")
     for level in _STYLES:
         for alike in _grouped(one for one in report.findings if one.level is level):
@@ -41,6 +42,12 @@ def show_report(release: str, report: Report) -> None:
             ("task", "store", "finding", Column(f"the next start of {release}", fold=Fold.WORDS)),
             [(one.task, one.store, one.code or "-", _told(one)) for one in others],
         )
+
+
+def worst_of(findings: Iterable[Finding]) -> Finding | None:
+    """The first of those that are as bad as any; None where there are none."""
+    order = list(_STYLES)
+    return min(findings, key=lambda one: order.index(one.level), default=None)
 
 
 def verdict(predictions: Iterable[Prediction]) -> str:
@@ -73,7 +80,17 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
         Outcome.UNKNOWN: f"of {subject} it is not known while the application runs",
         Outcome.IGNORED: f"{subject} {'is' if one else 'are'} ignored",
     }[outcome]
+    if outcome in _RESTORED:
+        text += _altogether(alike)
     return f"{text} or {_or_else(or_else)} (chance decides)" if or_else else text
+
+
+def _altogether(alike: list[Prediction]) -> str:
+    """How many records all of them restore, where that is known of all: how far the directory is behind."""
+    known = [one.records for one in alike if one.records is not None]
+    if not known or len(known) < len(alike):
+        return ""
+    return f" ({_count(Records(sum(one.count for one in known), all(one.exact for one in known)))})"
 
 
 def _or_else(outcome: Outcome) -> str:
@@ -145,4 +162,4 @@ def _told(one: Prediction) -> str:
 def _count(records: Records | None) -> str:
     if records is None:
         return "what follows its offset"
-    return f"{'' if records.exact else 'at most '}{records.count:,} records"
+    return f"{'' if records.exact else 'at most '}{records.count:,} {'record' if records.count == 1 else 'records'}"

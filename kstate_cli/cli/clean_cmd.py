@@ -41,7 +41,7 @@ def clean(
     """DELETES the directories that runs have kept: afterwards those cannot be undone.
 
     The application may be running: nothing of its directory is touched. A run that was interrupted is left to the
-    command that needs the directory next, unless it is named with --run.
+    command that needs the directory next; one that has not come to its switch can be named with --run.
     """
     from kstate_cli.change.ages import remove_draft
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs

@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "verify": Entry("verify_cmd", "verify", "Read everything, name what is damaged."),
     "migrate": Entry("migrate_cmd", "migrate", "Upgrade or downgrade in place, undoable."),
     "wipe": Entry("wipe_cmd", "wipe", "Move stores out, to be rebuilt from earliest."),
+    "dump": Entry("dump_cmd", "dump", "Write changelogs of a broker to a dump that grows."),
     "restore": Entry("restore_cmd", "restore", "Restore stores in bulk from a changelog dump."),
     "undo": Entry("undo_cmd", "undo", "Take the newest change back."),
     "status": Entry("status_cmd", "status", "Runs of kstate: state, progress, bytes kept."),

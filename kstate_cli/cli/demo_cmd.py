@@ -17,11 +17,11 @@ def demo() -> int:
     from kstate_cli.cli.output import say
     from kstate_cli.cli.undo_cmd import undo
     from kstate_cli.statedir.find import find_application
-    from kstate_cli.texts import command
+    from kstate_cli.texts import EXAMPLES, command
 
     with temporary.private_folder("demo") as folder:
         with (
-            files("kstate_cli").joinpath("demo/state.tar.xz").open("rb") as archive,
+            files("kstate_cli").joinpath(EXAMPLES, "orders.tar.xz").open("rb") as archive,
             tarfile.open(fileobj=archive, mode="r:xz") as tar,
         ):
             if hasattr(tarfile, "data_filter"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +15,8 @@ from kstate_cli.cli.options import (
     SpecFile,
     Stores,
     Tasks,
+    at_once,
+    workers_option,
 )
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
@@ -44,16 +45,7 @@ def diff(
     ] = 20,
     spec: SpecFile = None,
     last_flush: LastFlush = False,
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="Databases to open at once; as many as processors by default.",
-        ),
-    ] = os.cpu_count() or 1,
+    workers: Annotated[int, workers_option("Databases")] = 0,
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
@@ -84,7 +76,7 @@ def diff(
         ignore_headers=ignore_headers,
         positions=positions,
         last_flush=last_flush,
-        workers=workers,
+        workers=at_once(workers),
     )
     lines = lines_about(request.a)
     report = DiffReport(limit, lines if output is Format.json else None, quiet=quiet)

@@ -22,9 +22,11 @@ from kstate_cli.errors import (
     notes_of,
 )
 from kstate_cli.host import host_error
-from kstate_cli.texts import command
+from kstate_cli.texts import asked, command
 
 _DEFECT = "defect"
+_OF_PYDANTIC = "Value error, "
+"""What pydantic puts before what is wrong with a value, where Typer asks it."""
 _REPORT = "report it, with what KSTATE_DEBUG=1 shows of it"
 
 
@@ -115,15 +117,14 @@ def _of_the_command_line(error: Any) -> KstateError:
     first, *more = (
         str(error.format_message()).split("\n")
         if type(error).__name__ == "MissingParameter"
-        else (str(error.format_message()),)
+        else (str(error.format_message()).replace(f": {_OF_PYDANTIC}", ": "),)
     )
     context = getattr(error, "ctx", None)
     names = [] if context is None else [one.info_name for one in _path_of(context)]
     close = getattr(error, "possibilities", None) or ()
-    meant = f"did you mean {', '.join(close)}? " if close else ""
     if close:  # Click's own sentence has them in words of its own
         first = f"No such option: {error.option_name}"
-    return UsageError(first, details=more, hint=f"{meant}see {command(*names[1:], '--help')}")
+    return UsageError(first, details=more, hint=f"{asked(close)}see {command(*names[1:], '--help')}")
 
 
 def _path_of(context: Any) -> list[Any]:

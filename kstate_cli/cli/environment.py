@@ -33,6 +33,7 @@ SETTINGS: Final = frozenset(
         "key-serde",
         "master",
         "max-age",
+        "max-rate",
         "memory",
         "metrics-file",
         "on-state-change",

@@ -33,6 +33,7 @@ EXAMPLES: Final = {
     ),
     "ls": (
         Example("Tasks and stores of an application", "ls /data/app"),
+        Example("Which stores take the room: the largest last", "ls /data/app --sort size"),
         Example("A kstate.toml for restore and query, on standard output", "ls /data/app --spec"),
     ),
     "inspect-position": (
@@ -56,8 +57,8 @@ EXAMPLES: Final = {
             "query key /data/app count alice --key-serde string --value-serde long",
         ),
         Example(
-            "With its timestamp",
-            "query key /data/app count alice --key-serde string --timestamps",
+            "With its timestamp, and the offset that it is as of",
+            "query key /data/app count alice --timestamps --explain",
         ),
     ),
     "query range": (
@@ -139,6 +140,13 @@ EXAMPLES: Final = {
     "wipe": (
         Example("One store of one task, to be rebuilt", "wipe /data/app --task 0_1 --store count"),
         Example("DELETES all stores at once, without a way back", "wipe /data/app --all --purge --yes"),
+    ),
+    "dump": (
+        Example("Every night: what is new", "dump --bootstrap-server broker:9092 --app orders --out /dump/orders"),
+        Example(
+            "How much that would be",
+            "dump --bootstrap-server broker:9092 --app orders --out out --dry-run",
+        ),
     ),
     "restore": (
         Example("The plan", "restore /data/app --from-changelog /dump/app --for 4.3 --dry-run"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kstate_cli.cli.options import App, LastFlush, Output, Quiet, SpecFile
+from kstate_cli.cli.options import App, LastFlush, Output, Quiet, SpecFile, at_once, workers_option
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
@@ -44,16 +43,7 @@ def export(
             "--engine", metavar="auto|local|spark", help="auto: processes of this host, Spark from 8 GiB of SSTs on."
         ),
     ] = "auto",
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="Parts to write at once; as many as processors by default.",
-        ),
-    ] = os.cpu_count() or 1,
+    workers: Annotated[int, workers_option("Parts")] = 0,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="DELETES an export that is in DIR, once the new one is there.")
     ] = False,
@@ -88,7 +78,7 @@ def export(
         key_serde=key_serde,
         value_serde=value_serde,
         engine=ExportEngine(engine),
-        workers=workers,
+        workers=at_once(workers),
         overwrite=overwrite,
         last_flush=last_flush,
     )

@@ -26,7 +26,8 @@ def facts_source(
         known = read_facts(offsets)
         return lambda _: known
     if bootstrap is not None:
-        from kstate_cli.broker.client import ask_broker, client_settings
+        from kstate_cli.broker.client import ask_broker
+        from kstate_cli.broker.settings import client_settings
 
         conf = client_settings(settings)
         return lambda topics: ask_broker(bootstrap, conf, group=group, topics=topics)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstate_cli.cli.help_panels import one_of
 from kstate_cli.cli.options import App, Output, Quiet
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, UsageError
@@ -14,13 +16,31 @@ if TYPE_CHECKING:
     from kstate_cli.statedir.model import Application
 
 _SHOWN = 5
+
+
+class Order(str, Enum):
+    """What the stores are put in order by."""
+
+    task = "task"
+    """Task, then store."""
+    size = "size"
+    """Bytes: the largest last, where a terminal shows it."""
+
+
 Spec = Annotated[
     bool,
     typer.Option("--spec", help="Print a kstate.toml instead: what the directory tells, and the lines to fill in."),
 ]
 
 
-def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet = False) -> int:
+Sort = Annotated[
+    Order, typer.Option("--sort", metavar=one_of(Order), help="What they are in order of; size: the largest last.")
+]
+
+
+def ls(
+    app: App, spec: Spec = False, sort: Sort = Order.task, output: Output = Format.table, quiet: Quiet = False
+) -> int:
     """Show tasks and stores: kind, size, keys, where the offset is, status, SST format, and which releases open it.
 
     Changes nothing, and may run beside the application. Keys are rows as kstate query shows them; ~ marks an estimate,
@@ -41,12 +61,16 @@ def ls(app: App, spec: Spec = False, output: Output = Format.table, quiet: Quiet
 
     if spec and output is Format.json:
         raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
+    if spec and sort is not Order.task:
+        raise UsageError("--spec prints its stores by name", hint="leave out one of --spec and --sort")
     path = find_application(app)
     lines = lines_about(path)
     application = read_application(path)
     emptied = only_kept(path)
     problems = application.all_problems()
     rows, unread = ([], frozenset()) if spec else _told(application, store_rows(application))
+    if sort is Order.size:
+        rows = sorted(rows, key=lambda row: row["bytes"])
     to_do = 0
     if spec:
         to_do = _print_spec(application, quiet=quiet)

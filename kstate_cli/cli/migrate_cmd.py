@@ -1,8 +1,7 @@
-"""``kstate migrate``: moves offsets to where another release keeps them, without restoring."""
+"""``kstate migrate``: what the target cannot read is refused or rewritten, and offsets go to where it keeps them."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +20,8 @@ from kstate_cli.cli.options import (
     Verify,
     Wait,
     WarningsOk,
+    at_once,
+    workers_option,
 )
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import releases
@@ -74,9 +75,7 @@ def migrate(
     copy: Annotated[
         bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
     ] = False,
-    workers: Annotated[
-        int, typer.Option("--workers", metavar="N", help="Stores at once; 0 means one per core.", min=0)
-    ] = 0,
+    workers: Annotated[int, workers_option("Stores")] = 0,
     reason: Reason = None,
     metrics_file: MetricsFile = None,
     wait: Wait = 0.0,
@@ -94,8 +93,9 @@ def migrate(
     from kstate_cli.change.course import Terms
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import RunProgress, say
+    from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import PlanShown, show_plan
+    from kstate_cli.cli.run_progress import RunProgress
     from kstate_cli.cli.subject import found_app
     from kstate_cli.migrate.ages import ages_of_converted
     from kstate_cli.migrate.planner import MigrateOptions, plan_migration
@@ -118,12 +118,12 @@ def migrate(
         ages[:] = ages_of_converted(application, plan)
         return plan
 
-    at_once = workers or os.cpu_count() or 1
-    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=at_once)
+    stores_at_once = at_once(workers)
+    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
     request = ChangeRequest(
         Terms(
             path,
-            RunOptions(workers=at_once, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason),
+            RunOptions(workers=stores_at_once, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason),
             wait=wait,
             lock_is_shared=lock_is_shared,
             dry_run=dry_run,
@@ -135,7 +135,7 @@ def migrate(
         with RunProgress(quiet=quiet) as progress:
 
             def on_plan(plan: Plan) -> None:
-                progress.expect(plan.rewritten_bytes)
+                progress.expect(plan)
                 show_plan(plan, shown)
 
             outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))

@@ -6,10 +6,11 @@ import re
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from kstate_cli.carried import LOCK_IS_SHARED
 from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH, one_of
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores, tasks
@@ -36,6 +37,11 @@ class Verify(str, Enum):
 
     quick = "quick"
     full = "full"
+
+
+def workers_option(what: str) -> Any:
+    """``--workers``: how many of them are worked on at once; ``at_once`` says what its value means."""
+    return typer.Option("--workers", metavar="N", min=0, help=f"{what} at once; 0 means one per core.")
 
 
 DslStoreFormat = Annotated[
@@ -89,7 +95,7 @@ Wait = Annotated[
 LockIsShared = Annotated[
     bool,
     typer.Option(
-        "--lock-is-shared",
+        LOCK_IS_SHARED,
         help="NFS and the like: you vouch that it runs nowhere.",
         rich_help_panel=HOW,
     ),
@@ -150,6 +156,13 @@ LastFlush = Annotated[
     bool,
     typer.Option("--last-flush", help="Beside a running application: what was flushed last."),
 ]
+
+
+def at_once(workers: int) -> int:
+    """What is given with ``--workers``, or as many as this process may use cores."""
+    from kstate_cli.capacity import cores_here
+
+    return workers or cores_here()
 
 
 def age(option: str, text: str) -> timedelta:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import Final
 
 from kstate_cli.cli.columns import Column, lay_out
 from kstate_cli.cli.standard import showable
-from kstate_cli.cli.terminal import console, progress_bar, screen_width
+from kstate_cli.cli.terminal import console, screen_width
 from kstate_cli.errors import Told
-from kstate_cli.signals import start
-from kstate_cli.texts import printable, size_text
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
+from kstate_cli.texts import printable
 
 RULE: Final = "\u2500"
 """What the line below the names of a table's columns is drawn with, where standard output has it."""
@@ -92,59 +86,3 @@ def print_line(text: str, style: str = "") -> None:
 
 def _lines(cell: object) -> Sequence[object]:
     return cell if isinstance(cell, (list, tuple)) else (cell,)
-
-
-class RunProgress:
-    """Phases and bytes of a run: a bar on a terminal, else a plain line per phase and now and then for bytes."""
-
-    _NAMES: ClassVar = {
-        "read": "reading",
-        "stage": "staging",
-        "store": "rewriting",
-        "verify": "verifying",
-        "switch": "switching",
-    }
-    _SECONDS = 10.0
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._phase = ""
-        self._done = 0
-        self._total = 0
-        self._said = time.monotonic()
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-        if not quiet and sys.stderr.isatty():
-            from rich.progress import DownloadColumn
-
-            self._bar = progress_bar("{task.description}", DownloadColumn(binary_units=True))
-
-    def __enter__(self) -> RunProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def expect(self, total: int) -> None:
-        """The bytes of SSTs that will be written anew."""
-        self._total = total
-
-    def __call__(self, phase: str, path: str, size: int) -> None:
-        """Called by the engine: the phase, where, and bytes done since the last call."""
-        if self._quiet:
-            return
-        self._done += size
-        if phase != self._phase:
-            self._phase = phase
-            name = self._NAMES.get(phase, phase)
-            if self._bar is None:
-                sys.stderr.write(f"kstate: {name}\n")
-            elif self._total and phase in ("stage", "store") and self._task is None:
-                start(self._bar)
-                self._task = self._bar.add_task(name, total=self._total)
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self._done, description=self._NAMES.get(phase, phase))
-        elif size and self._total and time.monotonic() - self._said > self._SECONDS:
-            self._said = time.monotonic()
-            sys.stderr.write(f"kstate: {size_text(self._done)} of {size_text(self._total)}\n")

@@ -1,4 +1,4 @@
-"""What Click makes of a parameter, told to whoever has to know it however the command ends."""
+"""Passes on a parameter's value as soon as Click has converted it, even if the command then fails."""
 
 from __future__ import annotations
 

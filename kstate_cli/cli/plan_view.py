@@ -26,6 +26,10 @@ class PlanShown:
     workers: int
     kept: bool = True
     """What is replaced is kept for undo."""
+    copied: bool = False
+    """SSTs are copied, not linked."""
+    spark: bool = False
+    """It has Spark to start."""
 
 
 def show_plan(plan: Plan, how: PlanShown) -> None:
@@ -67,20 +71,49 @@ def _show_steps(plan: Plan, how: PlanShown) -> None:
 
 
 def _summed_up(plan: Plan, how: PlanShown) -> Iterator[str]:
-    """How much it is, the room that it takes, and where that stays which is replaced."""
+    """How much it is, the room and the time that it takes, and where that stays which is replaced."""
     from kstate_cli.change.folder import runs_folder
-    from kstate_cli.change.location_checks import room_of
+    from kstate_cli.change.location_checks import room_needed
     from kstate_cli.texts import command, size_text
 
+    room = room_needed(plan, how.workers, copy_ssts=how.copied)
     counted = Counter(step.action for step in plan.steps)
     actions = ", ".join(f"{count} x {action}" for action, count in counted.most_common())
-    yield f"{len(plan.steps)} {'step' if len(plan.steps) == 1 else 'steps'}: {actions}"
-    yield f"data written anew: {size_text(plan.rewritten_bytes)}; room needed: {size_text(room_of(plan, how.workers))}"
+    yield f"{_extent(plan)}; {_number(len(plan.steps), 'step')}: {actions}"
+    yield f"data written anew: {size_text(plan.rewritten_bytes)}; room needed: {size_text(room)}"
+    yield _time(plan, how)
     if how.kept and plan.app.exists():
         yield f"the directory as it is now stays in {runs_folder(plan.app)}, until:"
         yield f"  {command('clean', plan.app)}"
     elif not how.kept:
         yield "nothing of what leaves is kept"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what if count == 1 else f'{what}s'}"
+
+
+def _extent(plan: Plan) -> str:
+    """The stores and tasks that the steps are about; a task that leaves as a whole is counted as a task."""
+    from kstate_cli.statedir.places import Place
+
+    places = [Place(tuple(step.path.split("/"))) for step in plan.steps if step.action != "write file"]
+    stores = {(place.task, place.store.name) for place in places if place.task is not None and place.store is not None}
+    tasks = {place.task for step in plan.steps if (place := Place(tuple(step.path.split("/")))).task is not None}
+    of_stores = [_number(len(stores), "store")] if stores else []
+    return " in ".join([*of_stores, _number(len(tasks), "task")])
+
+
+def _time(plan: Plan, how: PlanShown) -> str:
+    from kstate_cli.change.expected import expected
+    from kstate_cli.change.folder import read_runs
+    from kstate_cli.pace import duration_text
+
+    known = expected(plan, how.workers, read_runs(plan.app))
+    amount = "less than 10 s" if known.is_short else f"about {duration_text(known.rounded)}"
+    start = ", and Spark's start of about 10 s" if how.spark and known.like is None else ""
+    reckoned = "by a rough figure" if known.like is None else f"as run {known.like} went"
+    return f"rough time: {amount}{start} ({reckoned})"
 
 
 def show_end(

@@ -119,9 +119,13 @@ class RowOptions:
         int | None,
         typer.Option("--limit", metavar="N", min=1, help="At most N rows in all; by default 1000 in a table."),
     ] = None
-    explain: Annotated[bool, typer.Option("--explain", help="Tell Position and execution info of each partition.")] = (
-        False
-    )
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Tell of each partition up to which offset of its input it is (its Position), and how it answered.",
+        ),
+    ] = False
     quiet: Quiet = False
 
 

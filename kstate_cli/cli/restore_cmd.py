@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.declared import declared
-from kstate_cli.cli.options import Guarantee, Verify, part_of
+from kstate_cli.cli.options import Guarantee, Verify, at_once, part_of
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.restore_options import (
     CaseOptions,
@@ -59,6 +58,7 @@ def restore(
     from kstate_cli.cli.state_command import StateCommand
     from kstate_cli.cli.subject import found_app
     from kstate_cli.releases import release
+    from kstate_cli.restore.engines import RestoreEngine
     from kstate_cli.restore.judge import Allowed
     from kstate_cli.restore.pipeline import application_path
     from kstate_cli.restore.pipeline import restore as run_restore
@@ -95,7 +95,7 @@ def restore(
         Terms(
             path,
             RunOptions(
-                workers=work.workers or os.cpu_count() or 1,
+                workers=at_once(work.workers),
                 verify_full=work.verify is Verify.full,
                 copy_ssts=work.copy,
                 reason=told.reason,
@@ -122,7 +122,14 @@ def restore(
     )
     heard = StateCommand(told.on_state_change, path) if told.on_state_change is not None else None
     output, quiet = told.output, told.quiet
-    shown = PlanShown(output, quiet=quiet, dry_run=wanted.dry_run, workers=request.terms.run.workers)
+    shown = PlanShown(
+        output,
+        quiet=quiet,
+        dry_run=wanted.dry_run,
+        workers=request.terms.run.workers,
+        copied=work.copy,
+        spark=request.engine is RestoreEngine.spark,
+    )
     with Metrics(told.metrics_file, "restore", path) as metrics:
         lines = JsonLines(path, sys.stderr) if output is Format.json else None
         with RestoreProgress(lines, quiet=quiet, on_state=heard) as progress:

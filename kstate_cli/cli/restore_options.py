@@ -26,6 +26,7 @@ from kstate_cli.cli.options import (
     Verify,
     Wait,
     WarningsOk,
+    workers_option,
 )
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import releases
@@ -180,9 +181,7 @@ class WorkOptions:
             help="Of this host: 2G; by default 660M a core and 700M.",
         ),
     ] = None
-    workers: Annotated[
-        int, typer.Option("--workers", metavar="N", help="Stores at once; 0 means one per core.", min=0)
-    ] = 0
+    workers: Annotated[int, workers_option("Stores")] = 0
     verify: Annotated[
         Verify, typer.Option("--verify", metavar=one_of(Verify), help="full: read all rows back first.")
     ] = Verify.quick
@@ -225,21 +224,29 @@ def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> R
 
     if text not in {one.value for one in RestoreEngine}:
         raise UsageError(f"--engine {text!r} is neither spark nor local", hint="leave it out for spark")
-    unused = [name for name, given in (("--master", master), ("--conf", conf)) if given]
-    if text == RestoreEngine.local and unused:
-        raise UsageError(f"{unused[0]} is about Spark, and --engine local uses none", hint="leave one of them out")
+    if text == RestoreEngine.local:
+        spark_unused(master=master, conf=conf)
     return RestoreEngine(text)
 
 
-def bytes_of(text: str) -> int:
-    """``2G``, ``1500M`` as a number. Raises UsageError."""
+def spark_unused(*, master: str | None, conf: Sequence[str] | None) -> None:
+    """Raises UsageError where something is said about Spark beside ``--engine local``."""
+    from kstate_cli.errors import UsageError
+
+    unused = [name for name, given in (("--master", master), ("--conf", conf)) if given]
+    if unused:
+        raise UsageError(f"{unused[0]} is about Spark, and --engine local uses none", hint="leave one of them out")
+
+
+def bytes_of(text: str, option: str = "--memory") -> int:
+    """``2G``, ``1500M`` as a number. Raises UsageError, naming the option."""
     from kstate_cli.errors import UsageError
 
     number = text.strip().upper().removesuffix("IB").removesuffix("B")
     unit = number[-1:] if number[-1:] in _UNITS and not number[-1:].isdigit() else ""
     digits = number.removesuffix(unit) if unit else number
     if not digits.isascii() or not digits.isdigit():
-        raise UsageError(f"--memory {text!r} is not a number of bytes", hint="such as 2G, 1500M")
+        raise UsageError(f"{option} {text!r} is not a number of bytes", hint="such as 2G, 1500M")
     return int(digits) * _UNITS[unit]
 
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.json_lines import JsonLines
-from kstate_cli.cli.output import safe
-from kstate_cli.cli.terminal import progress_bar
+from kstate_cli.cli.meter import OFTEN_SECONDS, Meter, counted
+from kstate_cli.pace import PaceMeter
 from kstate_cli.restore.restoration import RestoreWatcher
-from kstate_cli.signals import start
-from kstate_cli.texts import size_text
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from kstate_cli.restore.plan import RestorePlan
     from kstate_cli.restore.states import RestoreState
 
-_SECONDS = 10.0
 _NAMES = {
     "read": "reading the directory",
     "spark": "starting Spark",
@@ -41,17 +35,17 @@ class RestoreProgress(RestoreWatcher):
         self._quiet, self._lines = quiet, lines
         self._on_state = on_state
         self._phase = ""
-        self._began = 0.0
-        self._said = 0.0
+        self._began = self._said = 0.0
         self._done = -1
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        self._resumed = False
+        self._meter = Meter("restoring", quiet=quiet or lines is not None)
+        self._pace: PaceMeter | None = None
 
     def __enter__(self) -> RestoreProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
+        self._meter.stop()
 
     def expect(self, plan: RestorePlan) -> None:
         """The plan is known: what follows is the run."""
@@ -69,7 +63,7 @@ class RestoreProgress(RestoreWatcher):
             return
         self._phase = name
         if name == "stage":
-            self._stop()
+            self._meter.stop()
         self._line("phase", {"phase": name}, _NAMES.get(name, name))
 
     def state(self, before: RestoreState, after: RestoreState) -> None:
@@ -96,58 +90,45 @@ class RestoreProgress(RestoreWatcher):
 
     def resumed(self, predecessor: str, slices: int, total: int) -> None:
         """An interrupted run has left something."""
+        self._resumed = True
         if not self._quiet:
             self._line(
                 "resumed",
                 {"predecessor": predecessor, "slices": slices, "of": total},
-                f"resuming run {predecessor}: {slices} of {total} slices are there",
+                f"resuming run {predecessor}: {100 * slices // max(1, total)} % of its records are sorted already",
             )
 
     def slices(self, done: int, total: int, records: int, all_records: int, size: int) -> None:
         """Slices that are finished."""
         if self._quiet or not self._began:
             return
-        if sys.stderr.isatty() and self._lines is None:
-            self._show(done, total, records, all_records)
+        already = records if self._resumed else 0
+        if self._lines is None:
+            if not self._meter.has_begun:
+                self._meter.begin(all_records, counted("records"), already=already, since=self._began)
+            self._meter.at(records)
             return
         now = time.monotonic()
-        if done == self._done or (now - self._said < _SECONDS and done < total):
+        if self._pace is None:
+            self._pace = PaceMeter(all_records, self._began, already=already)
+        pace = self._pace.at(records, now)
+        if done == self._done or (now - self._said < OFTEN_SECONDS and done < total):
             return
         self._said, self._done = now, done
-        rate = records / max(now - self._began, 1e-9)
-        left = (all_records - records) / rate if rate else 0.0
-        self._line(
+        self._lines.line(
             "progress",
             {
                 "slices": done,
                 "of": total,
                 "records": records,
                 "bytes": size,
-                "records_per_second": round(rate),
-                "seconds_left": round(left, 1),
+                "records_per_second": round(pace.per_second or 0.0),
+                "seconds_left": round(pace.seconds_left or 0.0, 1),
             },
-            f"{done} of {total} slices, {records:,} records, {size_text(size)}, {rate:,.0f} records/s, "
-            f"{left:,.0f} s left",
         )
-
-    def _show(self, done: int, total: int, records: int, all_records: int) -> None:
-        from rich.progress import TextColumn
-
-        if self._bar is None:
-            amount = TextColumn("{task.fields[slices]} slices, {task.completed:,} of {task.total:,} records")
-            self._bar = progress_bar("restoring", amount)
-            start(self._bar)
-            self._task = self._bar.add_task("restoring", total=all_records, slices="0")
-        assert self._task is not None
-        self._bar.update(self._task, completed=records, slices=f"{done}/{total}")
-
-    def _stop(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
 
     def _line(self, kind: str, members: dict[str, Any], text: str) -> None:
         if self._lines is not None:
             self._lines.line(kind, members)
-        elif self._bar is None:
-            sys.stderr.write(f"kstate: {safe(text)}\n")
+        elif kind == "warning" or not self._meter.on_a_terminal or not self._meter.has_begun:
+            self._meter.tell(f"kstate: {text}", always=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from kstate_cli import carried
 from kstate_cli.cli.parameters import tell_processed
 from kstate_cli.texts import command
 
@@ -17,6 +18,7 @@ _given: list[str] = []
 def forget() -> None:
     """A command begins, and is about nothing yet."""
     _given.clear()
+    carried.forget()
 
 
 def given() -> str | None:
@@ -30,10 +32,12 @@ def found_app(app: str | os.PathLike[str]) -> None:
 
 
 def note_subject(parsed: Any) -> None:
-    """From now on the directory that Click's command ``parsed`` is given is known here."""
+    """From now on the directory that Click's command ``parsed`` is given is known here, and what is carried on."""
     for parameter in parsed.params:
         if parameter.param_type_name == "argument" and parameter.name in _APP:
             tell_processed(parameter, _note)
+        if carried.LOCK_IS_SHARED in parameter.opts:
+            tell_processed(parameter, carried.carry_lock_is_shared)
 
 
 def _note(value: Any) -> None:

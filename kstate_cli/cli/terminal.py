@@ -47,11 +47,11 @@ def console(*, stderr: bool) -> Console:
 
 
 def progress_bar(text: str, amount: ProgressColumn) -> Progress:
-    """A bar on standard error that leaves nothing behind: a text, the bar, how much is done, the time that is left.
+    """A bar on standard error that leaves nothing behind: a text, the bar, how far it is.
 
     ``text`` may name fields of the task, as ``{task.description}``. The caller starts and stops it.
     """
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (TextColumn(text), BarColumn(), amount, TimeRemainingColumn())
+    columns = (TextColumn(text), BarColumn(bar_width=20), amount)
     return Progress(*columns, console=console(stderr=True), transient=True)

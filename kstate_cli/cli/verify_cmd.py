@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections import Counter
@@ -17,7 +16,9 @@ from kstate_cli.cli.options import (
     Quiet,
     Stores,
     Tasks,
+    at_once,
     part_of,
+    workers_option,
 )
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, InUse, Refused
@@ -40,16 +41,7 @@ def verify(
         bool,
         typer.Option("--each-sst", help="Read each SST by itself too, and hold its entries against its properties."),
     ] = False,
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="Databases to read at once; as many as processors by default.",
-        ),
-    ] = os.cpu_count() or 1,
+    workers: Annotated[int, workers_option("Databases")] = 0,
     metrics_file: MetricsFile = None,
     output: Output = Format.table,
     quiet: Quiet = False,
@@ -72,7 +64,7 @@ def verify(
         tasks=frozenset(task or ()),
         stores=frozenset(store or ()),
         subset=part_of("--subset", subset, "for example 1/7"),
-        workers=workers,
+        workers=at_once(workers),
         each_sst=each_sst,
     )
     lines = lines_about(request.app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +18,8 @@ from kstate_cli.cli.options import (
     Tasks,
     Wait,
     WarningsOk,
+    at_once,
+    workers_option,
 )
 from kstate_cli.cli.output import Format
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from kstate_cli.change.command import ChangeOutcome
     from kstate_cli.change.engine import RunResult
+    from kstate_cli.change.plan import Plan
 
 
 def wipe(
@@ -46,9 +48,7 @@ def wipe(
     ] = False,
     purge: Annotated[bool, typer.Option("--purge", help="DELETES the stores at once: nothing can be undone.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --purge: yes, without a way back.")] = False,
-    workers: Annotated[
-        int, typer.Option("--workers", metavar="N", help="Stores at once; 0 means one per core.", min=0)
-    ] = 0,
+    workers: Annotated[int, workers_option("Stores")] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
     ] = False,
@@ -71,8 +71,9 @@ def wipe(
     from kstate_cli.change.course import Terms
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import RunProgress, say
+    from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import PlanShown, show_plan
+    from kstate_cli.cli.run_progress import RunProgress
     from kstate_cli.cli.subject import found_app
     from kstate_cli.errors import UsageError
     from kstate_cli.statedir.find import find_application
@@ -85,12 +86,12 @@ def wipe(
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
     found_app(path)
-    at_once = workers or os.cpu_count() or 1
-    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=at_once, kept=not purge)
+    stores_at_once = at_once(workers)
+    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, kept=not purge)
     request = ChangeRequest(
         Terms(
             path,
-            RunOptions(workers=at_once, reason=reason),
+            RunOptions(workers=stores_at_once, reason=reason),
             wait=wait,
             lock_is_shared=lock_is_shared,
             dry_run=dry_run,
@@ -101,9 +102,14 @@ def wipe(
     )
     with Metrics(metrics_file, "wipe", path) as metrics:
         with RunProgress(quiet=quiet) as progress:
+
+            def on_plan(plan: Plan) -> None:
+                progress.expect(plan)
+                show_plan(plan, shown)
+
             outcome = change(
                 request,
-                on_plan=lambda plan: show_plan(plan, shown),
+                on_plan=on_plan,
                 progress=progress,
                 tell=lambda line: say(line, quiet=quiet),
             )

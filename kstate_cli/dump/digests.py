@@ -6,12 +6,12 @@ Reading goes on in threads beside other work; nothing is decided before :meth:`D
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli.capacity import cores_here
 from kstate_cli.signals import submitted
 
 from .errors import DumpError, printable
@@ -55,7 +55,7 @@ class Digests:
         filesystem, root = open_location(dump.uri)
         files = dump.manifest.files if dump.manifest is not None else ()
         known = {f"{root.rstrip('/')}/{file.path}": file.sha256 for file in files}
-        self._pool = ThreadPoolExecutor(max(1, os.cpu_count() or 1), thread_name_prefix="digest")
+        self._pool = ThreadPoolExecutor(cores_here(), thread_name_prefix="digest")
         self._ended = False
         expected = [(path, digest) for path in sorted(set(paths)) if (digest := known.get(path)) is not None]
         self._waiting: list[Future[None]] = submitted(

@@ -160,6 +160,12 @@ def _special(path: str, shown_as: str) -> DumpError:
     return DumpError(f"{printable(path)} is {what}", where=shown_as, hint=hint)
 
 
+def is_link(path: str, base: str) -> bool:
+    """Whether a path below the local folder ``base`` leads over a symbolic link, and so maybe out of it."""
+    inside = os.path.realpath(base).rstrip("/") + "/"
+    return os.path.realpath(path) != inside + os.path.relpath(path, base)
+
+
 def is_hidden(relative: str) -> bool:
     """Whether Spark leaves the file out when it reads the folder."""
     parts = relative.split("/")

@@ -38,10 +38,11 @@ NAME: Final = "_manifest.json"
 FORMATS: Final = (1, 2)
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
-_MAX_TIME: Final = 253_402_300_799_999
+MAX_TIME: Final = 253_402_300_799_999
 """The last millisecond that has a date of four digits."""
 _SHA256: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
-_Json = dict[str, Any]
+Json = dict[str, Any]
+"""A JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +115,26 @@ def parse(data: bytes, where: str = NAME) -> Manifest:
 
 def render(manifest: Manifest) -> bytes:
     """The canonical JSON, sorted by topic, partition and path."""
-    committed: dict[str, dict[str, int]] = {}
-    for key, offset in sorted(manifest.committed.items()):
-        committed.setdefault(key.topic, {})[str(key.partition)] = offset
     content = {
         "format": max(FORMATS) if any(one.reading for one in manifest.partitions) else min(FORMATS),
         "isolation": manifest.isolation,
         "partitions": [_facts(one) for one in sorted(manifest.partitions, key=lambda p: (p.topic, p.partition))],
         "files": [_file_facts(one) for one in sorted(manifest.files, key=lambda f: f.path)],
-        "committed": committed,
+        "committed": rendered_committed(manifest.committed),
     }
     return (json.dumps(content, indent=1) + "\n").encode("utf-8")
 
 
-def _facts(one: ManifestPartition) -> _Json:
-    facts: _Json = {"topic": one.topic, "partition": one.partition}
+def rendered_committed(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """The member ``committed``."""
+    committed: dict[str, dict[str, int]] = {}
+    for key, offset in sorted(offsets.items()):
+        committed.setdefault(key.topic, {})[str(key.partition)] = offset
+    return committed
+
+
+def _facts(one: ManifestPartition) -> Json:
+    facts: Json = {"topic": one.topic, "partition": one.partition}
     if one.topic_id is not None:
         facts["topic_id"] = one.topic_id
     if one.start is not None:
@@ -139,50 +145,48 @@ def _facts(one: ManifestPartition) -> _Json:
     return facts
 
 
-def _file_facts(one: ManifestFile) -> _Json:
+def _file_facts(one: ManifestFile) -> Json:
     facts = {name: getattr(one, name) for name in ("path", "topic", "partition", "size", "sha256")}
     return {name: value for name, value in facts.items() if value is not None}
 
 
 def _manifest(content: Any) -> Manifest:
-    whole = _object(content, "the manifest")
-    if _number(whole, "format", MAX_I32) not in FORMATS:
+    whole = json_object(content, "the manifest")
+    if number(whole, "format", MAX_I32) not in FORMATS:
         raise DumpError(f"format {whole['format']} is not known (known: {', '.join(map(str, FORMATS))})")
-    isolation = whole.get("isolation")
-    if isolation not in ISOLATIONS:
-        raise DumpError(f"isolation {isolation!r} is none of {', '.join(ISOLATIONS)}")
+    isolation = isolation_of(whole)
     partitions: dict[TopicPartition, ManifestPartition] = {}
     files: dict[str, ManifestFile] = {}
-    listed = [_file(one, None) for one in _list(whole.get("files", []), "files")]
+    listed = [_file(one, None) for one in json_list(whole.get("files", []), "files")]
     for facts in _partitions(whole.get("partitions")):
         one = _partition(facts)
         key = TopicPartition(one.topic, one.partition)
         if key in partitions:
             raise DumpError(f"{key} is listed twice")
         partitions[key] = one
-        listed += [_file(file, key) for file in _list(facts.get("files", []), f"files of {key}")]
+        listed += [_file(file, key) for file in json_list(facts.get("files", []), f"files of {key}")]
     for file in listed:
         if file.path in files:
             raise DumpError(f"{file.path} is listed twice")
         files[file.path] = file
-    return Manifest(str(isolation), tuple(partitions.values()), tuple(files.values()), _committed(whole))
+    return Manifest(isolation, tuple(partitions.values()), tuple(files.values()), committed_of(whole))
 
 
-def _partitions(content: Any) -> Iterator[_Json]:
+def _partitions(content: Any) -> Iterator[Json]:
     if isinstance(content, dict):
         for topic, of_topic in content.items():
-            for partition, facts in _object(of_topic, f"partitions of {topic!r}").items():
-                yield {**_object(facts, "a partition"), "topic": topic, "partition": _key(partition)}
+            for partition, facts in json_object(of_topic, f"partitions of {topic!r}").items():
+                yield {**json_object(facts, "a partition"), "topic": topic, "partition": _key(partition)}
         return
-    for facts in _list(content, "partitions"):
-        yield _object(facts, "a partition")
+    for facts in json_list(content, "partitions"):
+        yield json_object(facts, "a partition")
 
 
-def _partition(facts: _Json) -> ManifestPartition:
-    topic, partition = _topic(facts), _number(facts, "partition", MAX_I32)
-    name = f"{topic}-{partition}"
-    start, end, first, last = (_maybe(facts, field) for field in ("log_start", "log_end", "first", "last"))
-    rows = _number(facts, "rows", MAX_I64)
+def _partition(facts: Json) -> ManifestPartition:
+    topic, partition = topic_of(facts), number(facts, "partition", MAX_I32)
+    name = f"{topic}:{partition}"
+    start, end, first, last = (maybe(facts, field) for field in ("log_start", "log_end", "first", "last"))
+    rows = number(facts, "rows", MAX_I64)
     if (first is None) != (rows == 0) or (last is None) != (rows == 0):
         raise DumpError(f"{name}: {rows} rows, but first is {first} and last is {last}")
     if start is not None and end is not None and start > end:
@@ -192,37 +196,40 @@ def _partition(facts: _Json) -> ManifestPartition:
             raise DumpError(f"{name}: first {first}, last {last} and log_end {end} contradict each other")
         if start is not None and last < start:
             raise DumpError(f"{name}: last {last} is below log_start {start}")
-    began = _maybe(facts, "start")
+    began = maybe(facts, "start")
     if began is not None and ((first is not None and began > first) or (end is not None and began > end)):
         raise DumpError(f"{name}: start {began}, first {first} and log_end {end} contradict each other")
     topic_id = facts.get("topic_id")
     if topic_id is not None and not isinstance(topic_id, str):
         raise DumpError(f"{name}: topic_id is not a string")
     topic_id = None if topic_id is None else canonical_topic_id(topic_id)
-    reading = None if facts.get("reading") is None else _reading(_object(facts["reading"], f"reading of {name}"), name)
+    reading = (
+        None if facts.get("reading") is None else _reading(json_object(facts["reading"], f"reading of {name}"), name)
+    )
     return ManifestPartition(topic, partition, start, end, first, last, rows, topic_id, began, reading)
 
 
-def _reading(facts: _Json, name: str) -> Reading:
-    started, ended = (_number(facts, member, _MAX_TIME) for member in ("started_ms", "ended_ms"))
+def _reading(facts: Json, name: str) -> Reading:
+    started, ended = (number(facts, member, MAX_TIME) for member in ("started_ms", "ended_ms"))
     if started > ended:
         raise DumpError(f"{name}: its reading began at {started} and ended at {ended}")
     policy = facts.get("cleanup_policy")
     if policy is not None and not isinstance(policy, str):
         raise DumpError(f"{name}: cleanup_policy is not a string")
-    epoch = None if facts.get("leader_epoch") is None else _number(facts, "leader_epoch", MAX_I32)
+    epoch = None if facts.get("leader_epoch") is None else number(facts, "leader_epoch", MAX_I32)
     digest = facts.get("last_record_sha256")
     return Reading(
         started,
         ended,
         policy,
-        _maybe(facts, "delete_retention_ms"),
+        maybe(facts, "delete_retention_ms"),
         epoch,
-        None if digest is None else _digest(digest, f"{name}: last_record_sha256"),
+        None if digest is None else digest_of(digest, f"{name}: last_record_sha256"),
     )
 
 
-def _digest(digest: Any, what: str) -> str:
+def digest_of(digest: Any, what: str) -> str:
+    """A SHA-256, with or without what says so before it."""
     match = _SHA256.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
         raise DumpError(f"{what} is not a SHA-256 in lower-case hex")
@@ -230,20 +237,20 @@ def _digest(digest: Any, what: str) -> str:
 
 
 def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
-    facts = _object(content, "a file")
+    facts = json_object(content, "a file")
     path = facts.get("path")
     if not isinstance(path, str) or not inside(path):
         raise DumpError(f"{path!r} is not a path inside the dump")
     digest = facts.get("sha256", facts.get("digest"))
     if digest is not None:
-        digest = _digest(digest, f"{printable(path)}: the digest")
-    topic = _topic(facts) if facts.get("topic") is not None else key.topic if key else None
-    partition = _number(facts, "partition", MAX_I32) if facts.get("partition") is not None else None
+        digest = digest_of(digest, f"{printable(path)}: the digest")
+    topic = topic_of(facts) if facts.get("topic") is not None else key.topic if key else None
+    partition = number(facts, "partition", MAX_I32) if facts.get("partition") is not None else None
     if key is not None:
         partition = key.partition if partition is None else partition
         if (topic, partition) != (key.topic, key.partition):
             raise DumpError(f"{printable(path)} is listed under {key}, but names another partition")
-    return ManifestFile(path, _number(facts, "size", MAX_I64), digest, topic, partition)
+    return ManifestFile(path, number(facts, "size", MAX_I64), digest, topic, partition)
 
 
 def inside(path: str) -> bool:
@@ -252,13 +259,22 @@ def inside(path: str) -> bool:
     return all(part not in {"", ".", ".."} for part in parts) and "\\" not in path and "\0" not in path
 
 
-def _committed(whole: _Json) -> dict[TopicPartition, int]:
+def isolation_of(whole: Json) -> str:
+    """The member ``isolation``. Raises DumpError, as all of these do."""
+    isolation = whole.get("isolation")
+    if isolation not in ISOLATIONS:
+        raise DumpError(f"isolation {isolation!r} is none of {', '.join(ISOLATIONS)}")
+    return str(isolation)
+
+
+def committed_of(whole: Json) -> dict[TopicPartition, int]:
+    """The member ``committed``."""
     committed = {}
-    for topic, of_topic in _object(whole.get("committed", {}), "committed").items():
-        _topic({"topic": topic})
-        offsets = _object(of_topic, f"committed of {topic}")
+    for topic, of_topic in json_object(whole.get("committed", {}), "committed").items():
+        topic_of({"topic": topic})
+        offsets = json_object(of_topic, f"committed of {topic}")
         for partition in offsets:
-            committed[TopicPartition(topic, _key(partition))] = _number(offsets, partition, MAX_I64)
+            committed[TopicPartition(topic, _key(partition))] = number(offsets, partition, MAX_I64)
     return committed
 
 
@@ -269,14 +285,16 @@ def _key(text: str) -> int:
         raise DumpError(str(error)) from None
 
 
-def _topic(facts: _Json) -> str:
+def topic_of(facts: Json) -> str:
+    """The member ``topic``."""
     topic = facts.get("topic")
     if not isinstance(topic, str) or not legal_topic(topic):
         raise DumpError(f"{topic!r} is not the name of a topic")
     return topic
 
 
-def _number(facts: _Json, name: str, most: int) -> int:
+def number(facts: Json, name: str, most: int) -> int:
+    """A member that is a whole number from 0 to ``most``."""
     value = facts.get(name)
     # bool is an int in Python.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
@@ -284,17 +302,20 @@ def _number(facts: _Json, name: str, most: int) -> int:
     return value
 
 
-def _maybe(facts: _Json, name: str) -> int | None:
-    return None if facts.get(name) is None else _number(facts, name, MAX_I64)
+def maybe(facts: Json, name: str) -> int | None:
+    """A member that is a 64-bit number, or missing, or null."""
+    return None if facts.get(name) is None else number(facts, name, MAX_I64)
 
 
-def _object(content: Any, what: str) -> _Json:
+def json_object(content: Any, what: str) -> Json:
+    """What is a JSON object."""
     if not isinstance(content, dict):
         raise DumpError(f"{what} is not a JSON object")
     return content
 
 
-def _list(content: Any, what: str) -> list[Any]:
+def json_list(content: Any, what: str) -> list[Any]:
+    """What is a JSON list."""
     if not isinstance(content, list):
         raise DumpError(f"{what} is not a JSON list")
     return content

@@ -42,7 +42,7 @@ def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str) -> No
             if listed.topic not in (None, key.topic) or listed.partition not in (None, key.partition):
                 raise DumpError(
                     f"{printable(listed.path)} holds rows of {key}, in the manifest it is of"
-                    f" {listed.topic}-{listed.partition}",
+                    f" {listed.topic}:{listed.partition}",
                     where=where,
                 )
             known = rows.setdefault(key, [piece.first, piece.last, 0])

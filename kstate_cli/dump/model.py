@@ -43,6 +43,19 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """Offsets that one reading has covered: ``start`` to below ``end``. Times are ms since 1970."""
+
+    start: int
+    end: int
+    continues_ms: int
+    """When everything was read that the log had before ``start``: deletes from then on had to be heard. Of the first
+    reading, which continues nothing: when it began."""
+    ended_ms: int
+    """After its last record was read."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionDump:
     """One partition of a topic: where its rows are, and what the manifest says of the broker's log."""
 
@@ -65,6 +78,8 @@ class PartitionDump:
     topic_id: str | None = None
     reading: Reading | None = None
     """When it was read, and from what; None where no manifest says so."""
+    rounds: tuple[Round, ...] = ()
+    """Of a dump that grows: the readings that it consists of, by their offsets."""
 
     @property
     def key(self) -> TopicPartition:

@@ -11,11 +11,22 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.signals import mapped
 from kstate_cli.texts import some
 
+from . import growing
 from . import manifest as manifests
 from .digests import check_digest
 from .errors import DumpError, printable
 from .footers import FileFacts, read_facts
-from .location import ListedFile, absolute, is_hidden, is_parquet, is_parquet_name, list_files, open_location, shown
+from .location import (
+    ListedFile,
+    absolute,
+    is_hidden,
+    is_link,
+    is_parquet,
+    is_parquet_name,
+    list_files,
+    open_location,
+    shown,
+)
 from .manifest import Manifest
 from .manifest_checks import check_files, check_rows
 from .model import Dump, PartitionDump, Piece
@@ -52,6 +63,9 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
     """
     filesystem, root = open_location(uri)
     where = shown(uri)
+    grown = newest_manifest(filesystem, root, where)
+    if grown is not None:
+        return _grown_dump(grown, filesystem, root, uri, check_digests=check_digests)
     files = _survey(filesystem, root, where)
     if files.manifest is None:
         if not complete:
@@ -84,6 +98,72 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
         has_headers=any(one.columns.has_headers for one in facts),
         warnings=tuple(warnings),
     )
+
+
+def newest_manifest(filesystem: FileSystem, root: str, where: str) -> growing.Grown | None:
+    """The manifest of the highest generation in ``root``, if that is a dump that grows. Raises DumpError.
+
+    Whoever writes to the dump meanwhile adds to it: what one generation names stays as long as that generation does.
+    """
+    from pyarrow import fs
+
+    try:
+        if filesystem.get_file_info(root).type != fs.FileType.Directory:
+            return None
+        entries = [
+            ListedFile(one.path, one.base_name, one.size or 0)
+            for one in filesystem.get_file_info(fs.FileSelector(root))
+            if one.type == fs.FileType.File
+        ]
+    except OSError:
+        return None  # told by whoever lists all of it
+    names = {one.relative for one in entries}
+    grown = [one for one in entries if growing.generation_of(one.relative) is not None]
+    if not grown:
+        return None
+    if manifests.NAME in names:
+        raise DumpError(
+            f"it has {manifests.NAME}, as a dump that was written at once, and manifests of one that grows",
+            where=where,
+            hint="take apart what belongs to which",
+        )
+    newest = max(grown, key=lambda one: one.relative)
+    return growing.parse(_content(filesystem, newest), newest.relative, printable(newest.path))
+
+
+def _grown_dump(grown: growing.Grown, filesystem: FileSystem, root: str, uri: str, *, check_digests: bool) -> Dump:
+    """By the manifest alone, which says what a footer would: files that nobody needs are never opened."""
+    manifest = growing.as_manifest(grown)
+    base = root.rstrip("/")
+    _check_present(filesystem, base, manifest)
+    if check_digests:
+        _check_digests(
+            filesystem, manifest, [ListedFile(f"{base}/{one.path}", one.path, one.size) for one in manifest.files]
+        )
+    return Dump(
+        uri=absolute(uri),
+        partitions=growing.partitions_of(grown, base),
+        manifest=manifest,
+        committed=grown.committed,
+        isolation=grown.isolation,
+        has_headers=True,
+    )
+
+
+def _check_present(filesystem: FileSystem, base: str, manifest: Manifest) -> None:
+    """DumpError, naming the file, where one that the manifest names is missing, no file or of another size."""
+    from pyarrow import fs
+
+    for one, status in zip(
+        manifest.files, filesystem.get_file_info([f"{base}/{one.path}" for one in manifest.files]), strict=True
+    ):
+        path = f"{base}/{one.path}"
+        if status.type != fs.FileType.File or (isinstance(filesystem, fs.LocalFileSystem) and is_link(path, base)):
+            raise DumpError(f"{printable(one.path)} is in the manifest, but not in the dump", where=printable(base))
+        if status.size != one.size:
+            raise DumpError(
+                f"{printable(one.path)} has {status.size} bytes, in the manifest {one.size}", where=printable(base)
+            )
 
 
 def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list[str]) -> None:

@@ -74,7 +74,7 @@ def refuse_differing(table: pa.Table, part: Slice) -> None:
         differ = _differ(first.column(name), second.column(name))
         if len(differ):
             raise DumpError(
-                f"{part.topic}-{part.partition}: two rows have offset {ordered[again[differ[0]]]}"
+                f"{part.topic}:{part.partition}: two rows have offset {ordered[again[differ[0]]]}"
                 f" and differ in their {name}",
                 hint="the dump mixes two topics, or a topic that was deleted and created anew",
             )

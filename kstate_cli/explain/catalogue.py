@@ -1,6 +1,6 @@
 """All codes that kstate prints, in groups, and how one of them is found.
 
-Texts stand with nobody twice: level, rule and hint of a finding are those of ``check``, what to do about a failed query
+No text is written down twice: level, rule and hint of a finding are those of ``check``, what to do about a failed query
 is what the query says, and what Kafka Streams prints is what predictions print.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache
 from typing import Final
 
@@ -29,6 +28,7 @@ from kstate_cli.explain.surrounding_findings import SURROUNDINGS
 from kstate_cli.explain.verify_findings import VERIFY
 from kstate_cli.query.hints import hints
 from kstate_cli.query.result import STREAMS_SAYS
+from kstate_cli.texts import closest
 from kstate_cli.verify.findings import DAMAGE
 
 FINDINGS: Final[dict[str, Texts]] = {**LAYOUT, **FILES, **OFFSETS, **LOGS, **SURROUNDINGS}
@@ -77,8 +77,7 @@ def find(code: str) -> tuple[Explanation, ...]:
 def meant(code: str) -> list[str]:
     """Codes that are spelt nearly like one that there is not, the nearest first; with their groups where it has one."""
     names = [one.full_name if ":" in code else one.code for one in explanations()]
-    spelt = {name.casefold(): name for name in names}
-    return [spelt[one] for one in get_close_matches(code.casefold(), spelt, _MOST_MEANT, _NEAR_ENOUGH)]
+    return closest(code, names, _MOST_MEANT, _NEAR_ENOUGH)
 
 
 def _findings() -> tuple[Explanation, ...]:

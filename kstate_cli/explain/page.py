@@ -16,7 +16,8 @@ lists them. Where two groups have the same code both are explained; `GROUP:CODE`
 which one is meant. In what Kafka Streams prints, `…` is what the case fills in; a test finds each sentence in the jars
 of the releases.
 
-This page is made from the catalogue of the command (`KSTATE_WRITE_DOCS=1`), and a test holds the two together.
+This page is made from the catalogue of the command, and a test holds the two together:
+`KSTATE_WRITE_DOCS=1 pytest tests/unit/cli/test_explain.py` writes it anew.
 """
 _COMMAND = re.compile("(?:^|(?<=: ))kstate .*$")
 """What is to be pasted: it stands last on its line, alone or after a colon."""

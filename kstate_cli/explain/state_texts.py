@@ -6,6 +6,8 @@ from typing import Final
 
 from kstate_cli.change.attempts import INTERRUPTED
 from kstate_cli.change.journal import RunState
+from kstate_cli.change.run_states import CREATED, DAMAGED
+from kstate_cli.change.run_states import INTERRUPTED as RUN_INTERRUPTED
 from kstate_cli.check import streams_log as log
 from kstate_cli.explain.model import SILENT, Texts
 from kstate_cli.restore.states import RestoreState
@@ -22,7 +24,7 @@ _RUNS = f"no rule of Streams: the change engine ({see('engine.md#run-states')})"
 _LIKE = f"KafkaStreams.State, as of KIP-696 ({see('restoring.md#states')})"
 
 RUN_STATES: Final = {
-    "created": Texts("The folder of the run is there, and nothing in it yet", rule=_RUNS, do=(_TAKEN_OVER,)),
+    CREATED: Texts("The folder of the run is there, and nothing in it yet", rule=_RUNS, do=(_TAKEN_OVER,)),
     RunState.STAGING.value: Texts(
         "The new directory is being made beside the old one",
         "APP has not changed. Where the process is gone, status says interrupted.",
@@ -55,7 +57,7 @@ RUN_STATES: Final = {
     ),
     RunState.FAILED.value: Texts(
         "It ended before the switch: APP is what it was",
-        "What was staged is gone.",
+        "What was staged is gone. Where a signal ended it, or its process was gone, status says so.",
         rule=_RUNS,
         do=(_WHY, "fix that, and run the command again"),
     ),
@@ -65,14 +67,14 @@ RUN_STATES: Final = {
         rule=_RUNS,
         do=(f"where its process died: {command('clean', 'APP')}",),
     ),
-    "interrupted": Texts(
+    RUN_INTERRUPTED: Texts(
         "Its process is gone, and the run did not come to its end",
         "A kill, a power failure. APP is wholly the old or wholly the new directory; sorted files of a restoration "
         "stay, and are used again.",
         rule=f"no rule of Streams: the change engine ({see('engine.md#dies-here')})",
         do=(_TAKEN_OVER,),
     ),
-    "damaged": Texts(
+    DAMAGED: Texts(
         "Its journal cannot be believed, so nothing that it keeps is touched",
         "It is missing, cut, garbled, copied, or of a newer kstate. What lies in the run's folder may be somebody's "
         "only copy.",
@@ -86,7 +88,7 @@ RUN_STATES: Final = {
 
 RESTORATION_STATES: Final = {
     RestoreState.CREATED.value: Texts("The restoration was planned, and nothing has begun", rule=_LIKE, do=(_WAIT,)),
-    RestoreState.REBALANCING.value: Texts("Tasks and slices of the dump are being assigned", rule=_LIKE, do=(_WAIT,)),
+    RestoreState.REBALANCING.value: Texts("Tasks and parts of the dump are being assigned", rule=_LIKE, do=(_WAIT,)),
     RestoreState.RESTORING.value: Texts(
         "At least one store is not complete",
         "Streams has this state for tasks only: KIP-728 proposes it for the client, and is in no release.",
@@ -115,7 +117,7 @@ RESTORATION_STATES: Final = {
     ),
     INTERRUPTED: Texts(
         "Its process died",
-        "The next restoration uses the slices that were finished. After three in a row it asks for --after-error.",
+        "The next restoration uses what was sorted. After three in a row it asks for --after-error.",
         rule=f"no state of Streams ({see('restoring.md#taken-up-again')})",
         do=("run the restoration again",),
     ),

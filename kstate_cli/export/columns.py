@@ -1,4 +1,4 @@
-"""Arrow columns: their types, and record batches of what ``shapes`` gives."""
+"""Arrow columns: their types, and record batches of the records that ``rows.records`` gives."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def encode_rows(record: OffsetsRecord) -> dict[bytes, bytes]:
     for topic_partition, offset in sorted(record.offsets.items()):
         if not topic_partition.topic or not 0 <= topic_partition.partition <= MAX_I32:
             raise ValueError(f"{topic_partition!r} cannot be a key")
-        rows[str(topic_partition).encode("utf-8")] = encode_offset(offset)
+        rows[topic_partition.kafka_name.encode("utf-8")] = encode_offset(offset)
     if record.position is not None:
         rows[POSITION_KEY] = record.position.to_bytes()
     if record.status is not None:

@@ -48,7 +48,7 @@ class Position:
         for topic, partitions in offsets.items():
             for partition, offset in partitions.items():
                 if not 0 <= partition <= MAX_I32 or not MIN_I64 <= offset <= MAX_I64:
-                    raise ValueError(f"{topic}-{partition} at {offset} is out of range")
+                    raise ValueError(f"{topic}:{partition} at {offset} is out of range")
         return cls(
             tuple(
                 (topic, tuple(sorted(partitions.items())))

@@ -18,7 +18,7 @@ _CHANGELOG_SUFFIX: Final = "-changelog"
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """One partition of a topic; ``str()`` is ``<topic>-<partition>`` (``TopicPartition.toString``).
+    """One partition of a topic; ``str()`` is ``<topic>:<partition>``, as people type it and every message shows it.
 
     Like its namesake it checks nothing: a ``.checkpoint`` may hold a partition that no broker would accept.
     """
@@ -27,13 +27,18 @@ class TopicPartition:
     partition: int
 
     def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}"
+
+    @property
+    def kafka_name(self) -> str:
+        """``<topic>-<partition>``, as Kafka writes it into files (``TopicPartition.toString``); for them alone."""
         return f"{self.topic}-{self.partition}"
 
     @classmethod
     def parse(cls, text: str) -> TopicPartition:
         """Split ``<topic>-<partition>`` at the last ``-``: a topic may hold ``-``, a partition has no sign.
 
-        Only the spelling that ``str()`` gives is accepted, so that parsing and printing never change a key;
+        Only the spelling that ``kafka_name`` gives is accepted, so that parsing and printing never change a key;
         anything else raises :class:`MalformedBytesError`.
         """
         topic, dash, partition = text.rpartition("-")
@@ -48,6 +53,11 @@ class TopicPartition:
 def typed_offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[str]:
     """Offsets by topic and partition, each as options take it: ``topic:partition=offset``."""
     return [f"{topic}:{p}={o}" for topic, of_topic in offsets.items() for p, o in of_topic.items()]
+
+
+def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
+    """Offsets as messages show them, ``topic:partition=offset``, in order; empty for none."""
+    return ", ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
 
 
 def parse_partition(text: str) -> int:

@@ -7,9 +7,9 @@ from enum import Enum
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.manifest import Reading
-from kstate_cli.dump.model import PartitionDump
+from kstate_cli.dump.model import PartitionDump, Round
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.forgotten import RETENTION_MS
+from kstate_cli.logs.forgotten import RETENTION_MS, Heard, heard
 
 
 class Where(Enum):
@@ -44,6 +44,24 @@ class Log:
     """``delete.retention.ms``."""
     forgets: bool = True
     """Its tombstones are compacted away; False where ``cleanup.policy`` says otherwise."""
+    rounds: tuple[Round, ...] = ()
+    """The readings that the dump of it consists of, where it grows."""
+
+    def read_by(self, following: int) -> int | None:
+        """When the records from ``following`` on were read that the dump has of one reading; None where nobody says."""
+        if self.rounds:
+            return next((one.ended_ms for one in self.rounds if following < one.end), self.rounds[-1].ended_ms)
+        return None if self.reading is None else self.reading.ended_ms
+
+    def deaf_round(self, following: int | None = None) -> Round | None:
+        """The first reading that came too late to hear of every delete since the one before; None where none did.
+
+        ``following``: only of those after the one that has this offset.
+        """
+        later = [one for one in self.rounds if following is None or one.start > following]
+        return next(
+            (one for one in later if heard(one.continues_ms, one.ended_ms, self.retention_ms) is Heard.NO), None
+        )
 
     @property
     def covered_from(self) -> int | None:
@@ -94,4 +112,5 @@ def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = 
         reading,
         min((one for one in retentions if one is not None), default=RETENTION_MS),
         not told or any("compact" in one for one in told),
+        dump.rounds,
     )

@@ -1,1 +1,1 @@
-"""Upgrade and downgrade: where offsets and Positions are, and the steps to where a release keeps them."""
+"""Upgrade and downgrade: what the target cannot read is refused or rewritten, and offsets go to where it keeps them."""

@@ -19,14 +19,14 @@ from kstate_cli.formats.layouts import Inner
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import headers_families, store_kind
-from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name
+from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name, typed_offsets
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY
 from kstate_cli.migrate.headers import conversions, undecided
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
-from kstate_cli.offsets.resolve import resolve
+from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
 from kstate_cli.releases import (
     OLD_SST_FORMAT,
     SUBSCRIPTION_VERSION_SINCE,
@@ -100,10 +100,11 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     sources = _sources(app)
     draft = _MigrationDraft(app, target, options)
     draft.warnings += [p.reasoned for p in app.all_problems()]
+    draft.notes += as_of_note(app)
     _refuse_unreadable(draft)
     _refuse_sessions_of_before(draft)
     unclean: list[str] = []
-    for resolved in resolve(app):
+    for resolved in resolve_to_plan(app):
         if _moves_offsets(draft, resolved.task):
             if resolved.unclean and options.wipe_unclean:
                 _leave_out(draft, resolved)
@@ -450,8 +451,7 @@ def _unwritable(draft: _MigrationDraft, what: str, error: ValueError) -> Refused
 
 
 def _position_text(position: Position) -> str:
-    parts = [f"{topic}-{p}={o}" for topic, offsets in position.as_map().items() for p, o in offsets.items()]
-    return f"position: {', '.join(parts)}"
+    return f"position: {', '.join(typed_offsets(position.as_map()))}"
 
 
 def _keeping(draft: _MigrationDraft, task: Task) -> Keeping:
@@ -470,6 +470,8 @@ def _write_offsets(draft: _MigrationDraft, task: Task, offsets: Offsets, store: 
 
 def _name_unlogged(draft: _MigrationDraft, known: StoreOffsets) -> None:
     """A clean store without an offset anywhere has no changelog, or Streams restores it from the beginning."""
+    if draft.app.running:
+        return  # up to 4.2 .checkpoint is not there while an exactly-once application runs
     if not known.offsets and known.store.databases and not known.store.empty:
         draft.warnings.append(
             f"{_relative(draft, known.store.path)}: no offset anywhere: it counts as a store without a changelog"

@@ -1,4 +1,4 @@
-"""How old the data of a store is that is as its offsets say."""
+"""The age of a store, looked up in ``ages.json`` by its offsets and its SSTs."""
 
 from __future__ import annotations
 

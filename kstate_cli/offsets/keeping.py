@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kstate_cli.change.plan import CreateDatabase, RemoveFile, WriteFile, offsets_text
+from kstate_cli.change.plan import CreateDatabase, RemoveFile, WriteFile
 from kstate_cli.formats.checkpoint import render
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import has_key
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
 from kstate_cli.statedir.names import CHECKPOINT, position_file, segment_folder, store_checkpoint, store_folder
 
 Offsets = Mapping[TopicPartition, int]

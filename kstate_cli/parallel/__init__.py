@@ -1,1 +1,1 @@
-"""Work that several processes share: the processes, how far they are, and what this host has for them."""
+"""Work that several processes share: the processes, and how far they are."""

@@ -122,8 +122,18 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_
     caught_up = Verdict(Action.CATCH_UP, why, after=following - 1)
     if not has_rows or not log.forgets:
         return caught_up
-    ended = None if log.reading is None else log.reading.ended_ms
+    ended = log.read_by(following)
     deletes_heard = heard(as_of_ms, ended, log.retention_ms)
+    deaf = log.deaf_round(following)
+    if deaf is not None and not allowed.resurrected:
+        late = (
+            f"from offset {deaf.start} on it was read {shown(deaf.ended_ms - deaf.continues_ms)} after what is before"
+        )
+        return Verdict(
+            Action.REFUSE,
+            f"{why}, but the dump itself has missed deletes: {late} (delete.retention.ms is "
+            f"{shown(log.retention_ms)}): begin a new full, or --accept-resurrected",
+        )
     if deletes_heard is Heard.YES:
         return caught_up
     if deletes_heard is Heard.UNKNOWN:
@@ -176,7 +186,19 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, allowed: Allowed, invalid: b
 def _too_slow(log: Log) -> str | None:
     """Why a reading may have missed deletes of what it had read itself; None where it did not, or nobody knows."""
     one = log.reading
-    if one is None or not log.forgets or heard(one.started_ms, one.ended_ms, log.retention_ms) is not Heard.NO:
+    deaf = log.deaf_round()
+    if deaf is not None and log.forgets:
+        return (
+            f"offsets {deaf.start} to {deaf.end - 1} of the dump were read {shown(deaf.ended_ms - deaf.continues_ms)} "
+            f"after what is before them was complete: deletes may be forgotten meanwhile (delete.retention.ms is "
+            f"{shown(log.retention_ms)})"
+        )
+    if (
+        one is None
+        or log.rounds
+        or not log.forgets
+        or heard(one.started_ms, one.ended_ms, log.retention_ms) is not Heard.NO
+    ):
         return None
     return (
         f"reading the dump took {shown(one.ended_ms - one.started_ms)}: deletes may be forgotten meanwhile "

@@ -128,7 +128,7 @@ def judge_topics(draft: RestoreDraft, spec: Spec) -> None:
         facts = draft.options.facts.get(TopicPartition(one.topic, one.partition))
         if facts is not None and None not in (facts.topic_id, one.topic_id) and facts.topic_id != one.topic_id:
             draft.refused.append(
-                f"{one.topic}-{one.partition}: the topic was created anew since the dump was taken (id {one.topic_id}, "
+                f"{one.topic}:{one.partition}: the topic was created anew since the dump was taken (id {one.topic_id}, "
                 f"now {facts.topic_id})"
             )
         if facts is not None:
@@ -150,7 +150,7 @@ def _compare_ends(draft: RestoreDraft, one: ManifestPartition, facts: LogFacts) 
     An application that was restored from the dump would look for its offset beyond the end of that log.
     """
     epoch = one.reading.leader_epoch if one.reading is not None else None
-    name = f"{one.topic}-{one.partition}"
+    name = f"{one.topic}:{one.partition}"
     line = None
     if one.log_end is not None and facts.end < one.log_end:
         line = f"{name}: the broker's log ends at {facts.end}, at the time of the dump it ended at {one.log_end}"

@@ -26,6 +26,7 @@ from kstate_cli.spec.model import Spec
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.special import refuse_special
+from kstate_cli.texts import command
 
 
 def application_path(path: Path) -> Path:
@@ -112,6 +113,12 @@ def _check_name(app: Path, spec: Spec) -> None:
         raise Refused(
             f"{app} would be the directory of application {app.name}, and the spec is about {spec.application}",
             hint=f"give {app.parent / spec.application} or {app / spec.application}",
+        )
+    if not spec.stores:
+        raise Refused(
+            f"{app} is not there, and nothing else says which stores it had: a specification has to",
+            hint="give --spec kstate.toml; where none was kept, a directory of the application on another host tells "
+            f"most of it: {command('ls', 'APP', '--spec')}",
         )
     changelogs = [store.changelog for store in spec.stores if store.changelog and not store.source_topic]
     if spec.application is None and not any(topic.startswith(f"{app.name}-") for topic in changelogs):

@@ -16,7 +16,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import log_of
 from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
-from kstate_cli.offsets.resolve import resolve
+from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
 from kstate_cli.releases import readable_by
 from kstate_cli.restore.as_of import another_log, as_of_after, task_times
 from kstate_cli.restore.judge import Action, judge
@@ -45,8 +45,9 @@ def plan_restore(
     app: Path, existing: Application | None, spec: Spec, dump: Dump, options: RestoreOptions
 ) -> RestorePlan:
     """Judges every store that is asked for. Raises Refused, naming everything that stands in the way."""
-    tasks = {resolved.task.name: resolved for resolved in (resolve(existing) if existing else [])}
+    tasks = {resolved.task.name: resolved for resolved in (resolve_to_plan(existing) if existing else [])}
     draft = RestoreDraft(app, options, dump, tasks, existing.all_problems() if existing else (), read_ages(app))
+    draft.notes += as_of_note(existing) if existing else ()
     refuse_uncommitted(draft)
     draft.warnings += dump.warnings
     refuse_unknown(draft, spec, app.name)

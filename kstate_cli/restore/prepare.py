@@ -1,4 +1,4 @@
-"""From the plan to the databases: slices, the sorted files that are made of them, and the steps that take those in."""
+"""From the plan to the databases: slices, the memory of a slot, sorted files, and the steps that take those in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kstate_cli.capacity import cores_here, memory_here
 from kstate_cli.change.build import BuildDatabase
 from kstate_cli.change.plan import OmitTree, Step
 from kstate_cli.dump.model import Dump, PartitionDump, Slice
@@ -18,7 +19,6 @@ from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import expires, has_key, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.keeping import FIRST_SEGMENT, Keeping, closed, in_a_file
-from kstate_cli.parallel.capacity import cores_here, memory_here
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.judge import Action

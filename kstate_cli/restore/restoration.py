@@ -167,7 +167,9 @@ class Restoration:
             kept, slices = kept_slices(self._request.terms.app)
         except (OSError, Refused):
             return interrupted_hint()
-        return interrupted_hint(f"{kept} of {slices} slices are kept" if slices else f"{kept} slices are kept")
+        if slices:
+            return interrupted_hint(f"{100 * kept // slices} % of its records are sorted, and kept")
+        return interrupted_hint("what is sorted is kept" if kept else "")
 
     def _date_what_was_made(self) -> None:
         """The new files are in their place: what is known of them may speak of them now, not only of their offsets."""
@@ -235,7 +237,7 @@ class Restoration:
         if why:
             run.write(PRECIOUS_EVENT, why="; ".join(why))
         self._ages = bounds(plan.work, self._dump, request.options.facts, run.name)
-        logs = {str(tp): mark.as_json() for age in self._ages for tp, mark in age.logs.items()}
+        logs = {tp.kafka_name: mark.as_json() for age in self._ages for tp, mark in age.logs.items()}
         run.write(LOGS_EVENT, logs=logs)
 
     def _restore_slices(
@@ -292,7 +294,7 @@ class Restoration:
 
     def _in_order(self, runner: Runner, dump: PartitionDump, staging: Staging) -> tuple[PartitionDump, str]:
         if dump.key not in self._ordered:
-            target = below(staging.target, fitting(f"sorted-{dump.topic}-{dump.partition}"))
+            target = below(staging.target, fitting(f"sorted-{dump.key.kafka_name}"))
             self._watcher.phase("sort", str(dump.key), 0)
             self._ordered[dump.key] = runner.in_order(self._dump, dump, target)
         ordered = self._ordered[dump.key]

@@ -1,6 +1,8 @@
 """Where sorted files are until they are ingested: a folder that driver and executors share, or a URI that both reach.
 
 RocksDB writes local files only: under a URI one is made in a temporary folder of the executor and copied out.
+
+Not the staged application directory (``change.stage``), nor whose folder below ``--staging`` is (``staging_area``).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Hosts share the area, and two of them may have the same application and the same number of run. So the folder's name
 ends in a token; the run's journal names folder and token before the folder is made, and the mark in the folder has the
 token too. What a killed run left is removed only where both agree: a journal alone may be anybody's text.
+
+Not what is in the folder, sorted files and notes (``staging``), nor the staged directory (``change.stage``).
 """
 
 from __future__ import annotations

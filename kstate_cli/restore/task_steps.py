@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kstate_cli.change.build import BuildStore
-from kstate_cli.change.plan import Step, offsets_text
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.change.plan import Step
+from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
 from kstate_cli.offsets.keeping import Keeping, in_a_file
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.restore.obstacles import foreign

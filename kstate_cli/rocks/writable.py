@@ -7,13 +7,13 @@ file is put back afterwards, so that what differs is only what was asked for.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kstate_cli.capacity import cores_here
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.options_file import restore_settings
 from kstate_cli.releases import RELEASES
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CONFIG = "rocksdict-config.json"
 _BATCH_ROWS = 5_000
-_BACKGROUND_JOBS = 2 * max(2, os.cpu_count() or 1)
+_BACKGROUND_JOBS = 2 * max(2, cores_here())
 _FORMAT_KEYS = frozenset({"format_version", "checksum"})
 
 

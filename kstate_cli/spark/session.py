@@ -20,9 +20,9 @@ from functools import partial
 from importlib import resources
 from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
+from kstate_cli.capacity import cores_here
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.errors import KstateError, Refused, RunFailed, note
-from kstate_cli.parallel.capacity import cores_here
 from kstate_cli.signals import signals_held, start
 from kstate_cli.spark.jvm import JAVA, Jvm, let_signals_come, under_spark_submit
 from kstate_cli.spark.side_thread import in_side_thread

@@ -1,1 +1,1 @@
-"""The tree on disk: applications, tasks, stores, segments, locks. Finds and describes; never writes."""
+"""The tree on disk: applications, tasks, stores, locks; what is wrong there, whose each changelog is. Never writes."""

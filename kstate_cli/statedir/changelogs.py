@@ -11,6 +11,8 @@ an application can read that of another. What tells, the most certain first:
 5. Another prefix, where no store has one with that of the application: one setting holds for all stores, so it is the
    prefix that most of them speak for. Only then another one that makes it the changelog of a store of the task.
 6. Any store that has no topic yet, and of which nobody knows what it was built from.
+
+``spec.topics`` asks where this is not certain; ``check.snapshot.Snapshot.changelog`` adds what logs tell.
 """
 
 from __future__ import annotations

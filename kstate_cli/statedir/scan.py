@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kstate_cli.capacity import cores_here
 from kstate_cli.errors import InUse
 from kstate_cli.formats import checkpoint
 from kstate_cli.formats.kind_inference import Kind, infer_kind
@@ -84,7 +85,7 @@ def read_application(
             entries.stores = [one for one in entries.stores if one[0] in stores]
     databases_of = {name: _databases(name, entries) for name, _, entries in with_entries}
     jobs = [one for of_task in databases_of.values() for of_store in of_task.values() for one in of_store]
-    own = contextlib.nullcontext(workers) if isinstance(workers, Workers) else Workers(workers or os.cpu_count() or 1)
+    own = contextlib.nullcontext(workers) if isinstance(workers, Workers) else Workers(workers or cores_here())
     with own as pool:
         databases = pool.map(_settled, jobs)
         read = [_read_task(*one, databases_of[one[0]], databases, on_store) for one in with_entries]

@@ -17,15 +17,14 @@ from kstate_cli.change.plan import (
     RemoveFile,
     Step,
     WriteFile,
-    offsets_text,
 )
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
-from kstate_cli.offsets.resolve import resolve
+from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import PROCESS_FILE
@@ -68,7 +67,7 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
     Raises UsageError where nothing, or nothing that is there, was named; Refused where a store cannot leave alone.
     """
     chosen = [task for task in app.tasks if _chosen(task, options)]
-    draft = _WipeDraft(app, resolve(app))
+    draft = _WipeDraft(app, resolve_to_plan(app))
     _check_names(app, [task for task in draft.tasks if task.task in chosen], options)
     for task in draft.tasks:
         if task.task not in chosen:
@@ -83,7 +82,15 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
     if options.own_files and (app.path / PROCESS_FILE).exists():
         draft.steps.append(RemoveFile(PROCESS_FILE, "asked for: Streams makes a new one"))
     release = _release(app)
-    return Plan(app.path, _command(options), release.name, release.name, tuple(draft.steps), tuple(draft.warnings))
+    return Plan(
+        app.path,
+        _command(options),
+        release.name,
+        release.name,
+        tuple(draft.steps),
+        tuple(draft.warnings),
+        as_of_note(app),
+    )
 
 
 def _command(options: WipeOptions) -> str:
@@ -221,7 +228,8 @@ def _refuse_shared(task: TaskOffsets, stores: list[StoreOffsets]) -> None:
 
 
 def _warn_unlogged(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets, more: str) -> None:
-    if not one.offsets and not one.store.empty:
+    # No global store is without a topic that it is read from (InternalTopologyBuilder.addGlobalStore).
+    if not one.offsets and not one.store.empty and not task.task.is_global:
         draft.warnings.append(
             f"{task.task.name}/{one.store.name} has rows and no offset: without a changelog they are lost{more}"
         )

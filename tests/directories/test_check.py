@@ -70,6 +70,7 @@ def own_offset(app: Path) -> int:
     return int(row["changelog"][CHANGELOG]["0"])
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", names())
 def test_checking_changes_nothing(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
@@ -91,6 +92,7 @@ def test_a_report_needs_no_directory(tmp_path: Path, name: str, target: str) -> 
     assert judge(seen) == report and report.predictions
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("name", "release"), HEALTHY)
 def test_a_healthy_directory_is_clean(tmp_path: Path, name: str, release: str) -> None:
     done = check(unpack(name, tmp_path), release, status=0)

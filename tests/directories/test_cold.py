@@ -31,6 +31,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "verify": ("APP", "--each-sst", "-o", "json"),
     "migrate": ("APP", "--to", "4.2"),
     "wipe": ("APP", "--store", "visits"),
+    "dump": ("--help",),
     "restore": ("APP", *RESTORE, "--rebuild", "-q", "-o", "json"),
     "undo": ("CHANGED",),
     "status": ("CHANGED",),

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,6 +31,7 @@ from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.restore.restoration import interrupted_hint
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.texts import shell
+from tests import syntax
 from tests.done import Done
 from tests.faults import tiny_dump
 from tests.faults.cases import DOWN as SEVERAL_STORES
@@ -536,21 +537,16 @@ def test_what_was_taken_over_is_told_when_the_command_fails(tmp_path: Path) -> N
 # --- one owner --------------------------------------------------------------------------------------------------------
 
 
-def _trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted((ROOT / "kstate_cli").rglob("*.py")):
-        yield str(path.relative_to(ROOT / "kstate_cli")), ast.parse(path.read_text())
-
-
 def _docstrings(tree: ast.Module) -> set[int]:
-    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return {id(node.value) for node in syntax.nodes(tree) if isinstance(node, ast.Expr)}
 
 
 def test_one_module_says_that_nothing_has_changed() -> None:
     """What fails or is interrupted after the exchange does not know of it."""
     says = {
         name
-        for name, tree in _trees()
-        for node in ast.walk(tree)
+        for name, tree in syntax.modules()
+        for node in syntax.nodes(tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and "nothing has changed" in node.value.lower()
@@ -563,9 +559,9 @@ def _users(name: str) -> set[str]:
     """The modules that call or hand on a function, but for the one that defines it."""
     return {
         module
-        for module, tree in _trees()
+        for module, tree in syntax.modules()
         if not any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body)
-        for node in ast.walk(tree)
+        for node in syntax.nodes(tree)
         if (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
     }
 

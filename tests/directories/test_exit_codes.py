@@ -39,9 +39,10 @@ from .warm import FULL, ROOT, Ended, Warm
 SIGNAL = 128 + signal.SIGTERM
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
-OF_NO_DIRECTORY = ("explain", "demo", "examples")
+OF_NO_DIRECTORY = ("dump", "explain", "demo", "examples")
 """Commands that are given no application."""
 SPARK = ("--from-changelog", DUMP, "--for", "4.3", "--spec", DUMP.parent / "dump.toml")
+LOCAL = ("--engine", "local")
 NEEDS_STRACE = pytest.mark.skipif(not available(), reason="needs strace")
 
 
@@ -72,6 +73,7 @@ class World:
             "check": ("--for", "4.3"),
             "migrate": ("--to", "4.2"),
             "wipe": ("--store", STORE),
+            "dump": ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", self.folder / "dump", *LOCAL),
             "restore": (*SPARK, "--dry-run"),
             "examples": ("--out", self.folder / "examples"),
         }
@@ -137,8 +139,9 @@ def _link(world: World, command: str) -> Ended:
 def _locked(kind: str) -> Cell:
     def drive(world: World, command: str) -> Ended:
         app = world.fresh("CHANGED" if command in ("undo", "clean") else "APP")
+        argv = [one for one in world.argv(command, app) if one != "--dry-run"]  # which asks for no lock
         with held(app, kind):
-            return world.run(app, world.argv(command, app))
+            return world.run(app, argv)
 
     return drive
 
@@ -293,6 +296,7 @@ NO_DIRECTORY = "it is about no directory"
 OWN = "its directory is its own, in a temporary folder"
 NEW = "its directory is a new one, which is there whole or not at all"
 WAY_ON = "it is asked for one thing: there is nothing to warn of"
+OF_A_BROKER = "it takes a broker: tests/interop/test_dump_moves.py"
 TABLE: dict[str, dict[int, Cell | str]] = {
     "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
     "inspect-position": {1: NO_WARNINGS, 3: _with("--at", "t:0=9999999"), 5: BESIDE, 7: READS},
@@ -305,6 +309,8 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "migrate": {1: _with(name="WARNED"), 3: ASKS_NOTHING, 5: _locked("application"), 6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
     "wipe": {1: _with("--store", "kv-nolog", name="WARNED"), 3: ASKS_NOTHING, 5: _locked("application"),
              6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
+    "dump": {0: OF_A_BROKER, 1: OF_A_BROKER, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: OF_A_BROKER, 6: OF_A_BROKER,
+             7: "a manifest is there whole or not at all", SIGNAL: OF_A_BROKER},
     "restore": {1: _unlogged, 3: ASKS_NOTHING, 5: _locked("application"), 7: _summary_lost},
     "undo": {1: WAY_ON, 3: ASKS_NOTHING, 5: _locked("application"), 6: _failing("renameat2", "EIO", "1", "CHANGED"),
              7: _after_the_exchange},

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden import unpack
+
 from .test_cold import EXAMPLES
 from .warm import Warm
 
@@ -62,3 +64,19 @@ def test_two_dumps_are_both_named(tmp_path: Path, warm: Warm) -> None:
     status, told = _restore(warm, tmp_path / "orders", tmp_path / "dumps")
     assert status == 4
     assert f"kstate: {tmp_path}/dumps/monday, {tmp_path}/dumps/tuesday hold dumps: {tmp_path}/dumps is " in told
+
+
+def test_a_directory_that_is_lost_and_no_specification(tmp_path: Path, warm: Warm) -> None:
+    """What is missing is said; where it can still be had, too: of another host of the application."""
+    words = ("--from-changelog", DUMP, "--for", "4.3", "--engine", "local", "--dry-run")
+    ended = warm("restore", tmp_path / "orders", *words)
+    assert ended.status == 4, ended.err
+    assert "nothing else says which stores it had" in ended.err and "application.id" not in ended.err
+    (asked,) = re.findall(r"kstate (ls APP --spec)", ended.err)
+    healthy = unpack("4.3.1-demo-eos", tmp_path / "other")
+    spec = tmp_path / "kstate.toml"
+    spec.write_text(warm(*(healthy if word == "APP" else word for word in asked.split())).out, encoding="utf-8")
+    text = spec.read_text(encoding="utf-8")
+    spec.write_text(re.sub(r'# (source = "table") .*', r"\1", text), encoding="utf-8")
+    status, told = _restore(warm, tmp_path / "orders", DUMP, spec)
+    assert status in (0, 1), told

@@ -21,6 +21,7 @@ from kstate_cli.cli.ending import exit_code_of, tell
 from kstate_cli.cli.output import error_lines
 from kstate_cli.errors import KstateError
 from tests.golden import unpack
+from tests.terminal import shown_on
 
 PARTS = (
     "two words", "it's", 'a "b"', "a\nforged: x", "a\rforged", "\x1b[31mred\x1b[0m", "$(touch forged)",
@@ -119,14 +120,15 @@ def test_a_path_of_hostile_names(tmp_path: Path, capfd: Any) -> None:
     # Something has opened a store since.
     os.utime(app / "0_0/rocksdb/kv-written/CURRENT")
     shell("undo", app, codes={4})
-    assert shell.undo[-1] == ["undo", str(app), "--discard-newer"]
+    discarding = shell.undo[-1]
+    assert discarding == ["undo", str(app), "--discard-newer"]
     for target in (app, state / "lost"):
         if target != app:
             app.rename(target)
             shell("clean", app, codes={4})
             target.rename(app)
         shell("clean", app, "--dry-run", codes={0})
-    shell._run(shell.undo[1], {0})
+    shell._run(discarding, {0})
     shell("wipe", app, "--all", "--yes", "--warnings-ok", codes={0, 1})
     shell._run(shell.undo[-1], {0})
     shell("clean", app, codes={0})
@@ -201,13 +203,7 @@ def test_rows_as_csv(tmp_path: Path, key: bytes) -> None:
     main, other = pty.openpty()
     shown = subprocess.Popen(command, stdout=other, stderr=subprocess.DEVNULL)
     os.close(other)
-    text = b""
-    try:
-        while piece := os.read(main, 1 << 16):
-            text += piece
-    except OSError:
-        pass  # its end
-    os.close(main)
+    text = shown_on(main)
     assert shown.wait() == 0
     lines = text.decode().replace("\r\n", "\n").splitlines()
     assert len(lines) == len(rows) and all(line.isprintable() for line in lines)

@@ -115,6 +115,7 @@ def _ask(streams: OfflineStreams, task: Task, store: str, query: Query[Any]) -> 
     return answer.result
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", names())
 def test_key_value_stores_answer_with_their_rows(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
@@ -166,6 +167,7 @@ def _scanned(store: Store) -> list[tuple[bytes, bytes]]:
     return found
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ORDERED)
 def test_window_and_session_stores_answer_with_their_rows(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
@@ -276,6 +278,7 @@ OLDER = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", OLDER)
 def test_rows_that_are_not_migrated_yet_are_read_as_if_they_were(tmp_path: Path, case: str) -> None:
     golden, store, newer, older, prefix = OLDER[case]

@@ -22,6 +22,7 @@ from kstate_cli.cli.app import main
 from tests import json_lines
 from tests.done import Done
 from tests.golden import expected, names, unpack
+from tests.terminal import shown_on
 
 from .big import make_big
 from .support import kstate, meaning, tree_hash
@@ -104,6 +105,7 @@ def test_key(app: Path) -> None:
     assert ask("key", app, "count", "nobody", *COUNTS, "--quiet") == Done(0, "", "")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", [name for name in names() if "kinds" in name and "killed" not in name])
 def test_range_has_the_rows_that_streams_counted(tmp_path: Path, name: str) -> None:
     told = expected(name)["stores"]
@@ -329,13 +331,7 @@ def _on_a_terminal(*arguments: str) -> str:
         env={**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"},
     ) as run:
         os.close(theirs)
-        found = b""
-        try:
-            while piece := os.read(mine, 65536):
-                found += piece
-        except OSError:
-            pass  # Linux says EIO at the end
-    os.close(mine)
+        found = shown_on(mine)
     assert run.returncode == 0
     return found.decode()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -437,6 +438,34 @@ def test_clean_deletes_nothing_in_a_run_that_is_not_kstates(app: Path) -> None:
     before = tree_hash(app.parent)
     assert "my-backup.tar.gz" in kstate("clean", app, status=4).err
     assert tree_hash(app.parent) == before
+
+
+@pytest.mark.parametrize(("trouble", "alone"), [("a foreign file", 4), ("a staging area that is not mounted", 6)])
+def test_a_run_that_stays_does_not_say_that_nothing_was_touched(
+    app: Path, tmp_path: Path, trouble: str, alone: int
+) -> None:
+    """``clean`` deletes the other runs nevertheless: exit codes 4 and 6 say that nothing has changed."""
+    if trouble == "a foreign file":
+        migrate(app)
+        (stays,) = read_runs(app)
+        (stays.path / "notes.txt").write_text("mine")
+    else:
+        stays = create_run(app, "restore --for 4.3")
+        make_area(str(tmp_path / "mounted" / "area"), app.name, stays)
+        stays.write("failed", why="it was killed")
+        (tmp_path / "mounted").rename(tmp_path / "unmounted")
+    before = tree_hash(app.parent)
+    kstate("clean", app, status=alone)
+    assert tree_hash(app.parent) == before
+
+    deleted = create_run(app, "migrate --to 4.2")
+    deleted.write("failed", why="it was killed")
+    told = kstate("clean", app, "-o", "json", status=7)
+    assert [run.name for run in read_runs(app)] == [stays.name]
+    assert f"deleted before it was met: {deleted.name}" in told.err
+    assert [line["code"] for line in map(json.loads, told.out.splitlines()) if line["type"] == "error"] == [
+        "run-halfway"
+    ]
 
 
 def test_a_copy_of_a_run_is_refused(app: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from kstate_cli.cli.columns import width_of
 from tests.golden import unpack
+from tests.terminal import shown_on
 
 from .support import kstate
 
@@ -35,13 +36,7 @@ def on_a_terminal(*arguments: object, rows: int, columns: int, **variables: str)
         env={**own, "TERM": "xterm-256color", **variables},
     ):
         os.close(theirs)
-        shown = b""
-        try:
-            while piece := os.read(mine, 65536):
-                shown += piece
-        except OSError:
-            pass  # Linux says EIO at the end
-    os.close(mine)
+        shown = shown_on(mine)
     return shown.decode().replace("\r\n", "\n")
 
 
@@ -127,16 +122,20 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
     steps = [row for row in kstate(*planned, "--dry-run", "-o", "json").rows if row["type"] == "step"]
     for more in ((), ("-q",)):
         lines = kstate(*planned, "--dry-run", *more).out.splitlines()
-        assert lines[1].startswith(f"  {len(steps)} steps: ") and "data written anew: 0 B; room needed: " in lines[2]
-        assert lines[3].endswith(f"stays in {tmp_path}/.kstate/orders, until:")
-        assert lines[4].strip() == f"kstate clean {app}"
+        assert lines[1].startswith(f"  7 stores in 3 tasks; {len(steps)} steps: ")
+        assert "data written anew: 0 B; room needed: " in lines[2]
+        assert lines[3] == "  rough time: less than 10 s (by a rough figure)"
+        assert lines[4].endswith(f"stays in {tmp_path}/.kstate/orders, until:")
+        assert lines[5].strip() == f"kstate clean {app}"
         assert sum(line.startswith(("edit store  ", "write file  ")) for line in lines) == len(steps)
     done = kstate(*planned, "-q")
     assert (done.out, done.err) == ("", "")
     kstate("undo", app)
-    assert "24 steps: 15 x edit store, 9 x write file" in kstate(*planned).out
+    again = kstate(*planned).out
+    assert "24 steps: 15 x edit store, 9 x write file" in again
+    assert "rough time: less than 10 s (as run 0001-migrate went)" in again
     done = kstate("wipe", app, "--all", "--purge", "--dry-run", status=None)
-    assert "nothing of what leaves is kept" in done.out
+    assert "nothing of what leaves is kept" in done.out and "  3 tasks; " in done.out
 
 
 def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "migrate": ("migrate", "APP", "--to", "4.2"),
     "migrate json": ("migrate", "APP", "--to", "4.2", "-o", "json"),
     "wipe": ("wipe", "APP", "--store", "kv-timestamped"),
+    "help of dump": ("dump", "--help"),
     "restore": ("restore", "LOST", "--from-changelog", str(DUMP), "--for", "4.3", "--spec", "SPEC", "--dry-run"),
     "status": ("status", "CHANGED", "-o", "json"),
     "undo": ("undo", "CHANGED"),

@@ -45,6 +45,7 @@ def _sst(app: Path) -> Path:
     return max((app / STORE).glob("*.sst"), key=lambda path: path.stat().st_size)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", names())
 def test_what_streams_left_is_good_and_stays_as_it_is(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
@@ -306,7 +307,8 @@ def test_tasks_and_stores_are_chosen(tmp_path: Path) -> None:
     _, rows = _verify(app, "--task", "0_0", "--store", "count", "--store", "kv-plain")
     assert [(row["task"], row["store"]) for row in rows] == [("0_0", "count"), ("0_0", "kv-plain")]
     kstate("verify", app, "--store", "nowhere", status=2)
-    kstate("verify", app, "--workers", "0", status=2)
+    kstate("verify", app, "--workers", "-1", status=2)
+    assert "nothing is damaged" in kstate("verify", app, "--workers", "0").out, "one for each processor"
     assert kstate("verify", app, "--quiet").err == ""
     assert "not covered: filter" in kstate("verify", app).err
 

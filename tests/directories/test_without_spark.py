@@ -1,4 +1,4 @@
-"""Neither Java nor PySpark: every command but ``restore`` and an export on Spark does all that it does, and those two say why not."""
+"""Neither Java nor PySpark: every command does all that it does, but ``restore``, ``dump`` and an export on Spark, which say why not."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "check": [("check", "APP", "--for", "4.3")],
     "verify": [("verify", "APP")],
     "migrate": [("migrate", "APP", "--to", "3.9", "--warnings-ok")],
+    "dump": [("dump", "--help")],
     "undo": [("undo", "APP")],
     "wipe": [("wipe", "APP", "--store", STORE, "--warnings-ok")],
     "status": [("status", "APP")],
@@ -43,6 +44,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
 }
 """In an order in which they can follow each other."""
 SAYS_WHY = {
+    "dump": ("dump", "--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", "OUT3"),
     "restore": ("restore", "LOST", "--from-changelog", "DUMP", "--for", "4.3", "--spec", "SPEC"),
     "export": ("export", "APP", STORE, "--out", "OUT3", "--engine", "spark"),
 }

@@ -14,6 +14,8 @@ NOT_RUN = {
     "pipx install .": "installs for good, from a registry",
     "uv tool install .": "the same",
     "pip install .": "what scripts/env.sh does, which every test needs",
+    "pip wheel --no-deps -w dist/image . && docker build -t kstate .": "needs a container engine: "
+    "tests/packaging/test_image.py runs the one, scripts/image-root.sh the steps of the other",
 }
 """Commands of the blocks that only say how kstate is installed."""
 TEXT = README.read_text(encoding="utf-8")

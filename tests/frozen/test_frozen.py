@@ -56,6 +56,7 @@ def lines(done: Done, normal: Normal) -> list[str]:
     return found + [texts.json_line({"err": said}) for said in normal.messages(done.err.splitlines())]
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", names())
 def test_what_is_said(name: str, tmp_path: Path) -> None:
     with reading_once():

@@ -118,6 +118,7 @@ def never_migrated(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -
     return dump
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("chain", "guarantee"), CASES, ids=lambda value: value if isinstance(value, str) else "-".join(value)
 )
@@ -203,6 +204,7 @@ def test_a_store_never_written(harness: Harness, tmp_path: Path) -> None:
     assert not [str(one) for one in dumps.differences(live, served)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["4.3.1-kinds-eos", "3.9.2-kinds-eos"])
 @pytest.mark.parametrize("to", ["3.5", "3.4", "3.3", "3.2"])
 def test_a_store_that_the_target_does_not_know_is_refused_by_name(tmp_path: Path, name: str, to: str) -> None:

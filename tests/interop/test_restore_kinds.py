@@ -65,6 +65,7 @@ def restored_by_streams(harness: Harness, release: str, app: App, state: Path) -
     return state / app.name
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("topology", "release", "guarantee"), CASES)
 def test_restored_directory_serves_the_same(
     harness: Harness,

@@ -199,6 +199,19 @@ def test_a_batch_may_bring_a_deleted_key_back(release: str, folder: Path) -> Non
 
 
 @pytest.mark.parametrize("release", RELEASES)
+def test_a_delete_at_the_time_of_its_value_may_be_forgotten(release: str, folder: Path) -> None:
+    deleted: Batch = [(b"k", b"value", 20), (b"k", None, 20), (b"k", b"late", 15)]
+    alone = History("alone", "put", 1000, 10, [[deleted]])
+    after_another = History("after-another", "put", 1000, 10, [[[(b"k", b"older", 10), *deleted]]])
+    feed(release, [alone, after_another], folder)
+    latest = VersionedKey(LATEST_SEGMENT, b"k").to_bytes()
+    assert real_rows(alone, folder) == {latest: bytes.fromhex("000000000000000f") + b"late"}
+    assert latest not in real_rows(after_another, folder)
+    for told in (alone, after_another):
+        assert real_rows(told, folder) == replay(told, as_batches=False)
+
+
+@pytest.mark.parametrize("release", RELEASES)
 def test_a_reopened_store_files_late_records_wrongly(release: str, folder: Path) -> None:
     before: Batch = [(b"k", b"a", 10), (b"k", b"b", 20), (b"k", b"c", 30)]
     late: Batch = [(b"k", b"late", 15)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
+import sys
 from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 
-from .built import ROOT
+from .built import ROOT, clone
 
 STEPS = ROOT / "scripts" / "image-steps.sh"
 LINES = [line for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"]
@@ -54,6 +57,29 @@ def test_an_engine_is_given_what_is_copied_and_no_more() -> None:
         assert any(fnmatch(name, line.removeprefix("!")) for line in allowed)
         assert any(fnmatch(name, pattern) for pattern in copied)
     assert len(copied) == len(allowed)
+
+
+def test_the_documented_line_makes_what_is_copied(tmp_path: Path) -> None:
+    """README, the page and the Dockerfile say the same of the wheel; it is run as it stands, without the registry."""
+    pages = ("README.md", "docs/how-to/container.md", "Dockerfile")
+    lines = [re.findall(r"pip wheel [^&#\n]*", (ROOT / name).read_text(encoding="utf-8")) for name in pages]
+    (said,) = {one.strip() for found in lines for one in found}
+    assert all(lines)
+    clone(tmp_path)
+    words = [sys.executable, "-m", *shlex.split(said), "--no-build-isolation", "--no-index", "--quiet"]
+    subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+    copied = next(line.split()[1] for line in LINES if line.startswith("COPY dist/"))
+    assert len([*tmp_path.glob(copied)]) == 1
+
+
+def test_a_plain_root_is_lent_what_an_engine_lends() -> None:
+    """Before a step runs in it: without /proc no Java is installed, without /etc/hosts Spark finds no localhost."""
+    script = (ROOT / "scripts" / "image-root.sh").read_text(encoding="utf-8")
+    lent = script[script.index("lend() {") : script.index("inside() {")]
+    for one in ('mount -t proc proc "$1/proc"', '"$1/etc/hosts"', '"$1/etc/resolv.conf"'):
+        assert one in lent
+    for root in ("build", "image"):
+        assert script.index(f'lend "$work/{root}"') < script.index(f'inside "$work/{root}"')
 
 
 @pytest.mark.parametrize("words", [["build"], ["run", "fat"], ["build", "slim; id", "x"]])

@@ -103,7 +103,7 @@ def test_what_is_no_version(words: tuple[str, ...], repository: Path) -> None:
 
 
 def test_a_release(repository: Path) -> None:
-    (repository / "kstate_cli" / "demo" / "beside.tar.xz").write_text("ignored by git, and by the release")
+    (repository / "examples" / "beside.tar.xz").write_text("ignored by git, and by the release")
     with (repository / ".git" / "info" / "exclude").open("a") as excluded:
         excluded.write("beside.tar.xz\n")
     done = _release(repository, __version__)

@@ -8,6 +8,7 @@ import re
 import sys
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from kstate_cli import __version__
 from kstate_cli.cli.commands import COMMANDS
 from kstate_cli.texts import EXAMPLES
+from tests.readme import outputs, run, steady
 
 from . import man_pages
 from .built import ROOT, Built, Installed, build, clone, install, tracked
@@ -62,7 +64,7 @@ def test_what_is_in_the_wheel(built: Built) -> None:
         scripts = [one.filename for one in wheel.infolist() if one.external_attr >> 16 & 0o111]
     package = {name for name in names if name.startswith("kstate_cli/")}
     assert package == _package()
-    assert {"kstate_cli/py.typed", "kstate_cli/demo/state.tar.xz", "kstate_cli/schemas/lines.json"} <= package
+    assert {"kstate_cli/py.typed", f"kstate_cli/{EXAMPLES}/orders.tar.xz", "kstate_cli/schemas/lines.json"} <= package
     assert f"kstate_cli/{EXAMPLES}/dump/_manifest.json" in package
     data = {name for name in names if name.startswith(f"{stem}.data/")}
     share = f"{stem}.data/data/share"
@@ -108,6 +110,15 @@ def test_what_is_in_the_sdist(built: Built) -> None:
     assert names >= _package() | _documents() | {"pyproject.toml", "LICENSE"}
     assert not [name for name in names if name.startswith("tests/") or name.endswith(".pyc")]
     assert built.sdist.stat().st_size < 2 << 20 and built.wheel.stat().st_size < 2 << 20
+
+
+def test_readme_is_followed_word_for_word(installed: Installed) -> None:
+    """In an empty directory, with the wheel and nothing of the repository."""
+    wanted = [*outputs((ROOT / "README.md").read_text(encoding="utf-8"))]
+    assert {one.command.split()[0] for one in wanted} >= {"kstate", "mkdir", "rm"}
+    for one, got in zip(wanted, run(wanted, installed.environment / "bin"), strict=True):
+        written = replace(one, first=None, last=None).shown()
+        assert steady(got.shown()) == steady(written), one.command
 
 
 def test_it_does_its_work_where_nothing_else_is(installed: Installed) -> None:

@@ -216,7 +216,12 @@ class Signals:
         while not moment.has_come(run):
             if run.process.poll() is not None or time.monotonic() > deadline:
                 run.process.kill()
-                return [f"the moment never came: {run.ended()}"]
+                ended = run.ended()
+                if any(event.get("slices") == event.get("of") for event in run.events() if event["type"] == "resumed"):
+                    # Those that were struck before it have left it nothing to do: there is no such moment.
+                    self.fresh()
+                    return self.strike(moment, way)
+                return [f"the moment never came: {ended}"]
             time.sleep(0.002)
         time.sleep(self._random.random() * moment.later)
         run.spark()
@@ -249,7 +254,7 @@ class Signals:
             if left := sorted(path.name for path in run.scratch.iterdir() if "hsperfdata" not in path.name):
                 wrong.append(f"left in TMPDIR: {left}")
         shown = support.status(self._app)[-1:] if (self._app.parent / ".kstate" / self._app.name).exists() else []
-        wanted = {"INTERRUPTED", "RUNNING", "NOT_RUNNING", None} if killed else {"NOT_RUNNING", None}
+        wanted = {"INTERRUPTED", "NOT_RUNNING", None} if killed else {"NOT_RUNNING", None}
         wrong += [f"its state is {row['restoration']}" for row in shown if row["restoration"] not in wanted]
         outcome = "the new directory" if switched else "the old directory"
         outcome += ", all was done before it came" if late and not killed else ""

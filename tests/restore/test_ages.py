@@ -72,7 +72,7 @@ def test_what_a_run_writes_down(tmp_path: Path) -> None:
     mark = age.logs[KEY]
     assert (mark.topic_id, mark.leader_epoch, mark.last, len(mark.digest or "")) == ("an-id", 2, LAST, 64)
     (run,) = read_runs(app)
-    assert run.last("logs")["logs"] == {str(KEY): mark.as_json()}
+    assert run.last("logs")["logs"] == {KEY.kafka_name: mark.as_json()}
     assert not run.last("precious")
 
     # Taken back: as old as it was; cleaned: what is written down stays.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import html
+import importlib.util
 import io
 import os
 import re
@@ -52,7 +54,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("undo", DEMO),
     ("ls", "nowhere"),
 )  # fmt: skip
-_TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00")
+_TIME = re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d\.\d{3}\+00:00|Z)")
+_TOOK = re.compile(r"(?<=Z  ) *\d+ s\b")
 _KEPT = re.compile(r"\b\d+\.\d KiB")
 """How much RocksDB's own logs take differs from run to run."""
 
@@ -114,9 +117,10 @@ def screen(
 
 
 def _normal(text: str, state: Path, command: tuple[str, ...]) -> str:
-    text = _TIME.sub("2000-00-00T00:00:00.000+00:00", text.replace(str(state), "DIR"))
+    text = _TIME.sub(lambda match: re.sub(r"\d", "0", match[0]), text.replace(str(state), "DIR"))
     if command[0] in ("status", "clean"):
         text = _KEPT.sub(lambda match: re.sub(r"\d", "0", match[0]), text)
+        text = _TOOK.sub(" 0 s", text)
     return text.replace("\x1b", "␛")
 
 
@@ -135,6 +139,23 @@ def test_screens_are_as_they_are_kept(size: str, style: str, state: Path) -> Non
     kept = file.read_text(encoding="utf-8").split("\n")
     changed = list(difflib.unified_diff(kept, lines, "kept", "now", lineterm="", n=1))
     assert not changed, "\n".join(["KSTATE_FREEZE=write keeps it as it is now", *changed])
+
+
+def test_the_documentation_has_all_of_them() -> None:
+    """Every command at both sizes, every line of it, and no escape character."""
+    named = importlib.util.spec_from_file_location("documentation", EXAMPLES.parent / "docs" / "conf.py")
+    assert named and named.loader
+    conf = importlib.util.module_from_spec(named)
+    named.loader.exec_module(conf)
+    page = "\n".join(conf.screens_page())
+    titles = re.findall(r"^### kstate (.*)$", page, flags=re.MULTILINE)
+    assert len(re.findall("^###", page, flags=re.MULTILINE)) == page.count("<pre ") == len(titles)
+    assert titles == [" ".join(command) for command in COMMANDS] * len(SIZES)
+    assert "␛" not in page and "\n\n</pre>" not in page
+    shown = html.unescape(re.sub("<[^>]*>|&#8203;", "", page)).splitlines()
+    for size in SIZES:
+        kept = (FOLDER / f"{size}-plain.txt").read_text(encoding="utf-8").splitlines()
+        assert {line for line in kept if not line.startswith("$ ")} <= {*shown}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -13,6 +13,7 @@ import pytest
 
 from kstate_cli.check.findings import CODES, Code
 from kstate_cli.texts import INTERNALS
+from tests import syntax
 from tests.interop.check_cases import CASES
 
 if sys.version_info >= (3, 11):
@@ -60,8 +61,8 @@ def _anchor(heading: str) -> str:
 @functools.cache
 def functions(path: Path) -> frozenset[str]:
     """The names of a module's tests."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    tree = syntax.tree(path)
+    return frozenset(node.name for node in syntax.nodes(tree) if isinstance(node, ast.FunctionDef))
 
 
 def wrong_references(text: str, where: str) -> Iterator[str]:

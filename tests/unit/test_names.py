@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import syntax
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOTTED = re.compile(r"\bkstate_cli(?:\.[a-z_]\w*)+(?:\.[A-Z]\w*)?")
 TEXTS = sorted(
@@ -25,7 +27,7 @@ def named(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
     yield from DOTTED.findall(text)
     if path.suffix == ".py":
-        for node in ast.walk(ast.parse(text)):
+        for node in syntax.nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "kstate_cli":
                 yield from (f"{node.module}.{one.name}" for one in node.names)
 

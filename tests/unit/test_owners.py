@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from kstate_cli.formats.store_kinds import kind_names, known_families
 from kstate_cli.formats.topic_partition import changelog_topic
 from kstate_cli.rocks.files import CURRENT
 from kstate_cli.statedir import names
+from tests import syntax
 
 ROOT = Path(kstate_cli.__file__).parent
 OWNERS = {
@@ -65,17 +65,9 @@ OTHER_MEANINGS = {
 """(module, text): the same letters, and not what the owner means."""
 
 
-@functools.cache
-def modules() -> tuple[tuple[str, ast.Module], ...]:
-    """Every module of kstate, by its path."""
-    return tuple(
-        (path.relative_to(ROOT).as_posix(), ast.parse(path.read_bytes())) for path in sorted(ROOT.rglob("*.py"))
-    )
-
-
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Strings that are used as they are, and the fixed parts of paths in f-strings; no prose, and no annotations."""
-    for node in ast.walk(tree):
+    for node in syntax.nodes(tree):
         if isinstance(node, ast.JoinedStr):
             for part in node.values:
                 if isinstance(part, ast.Constant) and " " not in str(part.value):
@@ -88,7 +80,7 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def test_nobody_else_spells_it(owner: str) -> None:
     found = [
         f"{module}:{line}: {text!r} stands in {owner}"
-        for module, tree in modules()
+        for module, tree in syntax.modules()
         if owner != module
         for line, text in texts(tree)
         if text in OWNERS[owner] and (module, text) not in OTHER_MEANINGS
@@ -97,16 +89,16 @@ def test_nobody_else_spells_it(owner: str) -> None:
 
 
 def test_the_exceptions_are_needed() -> None:
-    used = {(module, text) for module, tree in modules() for _, text in texts(tree)}
+    used = {(module, text) for module, tree in syntax.modules() for _, text in texts(tree)}
     assert used >= OTHER_MEANINGS
 
 
 def test_the_ends_of_numbers_are_spelled_once() -> None:
     found = [
         f"{module}:{node.lineno}"
-        for module, tree in modules()
+        for module, tree in syntax.modules()
         if module != "formats/numbers.py"
-        for node in ast.walk(tree)
+        for node in syntax.nodes(tree)
         if isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.LShift | ast.Pow)
         and isinstance(node.right, ast.Constant)
@@ -128,8 +120,8 @@ STEPS = {"WriteFile", "RemoveFile"}
 def test_one_module_says_how_a_release_keeps_offsets() -> None:
     """No planner makes a record, an empty database that carries one, or a file of offsets by itself."""
     found = []
-    for module, tree in modules():
-        for node in ast.walk(tree):
+    for module, tree in syntax.modules():
+        for node in syntax.nodes(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
                 continue
             made = node.func.id

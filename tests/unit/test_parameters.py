@@ -8,6 +8,7 @@ from pathlib import Path
 
 import kstate_cli
 from kstate_cli.cli.commands import COMMANDS
+from tests import syntax
 
 ROOT = Path(kstate_cli.__file__).parent
 MOST = 6
@@ -21,7 +22,7 @@ COMMAND_FUNCTIONS = {f"cli/{entry.module}.py: {entry.name}" for entry in COMMAND
 
 def _long() -> Iterator[str]:
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in syntax.nodes(path):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 given = node.args
                 names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]

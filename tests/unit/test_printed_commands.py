@@ -22,6 +22,7 @@ from kstate_cli.check.findings import CODES
 from kstate_cli.cli.app import app
 from kstate_cli.cli.commands import COMMANDS
 from kstate_cli.texts import filled
+from tests import syntax
 
 ROOT = Path(kstate_cli.__file__).parent
 _CLI: Any = typer.main.get_command(app)
@@ -70,6 +71,7 @@ _WRITTEN_OUT = {
     "kstate": "the name of the program and of its package",
     "kstate export": "what Spark's web pages call the job",
     "kstate restore": "what Spark's web pages call the job",
+    "kstate dump": "what Spark's web pages call the job",
     "kstate \x00": "kstate --version",
 }
 """Modules, and whole texts, that may write a command out."""
@@ -78,7 +80,7 @@ _WRITTEN_OUT = {
 def _help_texts(tree: ast.AST) -> set[int]:
     """The literals that a command's own help consists of, and those that stand by themselves: docstrings."""
     found: set[int] = set()
-    for node in ast.walk(tree):
+    for node in syntax.nodes(tree):
         if isinstance(node, ast.keyword) and node.arg == "help":
             found |= {id(one) for one in ast.walk(node.value)}
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -92,7 +94,7 @@ def written_out(path: Path) -> list[str]:
     """Where a module writes a command of kstate into a text."""
     if str(path.relative_to(ROOT)) in _WRITTEN_OUT:
         return []
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = syntax.tree(path)
     allowed = _help_texts(tree)
     texts = [(node, text) for node, text in _texts(tree) if id(node) not in allowed and text not in _WRITTEN_OUT]
     return [f"{path.relative_to(ROOT)}:{node.lineno}: {text!r}" for node, text in texts if _BY_HAND.search(text)]
@@ -104,7 +106,7 @@ _OPTION = re.compile(r"(?<!\w)--[a-z][a-z-]* \x00(?![!])")
 def options_by_hand(path: Path) -> list[str]:
     """Where a value is put after an option by hand, unquoted: ``f"--rebuild --store {name}"``."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in syntax.nodes(path):
         if not isinstance(node, ast.JoinedStr):
             continue
         text = "".join(_shape(part) for part in node.values)
@@ -131,12 +133,12 @@ def _literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def _texts(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
     docs = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in syntax.nodes(tree)
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and node.body
         and isinstance(node.body[0], ast.Expr)
     }  # fmt: skip
     inside: set[int] = set()
-    for node in ast.walk(tree):
+    for node in syntax.nodes(tree):
         if isinstance(node, ast.JoinedStr):
             inside |= {id(value) for value in node.values}
             yield node, "".join(str(v.value) if isinstance(v, ast.Constant) else _HOLE for v in node.values)
@@ -152,7 +154,7 @@ def mentions() -> list[tuple[str, str, str]]:
     """(where, command, what follows) of each command in a text of the source."""
     found = []
     for path in _sources():
-        for line, text in _literals(ast.parse(path.read_text(encoding="utf-8"))):
+        for line, text in _literals(syntax.tree(path)):
             for match in _MENTION.finditer(text):
                 name, _, word = match[1].partition(" ")
                 if name not in COMMANDS and _VERBS.fullmatch(name):
@@ -167,10 +169,10 @@ def calls() -> list[tuple[str, list[str]]]:
     """(where, words) of each call of ``command``; what is not literal is a hole."""
     found = []
     for path in _sources():
-        source = path.read_text(encoding="utf-8")
-        if not re.search(r"from kstate_cli\.texts import .*\bcommand\b", source):
+        names = {one.name for node in syntax.nodes(path) if isinstance(node, ast.ImportFrom) for one in node.names}
+        if "command" not in names:
             continue
-        for node in ast.walk(ast.parse(source)):
+        for node in syntax.nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "command":
                 if any(isinstance(one, ast.Starred) for one in node.args):
                     continue  # whose words are known elsewhere
@@ -188,13 +190,17 @@ def test_no_command_is_written_out(path: Path) -> None:
 def test_command_is_the_function_everywhere() -> None:
     """A local variable of that name would hide it, and what is said after that line would be something else."""
     for path in _sources():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        if not any(isinstance(n, ast.ImportFrom) and any(a.name == "command" for a in n.names) for n in ast.walk(tree)):
+        tree = syntax.tree(path)
+        if not any(
+            isinstance(n, ast.ImportFrom) and any(a.name == "command" for a in n.names) for n in syntax.nodes(tree)
+        ):
             continue
         hidden: list[ast.Name | ast.arg] = [
-            n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "command" and isinstance(n.ctx, ast.Store)
+            n
+            for n in syntax.nodes(tree)
+            if isinstance(n, ast.Name) and n.id == "command" and isinstance(n.ctx, ast.Store)
         ]
-        hidden += [n for n in ast.walk(tree) if isinstance(n, ast.arg) and n.arg == "command"]
+        hidden += [n for n in syntax.nodes(tree) if isinstance(n, ast.arg) and n.arg == "command"]
         assert not [f"{path.relative_to(ROOT)}:{node.lineno}" for node in hidden]
 
 
@@ -264,6 +270,24 @@ def test_commands_of_the_documentation(path: Path) -> None:
             parse([_DUMMIES.get(word, word) for word in words], whole=True)
         except Exception as error:
             raise AssertionError(f"kstate {shlex.join(words)}: {error}") from error
+
+
+FORMER = {"query APP STORE key KEY"}
+"""What the changelog says that it was like before."""
+_SPAN = re.compile(r"(?<!`)`kstate ([^`\n]+)`(?!`)")
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_commands_within_the_sentences_of_the_documentation(path: Path) -> None:
+    """In tables too. What is said of a directory has all that it needs; what has none is a name, or a part."""
+    for span in _SPAN.findall(path.read_text(encoding="utf-8")):
+        words = shlex.split(span)
+        if "…" in span or "COMMAND" in words or span in FORMER:
+            continue
+        try:
+            parse([_DUMMIES.get(word, word) for word in words], whole="APP" in words)
+        except Exception as error:
+            raise AssertionError(f"kstate {span}: {error}") from error
 
 
 def test_the_search_finds_commands_of_the_documentation() -> None:

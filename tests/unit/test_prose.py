@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .test_owners import modules
+from tests import syntax
 
 MEMBERS = frozenset(
     {
@@ -136,7 +136,7 @@ def _is_error(node: ast.expr) -> bool:
 
 def readers(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """(function, line) of everything in a module that reads a text."""
-    for node in ast.walk(tree):
+    for node in syntax.nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             one = _Function()
             one.generic_visit(node)
@@ -146,7 +146,7 @@ def readers(tree: ast.Module) -> Iterator[tuple[str, int]]:
 def test_nobody_reads_prose() -> None:
     found = [
         f"{module}:{function}: line {line}"
-        for module, tree in modules()
+        for module, tree in syntax.modules()
         for function, line in readers(tree)
         if f"{module}:{function}" not in EXCEPTIONS
     ]
@@ -154,15 +154,15 @@ def test_nobody_reads_prose() -> None:
 
 
 def test_the_exceptions_are_needed() -> None:
-    used = {f"{module}:{function}" for module, tree in modules() for function, _ in readers(tree)}
+    used = {f"{module}:{function}" for module, tree in syntax.modules() for function, _ in readers(tree)}
     assert not set(EXCEPTIONS) - used
 
 
 def test_messages_of_rocksdb_are_read_where_they_become_errors() -> None:
     found = {
         module
-        for module, tree in modules()
-        for node in ast.walk(tree)
+        for module, tree in syntax.modules()
+        for node in syntax.nodes(tree)
         if isinstance(node, ast.Name) and node.id == "read_message"
     }
     assert found == {"rocks/errors.py"}

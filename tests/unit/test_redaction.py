@@ -14,6 +14,7 @@ from pyarrow.fs import FileSystem
 import kstate_cli
 from kstate_cli.dump.location import shown
 from kstate_cli.redaction import kept_uri, leads_there, redacted, shown_uri
+from tests import syntax
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 # What S3 gives out: base64, slashes and all. The mark at its begin keeps it from being a part of anything else.
@@ -114,7 +115,7 @@ def test_nobody_else_takes_secrets_out() -> None:
     source = Path(kstate_cli.__file__).parent
     found = []
     for path in source.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in syntax.nodes(path):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("compile", "sub") and node.args:
                 text = "".join(str(one.value) for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant))
                 if "*@" in text or "password" in text.lower() or "secret" in text.lower():

@@ -15,8 +15,9 @@ from kstate_cli.check.findings import CODES, Code, Level
 from kstate_cli.cli.metrics import METRICS
 from kstate_cli.errors import Told
 from kstate_cli.releases import PROVEN, RELEASES, OffsetsHome, Release
+from kstate_cli.rows.serdes import NAMES
 from kstate_cli.spec.toml_file import KEYS, TOP
-from tests import json_lines, json_page, reference_pages
+from tests import json_lines, json_page, marked_tables, reference_pages
 from tests.command_line import commands, groups
 from tests.interop.check_table import DOCS, known, render
 from tests.reference_pages import FOLDER, Undocumented, documented, endings, pages
@@ -35,6 +36,39 @@ def test_the_reference_is_what_the_code_declares() -> None:
     assert not others, f"pages that nothing makes: {others}"
     for name in made:
         assert f"({name})" in INDEX.read_text(encoding="utf-8"), f"{name} is not in the index of the reference"
+
+
+@pytest.mark.parametrize("name", marked_tables.TABLES)
+def test_the_tables_of_a_page_are_what_the_code_declares(name: str) -> None:
+    """KSTATE_WRITE_DOCS=1 writes them."""
+    path, tables = marked_tables.DOCS / name, marked_tables.TABLES[name]
+    if os.environ.get("KSTATE_WRITE_DOCS"):
+        path.write_text(marked_tables.renewed(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    assert sorted(marked_tables.marked(text)) == sorted(tables)
+    assert marked_tables.renewed(text, tables) == text, "KSTATE_WRITE_DOCS=1 writes it anew"
+
+
+def test_no_other_page_has_a_mark() -> None:
+    docs = marked_tables.DOCS
+    having = {
+        str(path.relative_to(docs))
+        for path in docs.rglob("*.md")
+        if marked_tables.marked(path.read_text(encoding="utf-8"))
+    }
+    assert having == {*marked_tables.TABLES}
+
+
+def test_every_code_of_an_error_is_in_the_table() -> None:
+    """That of every class that a command can end with, and those that are given where an error is raised."""
+    codes = {one.code for one in endings()} | reference_pages.given_codes()
+    assert codes and {code for code in codes if f"| `{code}` |" not in marked_tables.errors()} == set()
+
+
+def test_every_serde_is_in_the_table() -> None:
+    text = (marked_tables.DOCS / "query.md").read_text(encoding="utf-8")
+    section = text[text.index("## Serdes") : text.index("## When there is no answer")]
+    assert {name for name in NAMES if f"`{name.replace('INNER', 'SERDE')}`" not in section} == set()
 
 
 # --- something that was made up, of each kind -------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 
 import kstate_cli
 from kstate_cli.texts import size_text
+from tests import syntax
 
 ROOT = Path(kstate_cli.__file__).parent
 OWNER = "texts.py"
@@ -36,29 +37,28 @@ def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     no_values = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docs = {
         id(one.value)
-        for node in ast.walk(tree)
+        for node in syntax.nodes(tree)
         if hasattr(node, "body") and isinstance(node, no_values)
         for one in node.body
         if isinstance(one, ast.Expr)
     }
-    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    unseen = docs | {id(part) for node in syntax.nodes(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in syntax.nodes(tree):
         if isinstance(node, ast.JoinedStr):
             yield node.lineno, "".join(str(one.value) if isinstance(one, ast.Constant) else "\0" for one in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not {id(node)} & (inner | docs):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in unseen:
             yield node.lineno, node.value
 
 
 def _wrong(path: Path) -> Iterator[str]:
     where = str(path.relative_to(ROOT))
-    source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
+    tree = syntax.tree(path)
     for line, text in _texts(tree):
         if where != OWNER and _OTHER_UNITS.search(text):
             yield f"{where}:{line}: {text!r}: not size_text"
         if where not in TO_THE_BYTE and not where.startswith("formats/") and _NUMBER_OF_BYTES.search(text):
             yield f"{where}:{line}: {text!r}: not size_text"
-    for node in ast.walk(tree):
+    for node in syntax.nodes(tree):
         names = [one.name for one in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
         if {"humanize", "filesize", "naturalsize"} & {*names, *str(getattr(node, "module", "")).split(".")}:
             yield f"{where}:{node.lineno}: not size_text"  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from kstate_cli.restore.states import IllegalTransition
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.messages import RocksCode, RocksMessage
 from kstate_cli.rows.errors import StoreUnreadable
+from tests import syntax
 
 SOURCE = Path(kstate_cli.__file__).parent
 STARTERS = {"start", "submit", "map_async", "apply_async"}
@@ -32,11 +33,6 @@ GOES_ON = {
     ("change/engine.py", "execute"): "raises what _failed makes of it: a signal itself",
 }
 """Who handles a signal without raising it again at once."""
-
-
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
 
 
 def called(node: ast.expr) -> str | None:
@@ -56,8 +52,8 @@ def names(kind: ast.expr | None) -> set[str]:
 def test_only_signals_py_starts_threads() -> None:
     """Whatever has a thread (a progress bar has one) is started with signals held back, by ``signals.start``."""
     found = []
-    for name, tree in modules():
-        for node in ast.walk(tree):
+    for name, tree in syntax.modules():
+        for node in syntax.nodes(tree):
             # match.start() is a value that somebody uses; whoever starts a thread uses none.
             statement = isinstance(node, ast.Expr) and called(node.value) == "start"
             started = statement and isinstance(node.value.func, ast.Attribute)  # type: ignore[attr-defined]
@@ -72,8 +68,8 @@ def test_only_signals_py_starts_threads() -> None:
 
 def test_whoever_catches_a_signal_raises_it_again() -> None:
     swallowing, seen = [], set()
-    for name, tree in modules():
-        for function in ast.walk(tree):
+    for name, tree in syntax.modules():
+        for function in syntax.nodes(tree):
             if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 continue
             for node in own_nodes(function):

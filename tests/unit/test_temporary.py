@@ -16,6 +16,7 @@ from rocksdict import Options, Rdict
 
 from kstate_cli import temporary as leftovers
 from kstate_cli.rocks.shadow import Shadow
+from tests import syntax
 
 ROOT = Path(leftovers.__file__).parent
 _NAMELESS = frozenset({"TemporaryFile"})
@@ -180,8 +181,8 @@ def test_another_users_folder_stays(temporary: Path) -> None:
 def test_nobody_else_makes_temporary_folders() -> None:
     """One that Python names has no proof of who made it: after kill -9 it would stay for ever."""
     for path in ROOT.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
+        tree = syntax.tree(path)
+        for node in syntax.nodes(tree):
             where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.ImportFrom):
                 assert node.module != "tempfile", where
@@ -198,6 +199,7 @@ MADE_BY = {
     "demo": "ls_cmd.ls = lambda *_, **__: hold(); demo()",
     "examples": "example_files.example_files = hold; example_files.write_examples(Path(temporary.folder()) / 'new')",
     "version": "version.newest_options = lambda _: hold(); version.rocksdb_version()",
+    "dump": "RangesInProcesses(Pool()).run([], print)",
     "export": "write_parts([], 0, 'one process', 1, Watcher())",
 }
 BEFORE = """
@@ -207,11 +209,15 @@ from kstate_cli import temporary
 from kstate_cli.cli import example_files, ls_cmd
 from kstate_cli.cli.demo_cmd import demo
 from kstate_cli.spark.jvm import Jvm
+from kstate_cli.capture.engines import RangesInProcesses
 from kstate_cli.export.engines import write_parts
 from kstate_cli.rocks import version
 def hold():
     print("made", flush=True)
     sys.stdin.read()
+class Pool:
+    def map(self, *_):
+        hold()
 class Watcher:
     def begin(self, *_):
         hold()

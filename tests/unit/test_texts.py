@@ -17,6 +17,7 @@ import kstate_cli
 from kstate_cli.cli.output import error_lines
 from kstate_cli.errors import Refused
 from kstate_cli.texts import command, filled, first_lines, printable, quoted
+from tests import syntax
 
 HOSTILE = (
     "two words", "it's", 'a "b"', "a\nkstate: forged", "\x1b[31mred\x1b[0m", "$(touch forged)", "`touch forged`", "-rf",
@@ -88,12 +89,7 @@ _MEND = re.compile(r"\bmend(?:s|ed|ing)?\b", re.IGNORECASE)
 def _errors() -> set[str]:
     """The names of all error classes, those of the standard library left out."""
     names = {"KstateError"}
-    classes = [
-        node
-        for path in _SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
-    ]
+    classes = [node for path in _SOURCE.rglob("*.py") for node in syntax.nodes(path) if isinstance(node, ast.ClassDef)]
     while more := {one.name for one in classes for base in one.bases if getattr(base, "id", "") in names} - names:
         names |= more
     return names
@@ -103,7 +99,7 @@ def _errors() -> set[str]:
 def test_an_error_is_one_line_and_details(path: Path) -> None:
     """A line break in a message is escaped with all that a name from outside may hold: further lines are details."""
     errors = _errors()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in syntax.nodes(path):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors):
             continue
         for part in [*node.args, *(word.value for word in node.keywords if word.arg in ("hint", "where"))]:
@@ -116,7 +112,7 @@ def test_an_error_is_one_line_and_details(path: Path) -> None:
 def test_things_are_fixed() -> None:
     """Plain words: "fix", or what is to be done. ``mend`` was a member of the JSON of ``check``."""
     for path in _SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in syntax.nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert not _MEND.search(node.value), f"{path.relative_to(_SOURCE)}:{node.lineno}: {node.value}"
     texts = [_REPOSITORY / "README.md", *(_REPOSITORY / "docs").rglob("*"), *(_REPOSITORY / "examples").rglob("*")]
@@ -138,7 +134,7 @@ def test_whoever_refuses_says_what_to_do_next() -> None:
     for path in _SOURCE.rglob("*.py"):
         if str(path.relative_to(_SOURCE)) in _SAYS_IT:
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in syntax.nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _TOLD:
                 hint = next((word for word in node.keywords if word.arg == "hint"), None)
                 if hint is None or (isinstance(hint.value, ast.Constant) and not hint.value.value):

@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests import syntax
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "kstate_cli"
 
@@ -52,14 +54,9 @@ OTHER_WORDS = {"mend": "hint", "mends": "hints"}
 SORTED_RUNS = re.compile(r"\bsorted[- _]runs?\b", re.IGNORECASE)
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield str(path.relative_to(SOURCE)), ast.parse(path.read_text(encoding="utf-8"))
-
-
 def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Every name that is given to something in a function: variables, parameters, those of a lambda too."""
-    for node in ast.walk(tree):
+    for node in syntax.nodes(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id, node.lineno
         elif isinstance(node, ast.arg):
@@ -76,8 +73,8 @@ def test_modules_are_called_after_what_they_hold() -> None:
 def test_no_two_classes_have_one_name() -> None:
     """Nor one that is private: ``Draft`` here and ``_Draft`` there are read as the same."""
     defined = defaultdict(list)
-    for where, tree in trees():
-        for node in ast.walk(tree):
+    for where, tree in syntax.modules():
+        for node in syntax.nodes(tree):
             if isinstance(node, ast.ClassDef):
                 defined[node.name.strip("_")].append(where)
     assert len(defined) > 200, "nothing was looked at"
@@ -87,7 +84,7 @@ def test_no_two_classes_have_one_name() -> None:
 def test_local_names_say_what_they_hold() -> None:
     seen = Counter[str]()
     vague = []
-    for where, tree in trees():
+    for where, tree in syntax.modules():
         for name, line in bound_names(tree):
             seen[name] += 1
             if name in VAGUE_LOCALS or name in OTHER_WORDS:

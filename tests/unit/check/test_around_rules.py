@@ -23,8 +23,8 @@ from kstate_cli.statedir.model import Task
 from kstate_cli.statedir.mounts import Mount
 from kstate_cli.statedir.places import Place, task_place
 from kstate_cli.statedir.problems import Problem, ProblemCode
+from tests import syntax
 from tests.unit.model import application, changelog, database, store, task
-from tests.unit.test_owners import modules
 
 from .made import NOW_MS, OLD, log, snapshot
 
@@ -133,9 +133,9 @@ def test_a_report_follows_from_the_snapshot_alone() -> None:
 def test_rules_read_no_disk_and_no_clock() -> None:
     found = [
         f"{module}:{ast.unparse(node)}"
-        for module, tree in modules()
+        for module, tree in syntax.modules()
         if module.startswith(HERE) and module not in READERS
-        for node in ast.walk(tree)
+        for node in syntax.nodes(tree)
         if _reads(node)
     ]
     assert not found, found

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.check.findings import CODES
-from kstate_cli.check.outcome import Outcome, Prediction
+from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.cli.check_view import _COMMAND, verdict
 from kstate_cli.texts import filled
 
@@ -23,6 +23,20 @@ def test_what_happens_is_said_in_one_sentence() -> None:
     chance = Prediction("0_2", "n", Outcome.OPENS, or_else=Outcome.WIPED)
     assert verdict([chance]) == "1 store opens or task wiped, restores everything (chance decides)"
     assert verdict([]) == "there are no stores"
+
+
+def test_how_far_behind_it_is_altogether() -> None:
+    """Where it is known of every store; at most so many where of one of them it is no more."""
+
+    def behind(*records: Records | None) -> str:
+        return verdict(Prediction("0_0", f"s{number}", Outcome.RESTORES, one) for number, one in enumerate(records))
+
+    text = "2 stores restore what follows their offsets"
+    assert behind(Records(40, True), Records(1_200, True)) == f"{text} (1,240 records)"
+    assert behind(Records(40, True), Records(2, False)) == f"{text} (at most 42 records)"
+    assert behind(Records(40, True), None) == text
+    assert behind(Records(1, True)) == "1 store restores what follows its offset (1 record)"
+    assert "record" not in verdict([Prediction("0_0", "a", Outcome.OPENS, Records(0, True))])
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))

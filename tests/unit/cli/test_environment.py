@@ -21,12 +21,12 @@ from kstate_cli.errors import UsageError
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 DECISIONS = {
     # What a command touches.
-    "task", "store", "run", "global", "all", "everything", "share", "ignore", "partition", "subset", "older-than", "out",
-    "from", "to", "as-of", "at", "limit", "desc", "asc", "collate", "timestamps", "merge", "positions",
+    "app", "topic", "task", "store", "run", "global", "all", "everything", "share", "ignore", "partition", "subset", "older-than", "out",
+    "from", "to", "as-of", "at", "limit", "sort", "desc", "asc", "collate", "timestamps", "merge", "positions",
     "ignore-timestamps", "ignore-headers", "include-expired",
     # What is done, and from what.
     "for", "dsl-store-format", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge",
-    "copy", "overwrite", "drop-headers", "wipe-unclean", "allow-empty",
+    "copy", "overwrite", "drop-headers", "full", "follow", "keep", "wipe-unclean", "allow-empty",
     # Something else, or nothing, is done.
     "version", "verbose", "help", "dry-run", "spec (flag)",
     # Confirms, permits, vouches.

@@ -6,7 +6,6 @@ import ast
 import os
 import re
 import shlex
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,9 @@ import kstate_cli
 from kstate_cli.cli import example_files
 from kstate_cli.cli.example_files import write_examples
 from kstate_cli.texts import EXAMPLES
+from tests import syntax
 from tests.directories.support import kstate_here
+from tests.packaging.built import tracked
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = Path(kstate_cli.__file__).parent
@@ -24,8 +25,7 @@ CITED = re.compile(rf"\b{EXAMPLES}/([\w./-]*\w)")
 
 
 def _tracked() -> dict[str, bytes]:
-    listed = subprocess.run(["git", "ls-files", "-z", EXAMPLES], cwd=ROOT, capture_output=True, check=True).stdout
-    names = [os.fsdecode(name) for name in listed.split(b"\0") if name]
+    names = [name for name in tracked() if name.startswith(f"{EXAMPLES}/")]
     return {name.removeprefix(f"{EXAMPLES}/"): (ROOT / name).read_bytes() for name in names}
 
 
@@ -118,7 +118,7 @@ def test_every_example_that_a_text_of_kstate_cites_is_there() -> None:
     """In help, in messages and in docstrings; and what `example` is asked for."""
     cited = set()
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in syntax.nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 cited |= {*CITED.findall(node.value)}
             elif isinstance(node, ast.Call) and getattr(node.func, "id", None) == "example":

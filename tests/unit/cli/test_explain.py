@@ -35,9 +35,8 @@ from kstate_cli.query.result import FailureReason
 from kstate_cli.restore.states import RestoreState
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.verify import findings as verify_findings
-from tests import json_lines
+from tests import json_lines, syntax
 from tests.unit.test_internals import wrong_references
-from tests.unit.test_owners import modules
 from tests.unit.test_printed_commands import parse
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,13 +67,13 @@ def _errors() -> Iterator[type[Told]]:
 def _codes_by_hand() -> set[str]:
     """Codes that an error is given where it is raised: ``code="system"``, or a constant of the module."""
     given = set()
-    for _, tree in modules():
+    for _, tree in syntax.modules():
         constants = {
             getattr(node.targets[0], "id", ""): node.value.value
-            for node in ast.walk(tree)
+            for node in syntax.nodes(tree)
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         }
-        for node in ast.walk(tree):
+        for node in syntax.nodes(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("Error"):
                 for one in node.keywords:
                     if one.arg == "code":
@@ -216,9 +215,9 @@ def test_no_module_but_the_owner_spells_what_streams_prints() -> None:
     assert len(parts) > 30
     spelt = [
         f"{module}:{node.lineno}"
-        for module, tree in modules()
+        for module, tree in syntax.modules()
         if module not in ("check/streams_log.py", "rocks/messages.py")  # which reads what RocksDB says
-        for node in ast.walk(tree)
+        for node in syntax.nodes(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and any(part in node.value for part in parts)
     ]
     assert not spelt

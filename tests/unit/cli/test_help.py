@@ -51,7 +51,7 @@ _CLI: Any = typer.main.get_command(app)
 WIDTH = 80
 LONGEST = 70
 """Lines of the longest help: two screens of 80 x 35, of which the options of restore are most."""
-DELETING = {("wipe", "--purge"), ("export", "--overwrite")}
+DELETING = {("wipe", "--purge"), ("dump", "--keep"), ("export", "--overwrite")}
 """Options that delete for good. ``clean`` does without any."""
 _METAVAR = re.compile(r"[A-Z]+([:/=][A-Z]+)*|[a-z]+(\|[a-z]+)+|DEFAULT\|HEADERS")
 

@@ -23,7 +23,7 @@ from kstate_cli.cli.commands import COMMANDS
 from kstate_cli.cli.ending import exit_code_of, tell_program
 from kstate_cli.errors import Interrupted, InUse, KstateError, OutputLost, Refused, RunFailed, Told, UsageError
 from kstate_cli.rocks.errors import RocksError
-from tests import json_lines, json_page
+from tests import json_lines, json_page, syntax
 from tests.directories.support import kstate_here
 from tests.unit.cli.test_usage_errors import HOSTILE
 
@@ -84,7 +84,7 @@ def test_nobody_else_prints_json() -> None:
     users = {
         path.name
         for path in CLI.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_bytes()))
+        for node in syntax.nodes(path)
         if (isinstance(node, ast.Import) and "json" in {one.name for one in node.names})
         or (isinstance(node, ast.ImportFrom) and node.module == "json")
     }

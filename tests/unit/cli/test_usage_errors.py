@@ -66,6 +66,7 @@ def test_hostile_arguments(
         lines = told.err.removesuffix("\n").split("\n")
         assert all(one.isprintable() for one in lines), (line, told.err)
         assert lines[0].startswith("kstate: ")
+        assert "Value error" not in told.err, "pydantic's words"
         assert not [one for one in lines if one.startswith("kstate: done")], line
         if exit_code_of(caught.value) == 2 and not isinstance(caught.value, KstateError):
             assert lines[-1].startswith("  what to do: see kstate "), (line, lines)

@@ -113,7 +113,7 @@ def test_duplicates_that_differ(name: str, value: bytes | None, tmp_path: Path) 
     )
     part = whole(tmp_path)
     for read in (lambda: read_slice(part, ALL, LOCAL), lambda: list(iter_slice(part, ALL, LOCAL, 3))):
-        with pytest.raises(DumpError, match=rf"{A}-0: two rows have offset 8 and differ in their {name}") as caught:
+        with pytest.raises(DumpError, match=rf"{A}:0: two rows have offset 8 and differ in their {name}") as caught:
             read()
         assert caught.value.exit_code == 4
     again = pickle.loads(pickle.dumps(caught.value))
@@ -131,7 +131,7 @@ def test_a_record_is_compared_as_a_whole(name: str, asked: tuple[str, ...], tmp_
     save(other.set_column(other.schema.get_field_index(name), name, OTHER[name]), tmp_path / "b.parquet")
     part = whole(tmp_path)
     for read in (lambda: read_slice(part, asked, LOCAL), lambda: list(iter_slice(part, asked, LOCAL, 3))):
-        with pytest.raises(DumpError, match=rf"{A}-0: two rows have offset 8 and differ in their {name}"):
+        with pytest.raises(DumpError, match=rf"{A}:0: two rows have offset 8 and differ in their {name}"):
             read()
 
 

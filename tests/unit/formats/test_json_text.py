@@ -83,10 +83,10 @@ def _refused(data: bytes, folder: Path) -> None:
 def test_good_ones(tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     file.write_bytes(b'\xef\xbb\xbf{"t": {"0": 0, "10": 9223372036854775807}}')
-    assert {str(key): offset for key, offset in committed_of(file).items()} == {"t-0": 0, "t-10": (1 << 63) - 1}
+    assert {str(key): offset for key, offset in committed_of(file).items()} == {"t:0": 0, "t:10": (1 << 63) - 1}
     file.write_text('{"t": {"3": {"start": 0, "end": 42, "id": "x", "committed": 7, "policy": "compact"}}}')
     ((key, facts),) = read_facts(file).items()
-    assert (str(key), facts.start, facts.end, facts.committed, facts.compacted) == ("t-3", 0, 42, 7, True)
+    assert (str(key), facts.start, facts.end, facts.committed, facts.compacted) == ("t:3", 0, 42, 7, True)
 
 
 @given(

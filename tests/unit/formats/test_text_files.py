@@ -108,7 +108,7 @@ def test_checkpoint_of_any_bytes(data: bytes) -> None:
 def test_topic_partition_round_trip(topic: str, partition: int) -> None:
     parsed = TopicPartition.parse(f"{topic}-{partition}")
     assert parsed == TopicPartition(topic, partition)
-    assert str(parsed) == f"{topic}-{partition}"
+    assert parsed.kafka_name == f"{topic}-{partition}"
 
 
 @pytest.mark.parametrize("text", ["", "t", "-0", "t-", "t-01", "t-+1", "t-2147483648", "t-x"])

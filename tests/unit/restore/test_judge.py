@@ -8,7 +8,7 @@ import pytest
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.manifest import Reading
-from kstate_cli.dump.model import PartitionDump
+from kstate_cli.dump.model import PartitionDump, Round
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log, log_of
 from kstate_cli.restore.judge import Action, Allowed, Verdict, judge
@@ -257,3 +257,47 @@ def test_an_empty_store_of_an_empty_changelog_is_left_alone() -> None:
     assert decide(None, nothing, rows=False) is Action.REBUILD  # it has to get one
     assert decide(-4, nothing, rows=True) is Action.REFUSE
     assert decide(-4, FULL, rows=False) is Action.REBUILD
+
+
+HOUR = 3_600_000
+ROUNDS = (Round(100, 150, 0, HOUR), Round(150, 180, 10 * HOUR, 12 * HOUR), Round(180, 200, 30 * HOUR, 31 * HOUR))
+GREW = replace(
+    FULL,
+    begin=START,
+    rounds=ROUNDS,
+    reading=Reading(30 * HOUR, 31 * HOUR, "compact", 24 * HOUR),
+    retention_ms=24 * HOUR,
+)
+
+
+@pytest.mark.parametrize(
+    ("offset", "as_of", "action"),
+    [
+        (120, 0, Action.CATCH_UP),  # that range was read an hour later, whatever was read since
+        (160, 0, Action.CATCH_UP),
+        (185, 0, Action.REBUILD),
+        (185, 10 * HOUR, Action.CATCH_UP),
+    ],
+)
+def test_of_a_dump_that_grows_the_range_counts(offset: int, as_of: int, action: Action) -> None:
+    verdict = judge(GREW, offset, is_global=False, has_rows=True, allowed=Allowed(), as_of_ms=as_of)
+    assert verdict.action is action, verdict.why
+
+
+def test_a_dump_that_has_missed_deletes_itself() -> None:
+    """Its own readings lie too far apart: it is no base, and continues only what is behind the place."""
+    late = replace(
+        GREW, rounds=(*ROUNDS[:1], Round(150, 180, 10 * HOUR, 40 * HOUR), Round(180, 200, 40 * HOUR, 41 * HOUR))
+    )
+
+    def asked(offset: int | None, **allowed: object) -> Verdict:
+        return judge(late, offset, is_global=False, has_rows=True, allowed=Allowed(**allowed), as_of_ms=39 * HOUR)  # type: ignore[arg-type]
+
+    assert asked(None).action is Action.REFUSE and "deletes may be forgotten" in asked(None).why
+    assert asked(None, resurrected=True).action is Action.REBUILD
+    assert asked(120).action is Action.REFUSE and "the dump itself has missed deletes" in asked(120).why
+    assert asked(160).action is Action.CATCH_UP
+    assert asked(185).action is Action.CATCH_UP
+    kept = replace(late, forgets=False)
+    assert judge(kept, None, is_global=False, has_rows=True, allowed=Allowed()).action is Action.REBUILD
+    assert judge(kept, 120, is_global=False, has_rows=True, allowed=Allowed(), as_of_ms=0).action is Action.CATCH_UP

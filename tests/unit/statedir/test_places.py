@@ -9,7 +9,7 @@ import pytest
 
 from kstate_cli.statedir.places import Place, Spelling, StoreRef, both_places, store_place, task_place
 from kstate_cli.statedir.problems import Problem, ProblemCode
-from tests.unit.test_owners import modules
+from tests import syntax
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_every_code_is_somebodys_and_says_what_it_is() -> None:
     """No code is left over, and none stands for whatever has no other."""
     used = {
         node.attr
-        for _, tree in modules()
-        for node in ast.walk(tree)
+        for _, tree in syntax.modules()
+        for node in syntax.nodes(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ProblemCode"
     }
     assert used == {code.name for code in ProblemCode} and "OTHER" not in used

@@ -1,0 +1,167 @@
+"""Settings of a Kafka client: the properties file of Kafka's own tools, in the words of librdkafka.
+
+Most names are the same. Those that are not are translated here; what librdkafka has no counterpart for is refused by
+its name, as is what neither of the two knows. No value is ever part of a message: it may be a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli.errors import UsageError
+from kstate_cli.regular import read_given
+
+_BOOTSTRAP: Final = "bootstrap.servers"
+_HINT: Final = "one setting a line, as in security.protocol=SSL"
+_JAAS: Final = re.compile(r"\s*([\w.$]+)\s+required((?:\s+\w+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s;\"]+))*)\s*;\s*")
+_PAIR: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\"]+))")
+_LOGINS: Final = ("PlainLoginModule", "ScramLoginModule")
+_WHAT_IS_READ: Final = frozenset(
+    {
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "group.id",
+        "group.instance.id",
+        "isolation.level",
+        "key.deserializer",
+        "value.deserializer",
+        "key.serializer",
+        "value.serializer",
+        "max.poll.records",
+        "max.poll.interval.ms",
+    }
+)
+"""What a file that others use as well may say, and what is kstate's own here: it does not count."""
+
+
+def client_settings(path: Path | None) -> dict[str, str]:
+    """What a properties file says, for librdkafka. Raises UsageError, naming the line or the setting."""
+    return {} if path is None else translated(_read(path), str(path))
+
+
+def _read(path: Path) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    try:
+        text = read_given(path).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint="name a properties file of a Kafka client") from None
+    for number, line in enumerate(re.sub(r"\\\r?\n[ \t]*", "", text).splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith(("#", "!")):
+            continue
+        name, equals, value = stripped.partition("=")
+        if not equals:
+            raise UsageError(f"{path}, line {number}: not name=value", hint=_HINT)
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def translated(settings: Mapping[str, str], where: str) -> dict[str, str]:
+    """Settings of Kafka's own client in librdkafka's words; ``where`` is named where that cannot be."""
+    theirs: dict[str, str] = {}
+    stores = {name: settings[name] for name in ("ssl.truststore.type", "ssl.keystore.type") if name in settings}
+    for name, value in settings.items():
+        if name in _WHAT_IS_READ or name == _BOOTSTRAP or name in stores:
+            continue
+        rule = _RULES.get(name)
+        if rule is not None:
+            theirs |= rule(value, stores, where)
+        elif name.startswith(_WITHOUT):
+            raise _unknown(name, where)
+        else:
+            theirs[name] = value
+    return theirs
+
+
+def _same(name: str) -> Callable[[str, Mapping[str, str], str], dict[str, str]]:
+    return lambda value, _stores, _where: {name: value}
+
+
+def _truststore(value: str, stores: Mapping[str, str], where: str) -> dict[str, str]:
+    if stores.get("ssl.truststore.type", "JKS").upper() != "PEM":
+        raise UsageError(
+            f"{where}: ssl.truststore.location: only a file of PEM certificates can be read",
+            hint="write them out with keytool -exportcert -rfc, and add ssl.truststore.type=PEM",
+        )
+    return {"ssl.ca.location": value}
+
+
+def _keystore(value: str, stores: Mapping[str, str], where: str) -> dict[str, str]:
+    kind = stores.get("ssl.keystore.type", "JKS").upper()
+    if kind == "PEM":
+        return {"ssl.certificate.location": value, "ssl.key.location": value}
+    if kind == "PKCS12":
+        return {"ssl.keystore.location": value}
+    raise UsageError(
+        f"{where}: ssl.keystore.location: {kind} cannot be read",
+        hint="convert it with keytool -importkeystore -deststoretype PKCS12, and say ssl.keystore.type=PKCS12",
+    )
+
+
+def _names_of_hosts(value: str, _stores: Mapping[str, str], _where: str) -> dict[str, str]:
+    return {"ssl.endpoint.identification.algorithm": value.lower() or "none"}
+
+
+def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
+    match = _JAAS.fullmatch(value)
+    if match is None or match[1].rpartition(".")[2] not in _LOGINS:
+        raise UsageError(
+            f"{where}: sasl.jaas.config has no counterpart, but for {' and '.join(_LOGINS)}",
+            hint="give librdkafka's own settings in its place, sasl.username and the like",
+        )
+    given = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}
+    return {f"sasl.{name}": given[name] for name in ("username", "password") if name in given}
+
+
+_RULES: Final[Mapping[str, Callable[[str, Mapping[str, str], str], dict[str, str]]]] = {
+    "ssl.truststore.location": _truststore,
+    "ssl.truststore.certificates": _same("ssl.ca.pem"),
+    "ssl.truststore.password": lambda _value, _stores, _where: {},  # of a PEM file that has none
+    "ssl.keystore.location": _keystore,
+    "ssl.keystore.certificate.chain": _same("ssl.certificate.pem"),
+    "ssl.keystore.key": _same("ssl.key.pem"),
+    "ssl.endpoint.identification.algorithm": _names_of_hosts,
+    "ssl.cipher.suites": lambda value, _stores, _where: {"ssl.cipher.suites": value.replace(",", ":")},
+    "sasl.jaas.config": _jaas,
+    "request.timeout.ms": _same("socket.timeout.ms"),
+    "send.buffer.bytes": _same("socket.send.buffer.bytes"),
+    "receive.buffer.bytes": _same("socket.receive.buffer.bytes"),
+    "max.partition.fetch.bytes": _same("max.partition.fetch.bytes"),
+    "client.dns.lookup": _same("client.dns.lookup"),
+}
+_WITHOUT: Final = (
+    "sasl.login.",
+    "sasl.client.callback",
+    "ssl.engine.factory",
+    "ssl.keymanager.",
+    "ssl.trustmanager.",
+    "ssl.protocol",
+    "ssl.enabled.protocols",
+    "ssl.provider",
+    "ssl.secure.random.implementation",
+    "security.providers",
+    "interceptor.classes",
+    "metric.reporters",
+)
+"""What Kafka's own client knows and librdkafka has nothing like."""
+
+
+def _unknown(name: str, where: str) -> UsageError:
+    return UsageError(
+        f"{where}: {name} has no counterpart in librdkafka, with which kstate reads",
+        hint="leave it out, or give librdkafka's own setting for what it does",
+    )
+
+
+def refused_by_client(error: BaseException) -> UsageError:
+    """What librdkafka does not take: by the name of the setting, never with its value."""
+    told: Any = error.args[0] if error.args else error
+    text = str(told.str()) if hasattr(told, "str") else str(told)
+    match = re.search(r'[Nn]o such configuration property: "([^"]*)"', text) or re.search(
+        r'configuration property "([^"]*)"', text
+    )
+    what = f"{match[1]} (librdkafka's own settings count)" if match else "one of them"
+    return UsageError(f"the Kafka client does not take these settings: {what}", hint="correct --kafka-settings")

@@ -1,0 +1,114 @@
+"""Who reads the ranges: Spark, or processes of this host. The tasks are the same, and so are the files they write."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kstate_cli import temporary
+from kstate_cli.capture.jobs import RangeJob, RangeResult
+from kstate_cli.capture.task import capture_range
+from kstate_cli.parallel.progress import Counters
+from kstate_cli.parallel.workers import Processes, Workers
+from kstate_cli.signals import now_and_then
+from kstate_cli.spark.session import SparkSettings, run_tasks, slots_of, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOK_SECONDS = 0.5
+APPLICATION = "kstate dump"
+"""What Spark's web pages call the job."""
+
+
+class CaptureEngine(str, Enum):
+    """``--engine``."""
+
+    spark = "spark"
+    local = "local"
+
+
+Counted = Callable[[int, int], None]
+"""Gets the records and bytes that were read so far, from another thread."""
+
+
+class RangeRunner(Protocol):
+    """What reads ranges, as long as it is open."""
+
+    @property
+    def slots(self) -> int:
+        """How many at once."""
+
+    def run(self, jobs: Sequence[RangeJob], counted: Counted) -> list[RangeResult]:
+        """The results in the order of the jobs. Raises KstateError and OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangesOnSpark:
+    """One Spark task per range."""
+
+    session: SparkSession
+    slots: int
+    here: bool
+    """All tasks run on this host."""
+
+    def run(self, jobs: Sequence[RangeJob], counted: Counted) -> list[RangeResult]:
+        """What a range refuses is raised at once, anything else Spark tries again."""
+        if not self.here:
+            return run_tasks(self.session, capture_range, jobs, lambda: None)
+        with _counting(jobs, counted) as told:
+            return run_tasks(self.session, capture_range, told, lambda: None)
+
+
+@dataclass(frozen=True, slots=True)
+class RangesInProcesses:
+    """Processes of this host, which end with this one."""
+
+    pool: Workers
+
+    @property
+    def slots(self) -> int:
+        """As many as there are processes."""
+        return self.pool.count
+
+    def run(self, jobs: Sequence[RangeJob], counted: Counted) -> list[RangeResult]:
+        """A range that fails is not tried again: what fails on this host fails again."""
+        with _counting(jobs, counted) as told:
+            try:
+                return list(self.pool.map(capture_range, told))
+            except BaseException:
+                # Nobody writes any more once this has returned.
+                self.pool.stop()
+                raise
+
+
+@contextlib.contextmanager
+def started(engine: CaptureEngine, spark: SparkSettings, workers: int) -> Iterator[RangeRunner]:
+    """A runner that has ended, with everything that it started, when this is left. Raises Refused and RunFailed."""
+    if engine is CaptureEngine.local:
+        with Processes(workers) as pool:
+            yield RangesInProcesses(pool)
+        return
+    with spark_session(spark, name=APPLICATION) as session:
+        yield RangesOnSpark(session, slots_of(session), spark.local)
+
+
+@contextlib.contextmanager
+def _counting(jobs: Sequence[RangeJob], counted: Counted) -> Iterator[list[RangeJob]]:
+    """The jobs with counters of records and bytes, which are looked at now and then."""
+    with temporary.private_folder("dump") as scratch:
+        both = [Counters(Path(scratch) / name, len(jobs)) for name in ("records", "bytes")]
+
+        def look() -> None:
+            with contextlib.suppress(OSError):
+                counted(both[0].done(), both[1].done())
+
+        with now_and_then(look, _LOOK_SECONDS):
+            yield [
+                replace(job, counters=(both[0].counter(number), both[1].counter(number)))
+                for number, job in enumerate(jobs)
+            ]

@@ -1,0 +1,222 @@
+"""The folder of a dump that grows: what may lie there, how a manifest becomes one, and what nobody needs any more.
+
+Nothing here is a state directory. But what a manifest names is somebody's backup: files are only ever added, each under
+a name of its own; a manifest comes last, in one step (``link``), and never in place of another one; and what is removed
+has a name that only a dump gives, and is named by no manifest.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from kstate_cli import clock
+from kstate_cli.access import DENIED, what_to_do
+from kstate_cli.capture.file_names import PARTITION, TOPIC, folder_of, new_manifest, run_of
+from kstate_cli.capture.writing import OWN_FOLDER
+from kstate_cli.change.system_calls import sync_directory
+from kstate_cli.dump import growing, manifest
+from kstate_cli.dump.growing import Grown
+from kstate_cli.dump.location import open_location
+from kstate_cli.dump.open import newest_manifest
+from kstate_cli.errors import InUse, Refused, UsageError
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.statedir.special import IGNORED
+from kstate_cli.texts import printable, some
+
+GRACE_SECONDS: Final = 24 * 3600
+"""What no manifest names may be of a dump that goes on: only when it is older is it left over."""
+_MANIFESTS_KEPT: Final = 8
+_MANIFEST_SECONDS: Final = 3600
+_SHOWN: Final = 3
+_PARTITION: Final = re.compile(rf"{PARTITION}(0|[1-9][0-9]{{0,9}})")
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+def local_folder(out: str) -> str:
+    """The folder that ``--out`` names, absolute. Raises UsageError for places that are no folder of this host."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", out):
+        raise UsageError(
+            f"{printable(out)} is not a folder: only local ones can be written to",
+            hint="give a path; what is there may be copied elsewhere, manifests last",
+        )
+    folder = os.path.abspath(out)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise UsageError(f"{printable(folder)} is not a folder", hint="name a new one, or that of a dump")
+    return folder
+
+
+def read_newest(folder: str) -> Grown | None:
+    """The manifest that counts; None in a new folder. Raises Refused for a folder that holds something else."""
+    if not os.path.isdir(folder):
+        return None
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        if error.errno in DENIED:
+            raise Refused(f"{folder} cannot be read: {error.strerror}", hint=what_to_do(folder)) from None
+        raise
+    foreign = [name for name in names if not _ours(name)]
+    if manifest.NAME in names:
+        raise Refused(
+            f"{folder} holds a dump that was written at once ({manifest.NAME}), and that cannot grow",
+            hint="name a new folder",
+        )
+    if foreign:
+        raise Refused(
+            f"{folder} holds what is not of a dump: {some([printable(one) for one in foreign], _SHOWN)}",
+            hint="name a new folder, or one that was dumped to before",
+        )
+    filesystem, root = open_location(folder)
+    return newest_manifest(filesystem, root, folder)
+
+
+def _ours(name: str) -> bool:
+    return (
+        name in IGNORED or name.startswith(TOPIC) or growing.generation_of(name) is not None or run_of(name) is not None
+    )
+
+
+def make(folder: str, run: str) -> None:
+    """Makes the folder where it is missing, and tries out what the commit needs. Raises Refused and OSError."""
+    os.makedirs(folder, OWN_FOLDER, exist_ok=True)
+    probe = os.path.join(folder, new_manifest(0, run))
+    linked = os.path.join(folder, new_manifest(1, run))
+    try:
+        with open(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"):
+            pass
+        os.link(probe, linked)
+    except OSError as error:
+        if error.errno in DENIED and not os.access(folder, os.W_OK | os.X_OK):
+            raise Refused(f"{folder} cannot be written to", hint=what_to_do(folder, os.W_OK)) from None
+        if error.errno not in _NO_LINKS:
+            raise
+        raise Refused(
+            f"{folder}: its file system has no hard links, with which a manifest becomes one in one step",
+            hint="dump to another one, and copy from there: manifests last",
+        ) from None
+    finally:
+        for path in (probe, linked):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def commit(folder: str, grown: Grown, run: str, keys: Iterable[TopicPartition]) -> None:
+    """From now on ``grown`` is what the dump is. ``keys`` are the partitions that have new files.
+
+    Raises InUse where another dump was there first, Refused where a file is not there any more, OSError where that
+    cannot be made durable.
+    """
+    for full in grown.fulls:
+        for file in full.files:
+            _check(folder, file.path, file.size)
+    for place in dict.fromkeys(part for key in keys for part in (folder_of(key), f"{TOPIC}{key.topic}", "")):
+        path = os.path.join(folder, *place.split("/")) if place else folder
+        if os.path.isdir(path):
+            sync_directory_of(path)
+    waiting = os.path.join(folder, new_manifest(grown.generation, run))
+    final = os.path.join(folder, growing.name_of(grown.generation))
+    try:
+        with open(os.open(waiting, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
+            new.write(growing.render(grown))
+            new.flush()
+            os.fsync(new.fileno())
+        try:
+            os.link(waiting, final)
+        except FileExistsError:
+            raise _lost(folder, grown.generation) from None
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(waiting)
+    later = [one for name in os.listdir(folder) if (one := growing.generation_of(name) or 0) > grown.generation]
+    if later:
+        # Slower than manifests are kept: one of this number had been there, and is gone.
+        os.unlink(final)
+        raise _lost(folder, max(later))
+    sync_directory_of(folder)
+
+
+def sync_directory_of(path: str) -> None:
+    """Makes the names in a folder durable. Raises OSError."""
+    from pathlib import Path
+
+    sync_directory(Path(path))
+
+
+def _lost(folder: str, generation: int) -> InUse:
+    return InUse(
+        f"another process has written generation {generation} of the dump meanwhile: what was read here is not added",
+        where=folder,
+        hint="nothing is missing in the dump: let one dump end before the next one begins",
+    )
+
+
+def _check(folder: str, path: str, size: int) -> None:
+    try:
+        there = os.lstat(os.path.join(folder, *path.split("/")))
+    except FileNotFoundError:
+        there = None
+    if there is None or not stat.S_ISREG(there.st_mode) or there.st_size != size:
+        raise Refused(
+            f"{printable(path)} is not there any more, or not what was written",
+            where=folder,
+            hint="see who removes files of the dump; with --full it begins anew",
+        )
+
+
+def remove_files_of(folder: str, run: str, keys: Iterable[TopicPartition], named: Iterable[str]) -> None:
+    """Removes what a run has written and no manifest names (``named``: relative paths). Raises nothing."""
+    keep = set(named)
+    for key in set(keys):
+        relative = folder_of(key)
+        for name in _names(os.path.join(folder, *relative.split("/"))):
+            if run_of(name) == run and f"{relative}/{name}" not in keep:
+                with suppress(OSError):
+                    os.unlink(os.path.join(folder, *relative.split("/"), name))
+
+
+def sweep(folder: str, grown: Grown) -> int:
+    """Removes what dead runs have left, and manifests that nobody reads any more; how many files. Raises nothing.
+
+    Only what has a name that a dump gives, is a regular file, is old, and is named by no manifest that is there.
+    """
+    manifests = sorted(name for name in _names(folder) if growing.generation_of(name) is not None)
+    removed = 0
+    for name in manifests[:-_MANIFESTS_KEPT]:
+        removed += _removed_if_old(os.path.join(folder, name), _MANIFEST_SECONDS)
+    named = {file.path for full in grown.fulls for file in full.files}
+    # What an older manifest named may be read by whoever has opened the dump by that.
+    since = clock.now_ms() - GRACE_SECONDS * 1000
+    named |= {one.path for one in grown.forgotten if one.at_ms > since}
+    for name in _names(folder):
+        if run_of(name) is not None:
+            removed += _removed_if_old(os.path.join(folder, name), GRACE_SECONDS)
+    for topic in (name for name in _names(folder) if name.startswith(TOPIC)):
+        for partition in filter(_PARTITION.fullmatch, _names(os.path.join(folder, topic))):
+            for name in _names(os.path.join(folder, topic, partition)):
+                if run_of(name) is not None and f"{topic}/{partition}/{name}" not in named:
+                    removed += _removed_if_old(os.path.join(folder, topic, partition, name), GRACE_SECONDS)
+    return removed
+
+
+def _names(folder: str) -> list[str]:
+    """What lies in a folder; nothing where it is none: a link leads elsewhere."""
+    if os.path.islink(folder) or not os.path.isdir(folder):
+        return []
+    with suppress(OSError):
+        return os.listdir(folder)
+    return []
+
+
+def _removed_if_old(path: str, seconds: int) -> bool:
+    with suppress(OSError):
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode) and clock.now_seconds() - status.st_mtime > seconds:
+            os.unlink(path)
+            return True
+    return False

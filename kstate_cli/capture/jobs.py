@@ -1,0 +1,57 @@
+"""What one task, of Spark or of a process here, is told, and what it tells: plain data that travels between hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kstate_cli.dump.growing import GrownFile, LastRecord
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.parallel.progress import Counter
+
+
+@dataclass(frozen=True, slots=True)
+class RangeJob:
+    """Offsets of one partition that are to be read, each record into one file."""
+
+    key: TopicPartition
+    start: int
+    end: int
+    """Below this."""
+    out: str
+    """The dump: a folder that this host and the driver both see."""
+    generation: int
+    run: str
+    """What the names of all files of one run have in common, and no other run's have."""
+    bootstrap: str = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False)
+    """Of the Kafka client: they may hold passwords."""
+    known: LastRecord | None = None
+    """A record before ``start`` that must still be the same: else this is another log."""
+    epoch: int | None = None
+    """Leader epoch of ``known``, where it is known."""
+    bytes_per_second: int | None = None
+    counters: tuple[Counter, Counter] | None = None
+    """Records and bytes, where they can be counted on this host."""
+
+    @property
+    def shown(self) -> str:
+        """How messages call it."""
+        return f"offsets {self.start} to {self.end - 1} of {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """What an attempt made of a range. Only attempts that their engine has accepted are ever looked at."""
+
+    file: GrownFile | None
+    """None where the range has no records."""
+    last: LastRecord | None
+    records: int
+    size: int
+    """Bytes of keys, values and headers, as they came."""
+    ended_ms: int
+    another: str | None = None
+    """Why this is another log than the one of ``known``: nothing was read then."""
+    gone: bool = False
+    """The log began above ``start`` by then: nothing was read."""

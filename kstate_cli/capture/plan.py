@@ -1,0 +1,133 @@
+"""What is read of each partition: what is new since the dump's end, or all of it anew, and why.
+
+The rules: docs/internals/changelogs.md#growing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.dump.growing import Full, Grown
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.logs.forgotten import RETENTION_MS, Heard, heard, shown
+
+_LEAST_RANGE: Final = 500_000
+_MOST_RANGE: Final = 4_000_000
+_RANGES_PER_SLOT: Final = 3
+"""So that no task works alone at the end, and none has so little that its start shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """One partition of one round."""
+
+    key: TopicPartition
+    facts: LogFacts
+    start: int
+    end: int
+    """Below this: the last stable offset."""
+    asked_ms: int
+    """Before the broker was asked: every record that was there then is below ``end``."""
+    continues: Full | None
+    """What is added to; None where a full begins."""
+    why: str | None = None
+    """Why what the dump has is not continued, where it has something."""
+
+    @property
+    def records(self) -> int:
+        """At most so many."""
+        return self.end - self.start
+
+    @property
+    def open_from(self) -> int | None:
+        """Where a transaction begins that is open; None where there is none."""
+        return self.end if self.end < self.facts.end else None
+
+    @property
+    def must_look(self) -> bool:
+        """Whether a task has something to do with it: new offsets, or another epoch, which may mean another log."""
+        known = self.continues
+        return self.records > 0 or (
+            known is not None and known.last is not None and known.leader_epoch != self.facts.leader_epoch
+        )
+
+
+def plan_round(
+    grown: Grown | None, facts: Mapping[TopicPartition, LogFacts], asked_ms: int, *, full: bool
+) -> list[PartitionPlan]:
+    """A plan for every partition that the broker has of what is dumped."""
+    known = {} if grown is None else grown.newest()
+    return [_plan(key, known.get(key), told, asked_ms, full=full) for key, told in sorted(facts.items())]
+
+
+def _plan(key: TopicPartition, before: Full | None, facts: LogFacts, asked_ms: int, *, full: bool) -> PartitionPlan:
+    why = None if before is None else "a new full was asked for" if full else not_continued(before, facts, asked_ms)
+    if before is None or why is not None:
+        return anew(key, facts, why, asked_ms)
+    return PartitionPlan(key, facts, before.end, max(_end(facts), before.end), asked_ms, before)
+
+
+def anew(key: TopicPartition, facts: LogFacts, why: str | None, asked_ms: int) -> PartitionPlan:
+    """A full of its own."""
+    return PartitionPlan(key, facts, facts.start, max(_end(facts), facts.start), asked_ms, None, why)
+
+
+def _end(facts: LogFacts) -> int:
+    return facts.end if facts.stable_end is None else facts.stable_end
+
+
+def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
+    """Why a full is not added to; None where it is."""
+    if None not in (before.topic_id, facts.topic_id) and before.topic_id != facts.topic_id:
+        return f"the topic was made anew (id {before.topic_id}, now {facts.topic_id})"
+    if before.leader_epoch is not None and facts.leader_epoch is not None and facts.leader_epoch < before.leader_epoch:
+        return f"it is another log: leader epoch {facts.leader_epoch}, and it was {before.leader_epoch}"
+    if facts.end < before.end:
+        return f"the log was cut: it ends at {facts.end}, and was read up to {before.end}"
+    if facts.start > before.end:
+        return f"a gap: the log begins at {facts.start}, and was read up to {before.end}"
+    retention = retention_of(before, facts)
+    if not (before.compacted or facts.compacted is not False):
+        return None
+    first = before.ranges[0]
+    if heard(first.continues_ms, first.ended_ms, retention) is Heard.NO:
+        return f"it was read too slowly to be a base (delete.retention.ms is {shown(retention)})"
+    return too_late(before, facts, now_ms)
+
+
+def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
+    """Why a reading that ended at that time has not heard of every delete since the one before; None where it has."""
+    retention = retention_of(before, facts)
+    if not (before.compacted or facts.compacted is not False):
+        return None
+    if heard(before.as_of_ms, ended_ms, retention) is not Heard.NO:
+        return None
+    return (
+        f"deletes may be forgotten: the last reading is {shown(ended_ms - before.as_of_ms)} old "
+        f"(delete.retention.ms is {shown(retention)})"
+    )
+
+
+def retention_of(before: Full | None, facts: LogFacts) -> int:
+    """The least ``delete.retention.ms`` that was ever seen of it."""
+    told = [facts.delete_retention_ms, before.delete_retention_ms if before is not None else None]
+    return min((one for one in told if one is not None), default=RETENTION_MS)
+
+
+def ranges(plans: Iterable[PartitionPlan], slots: int) -> list[tuple[PartitionPlan, int, int]]:
+    """What is to be read, cut so that all slots have work: the plan, and the offsets ``start`` to below ``end``."""
+    looked_at: Sequence[PartitionPlan] = [one for one in plans if one.must_look]
+    total = sum(one.records for one in looked_at)
+    each = min(max(total // (max(1, slots) * _RANGES_PER_SLOT), _LEAST_RANGE), _MOST_RANGE)
+    cut = []
+    for one in looked_at:
+        parts = max(1, -(-one.records // each))
+        step = -(-one.records // parts) if one.records else 0
+        bounds = [one.start + step * part for part in range(parts)] + [one.end]
+        cut += [(one, start, end) for start, end in pairwise(bounds) if start < end or parts == 1]
+    # The long ones first, so that none is left for the end.
+    return sorted(cut, key=lambda part: part[1] - part[2])

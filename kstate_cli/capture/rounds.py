@@ -1,0 +1,387 @@
+"""One round of ``kstate dump``: ask the broker, plan, read, commit. And round after round, where that is wanted."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from kstate_cli.broker.client import admin_client, ask_broker, names_on
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.capture import folder
+from kstate_cli.capture.engines import CaptureEngine, RangeRunner, started
+from kstate_cli.capture.jobs import RangeJob, RangeResult
+from kstate_cli.capture.packing import kept, merged, packed
+from kstate_cli.capture.plan import PartitionPlan, anew, plan_round, ranges, too_late
+from kstate_cli.capture.topics import Topics, chosen
+from kstate_cli.clock import now_ms
+from kstate_cli.dump.errors import DumpError
+from kstate_cli.dump.growing import Forgotten, Full, Grown, LastRecord
+from kstate_cli.dump.model import Round
+from kstate_cli.errors import RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
+from kstate_cli.host import FULL
+from kstate_cli.logs.forgotten import Heard, heard, shown
+from kstate_cli.spark.jvm import check_java
+from kstate_cli.spark.session import SparkSettings
+
+ISOLATION = "read_committed"
+_ATTEMPTS = 3
+"""Of a partition in one round: its log may begin later, or turn out to be another one, while it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpRequest:
+    """What is dumped, from where and to where."""
+
+    bootstrap: str
+    settings: Mapping[str, str] = field(repr=False)
+    out: str
+    """A folder, absolute."""
+    app: str | None
+    topics: Sequence[str]
+    engine: CaptureEngine
+    spark: SparkSettings
+    workers: int
+    bytes_per_second: int | None = None
+    full: bool = False
+    keep: int | None = None
+    """So many fulls of each partition stay; None: all."""
+    dry_run: bool = False
+
+
+class DumpWatcher:
+    """What a caller may show meanwhile."""
+
+    def planned(self, plans: Sequence[PartitionPlan], grown: Grown | None) -> None:
+        """What this round reads."""
+
+    def began(self, records: int) -> None:
+        """At most so many records are read now."""
+
+    def at(self, records: int, size: int) -> None:
+        """So many records and bytes were read. Called from another thread."""
+
+    def warning(self, text: str) -> None:
+        """Something is not as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOutcome:
+    """What became of a round."""
+
+    plans: tuple[PartitionPlan, ...]
+    """One for each partition; of those that turned out to be another log, the last one."""
+    generation: int | None
+    """None where nothing was written: there was nothing new, or it was only planned."""
+    records: int = 0
+    size: int = 0
+    """Bytes of the new files."""
+    files: int = 0
+    seconds: float = 0.0
+    joined: int = 0
+    """Small files that are now parts of larger ones."""
+    dropped: int = 0
+    """Fulls that are no longer part of the dump."""
+    removed: int = 0
+    """Files of dead runs, and such as were joined or dropped long ago, that were removed."""
+    warnings: tuple[str, ...] = ()
+    by_partition: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Records and bytes of files, of partitions that have any."""
+
+
+def dump_round(request: DumpRequest, watcher: DumpWatcher, runner: RangeRunner | None = None) -> RoundOutcome:
+    """One round. Without a ``runner`` one is started where there is something to read.
+
+    Raises UsageError, Refused, InUse and RunFailed; OSError where the folder cannot be written to.
+    """
+    began = time.monotonic()
+    if request.engine is CaptureEngine.spark and runner is None:
+        check_java()
+    grown = folder.read_newest(request.out)
+    one = _OneRound(request, watcher, grown)
+    one.look()
+    if request.dry_run:
+        return RoundOutcome(tuple(one.plans), None, warnings=tuple(one.warnings))
+    folder.make(request.out, one.run)
+    try:
+        if any(plan.must_look for plan in one.plans):
+            if runner is not None:
+                one.read(runner)
+            else:
+                with started(request.engine, request.spark, request.workers) as own:
+                    one.read(own)
+        outcome = one.commit()
+    except BaseException as error:
+        # All tasks have ended by then. What failed may have been the very last step, after the manifest was there.
+        with suppress(Exception):
+            newest = folder.read_newest(request.out)
+            named = () if newest is None else [file.path for full in newest.fulls for file in full.files]
+            folder.remove_files_of(request.out, one.run, one.keys, named)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise RunFailed(
+                f"no room is left: {error.strerror}; the dump is as it was",
+                where=request.out,
+                hint="make room there, and run the command again",
+            ) from None
+        raise
+    newest = folder.read_newest(request.out)
+    removed = 0 if newest is None else folder.sweep(request.out, newest)
+    return replace(outcome, removed=removed, seconds=time.monotonic() - began)
+
+
+def follow(
+    request: DumpRequest, watcher: DumpWatcher, seconds: float, on_round: Callable[[RoundOutcome], None]
+) -> NoReturn:
+    """Round after round, each begun so long after the one before; ends with what a round raises, or a signal does.
+
+    What was committed by then stays. Raises as :func:`dump_round`.
+    """
+    if request.engine is CaptureEngine.spark:
+        check_java()
+    folder.read_newest(request.out)  # refused before Spark starts
+    with started(request.engine, request.spark, request.workers) as runner:
+        while True:
+            began = time.monotonic()
+            on_round(dump_round(request, watcher, runner))
+            request = replace(request, full=False)  # that is asked for once
+            time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+
+
+class _OneRound:
+    """The state of one round."""
+
+    def __init__(self, request: DumpRequest, watcher: DumpWatcher, grown: Grown | None) -> None:
+        self._request, self._watcher, self._grown = request, watcher, grown
+        self.run = secrets.token_hex(6)
+        self.generation = 1 if grown is None else grown.generation + 1
+        self.plans: list[PartitionPlan] = []
+        self.warnings: list[str] = []
+        self._results: dict[TopicPartition, list[tuple[RangeJob, RangeResult]]] = {}
+        self._committed: dict[TopicPartition, int] = {}
+
+    @property
+    def keys(self) -> list[TopicPartition]:
+        """The partitions of this round."""
+        return [plan.key for plan in self.plans]
+
+    def look(self) -> None:
+        """Asks the broker, and plans."""
+        request = self._request
+        with admin_client(request.bootstrap, request.settings) as admin:
+            names, groups = names_on(admin)
+        topics = chosen(request.app, request.topics, names, groups)
+        self._tell_foreign(topics)
+        asked_ms = now_ms()
+        facts = self._ask(topics.wanted)
+        self.plans = plan_round(self._grown, facts, asked_ms, full=request.full)
+        for plan in self.plans:
+            if plan.why is not None and not request.full:
+                self._warn(f"{plan.key}: {plan.why}: a new full begins")
+        known = {} if self._grown is None else self._grown.newest()
+        for key in sorted(known.keys() - facts.keys()):
+            if key.topic in topics.wanted or key.topic in request.topics:
+                self._warn(f"{key}: the topic no longer has this partition: what the dump has of it stays")
+        self._committed = {
+            key: told.committed
+            for key, told in facts.items()
+            if told.committed is not None and not is_changelog(key.topic)
+        }
+        self._watcher.planned(self.plans, self._grown)
+
+    def _ask(self, topics: Sequence[str]) -> dict[TopicPartition, LogFacts]:
+        request = self._request
+        facts = ask_broker(request.bootstrap, request.settings, group=request.app, topics=topics, stable=True)
+        if not facts:
+            raise RunFailed(
+                f"{request.bootstrap} says nothing of the topics", hint="see whether this user may describe them"
+            )
+        return facts
+
+    def _tell_foreign(self, topics: Topics) -> None:
+        for topic, other in topics.foreign:
+            self._warn(
+                f"{topic} is not dumped: it seems to be of the application {other} (--topic names it all the same)"
+            )
+
+    def _warn(self, text: str) -> None:
+        self.warnings.append(text)
+        self._watcher.warning(text)
+
+    def read(self, runner: RangeRunner) -> None:
+        """Reads what is planned, and again what was another log, or was gone, by the time it was read."""
+        waiting = [plan for plan in self.plans if plan.must_look]
+        for _ in range(_ATTEMPTS):
+            self._watcher.began(sum(plan.records for plan in waiting))
+            parts = ranges(waiting, runner.slots)
+            jobs = [self._job(*part, min(runner.slots, len(parts))) for part in parts]
+            results = runner.run(jobs, self._watcher.at)
+            for plan in waiting:
+                self._results[plan.key] = sorted(
+                    ((job, result) for job, result in zip(jobs, results, strict=True) if job.key == plan.key),
+                    key=lambda one: one[0].start,
+                )
+            waiting = self._again(waiting)
+            if not waiting:
+                return
+        keys = ", ".join(str(plan.key) for plan in waiting[:3])
+        raise RunFailed(
+            f"{keys}: the log changes while it is read, again and again",
+            hint="see what deletes its records; with more --workers it is read sooner",
+        )
+
+    def _job(self, plan: PartitionPlan, start: int, end: int, at_once: int) -> RangeJob:
+        request, before = self._request, plan.continues
+        first = before is not None and start == plan.start
+        most = request.bytes_per_second
+        return RangeJob(
+            plan.key,
+            start,
+            end,
+            request.out,
+            self.generation,
+            self.run,
+            request.bootstrap,
+            dict(request.settings),
+            # A record below the log start is gone, which is told by itself.
+            before.last
+            if first and before is not None and before.last is not None and before.last.offset >= plan.facts.start
+            else None,
+            before.leader_epoch if first and before is not None else None,
+            None if most is None else max(1, most // max(1, at_once)),
+        )
+
+    def _again(self, waiting: Sequence[PartitionPlan]) -> list[PartitionPlan]:
+        """What has to be read anew, with its new plan."""
+        wrong: dict[TopicPartition, str] = {}
+        for plan in waiting:
+            results = [result for _, result in self._results[plan.key]]
+            another = next((one.another for one in results if one.another is not None), None)
+            late = None
+            if plan.continues is not None:
+                late = too_late(plan.continues, plan.facts, max(one.ended_ms for one in results))
+            if another is not None:
+                wrong[plan.key] = f"it is another log: {another}"
+            elif any(one.gone for one in results):
+                wrong[plan.key] = "its first records were deleted while it was read"
+            elif late is not None:
+                wrong[plan.key] = late
+        if not wrong:
+            return []
+        asked_ms = now_ms()
+        facts = self._ask(sorted({key.topic for key in wrong}))
+        replaced = {}
+        for key, why in wrong.items():
+            del self._results[key]
+            if key not in facts:
+                raise RunFailed(f"{key} is gone: it was deleted while it was read", hint="run the command again")
+            self._warn(f"{key}: {why}: a new full begins")
+            replaced[key] = anew(key, facts[key], why, asked_ms)
+        self.plans = [replaced.get(plan.key, plan) for plan in self.plans]
+        return [plan for plan in replaced.values() if plan.must_look]
+
+    def commit(self) -> RoundOutcome:
+        """Writes the manifest. One that adds no record says how old the dump is not."""
+        fulls = {(one.key, one.began): one for one in (self._grown.fulls if self._grown is not None else ())}
+        for plan in self.plans:
+            full = self._full(plan)
+            fulls[plan.key, full.began] = full
+        before = {} if self._grown is None else dict(self._grown.committed)
+        grown = Grown(self.generation, ISOLATION, tuple(fulls.values()), before | self._committed)
+        grown, joined, dropped = self._smaller(grown)
+        folder.commit(self._request.out, grown, self.run, self.keys)
+        results = [result for of_one in self._results.values() for _, result in of_one]
+        named = [file.path for full in grown.fulls for file in full.files]
+        folder.remove_files_of(self._request.out, self.run, self.keys, named)
+        return RoundOutcome(
+            tuple(self.plans),
+            self.generation,
+            sum(one.records for one in results),
+            sum(one.file.size for one in results if one.file is not None),
+            sum(1 for one in results if one.file is not None),
+            joined=joined,
+            dropped=dropped,
+            warnings=tuple(self.warnings),
+            by_partition={
+                key: (
+                    sum(result.records for _, result in of_one),
+                    sum(result.file.size for _, result in of_one if result.file is not None),
+                )
+                for key, of_one in self._results.items()
+            },
+        )
+
+    def _smaller(self, grown: Grown) -> tuple[Grown, int, int]:
+        """With small files joined, and without the fulls that are not kept; how many of each."""
+        gone: tuple[Full, ...] = ()
+        if self._request.keep is not None:
+            grown, gone = kept(grown, self._request.keep)
+        forgotten = [file.path for full in gone for file in full.files]
+        dropped, fulls = len(forgotten), []
+        for full in grown.fulls:
+            try:
+                smaller, paths = packed(self._request.out, full, self.generation, self.run)
+            except DumpError as error:
+                self._warn(f"{full.key}: {error}: its small files are not joined; dump it anew with --full")
+                smaller, paths = full, ()
+            fulls.append(smaller)
+            forgotten += paths
+        earlier = Grown(0, ISOLATION, ()) if self._grown is None else self._grown
+        # What is new and already joined was never named: it goes with the run.
+        named = {file.path for full in earlier.fulls for file in full.files}
+        there = [
+            one for one in earlier.forgotten if os.path.lexists(os.path.join(self._request.out, *one.path.split("/")))
+        ]
+        now = now_ms()
+        forgetting = (*there, *(Forgotten(path, now) for path in forgotten if path in named))
+        return replace(grown, fulls=tuple(fulls), forgotten=forgetting), len(forgotten) - dropped, len(gone)
+
+    def _full(self, plan: PartitionPlan) -> Full:
+        before, facts = plan.continues, plan.facts
+        results = [result for _, result in self._results.get(plan.key, [])]
+        files = tuple(result.file for result in results if result.file is not None)
+        ended = max((result.ended_ms for result in results), default=now_ms())
+        last: LastRecord | None = next((one.last for one in reversed(results) if one.last is not None), None)
+        new = Round(plan.start, plan.end, plan.asked_ms if before is None else before.as_of_ms, ended)
+        if before is None and self._is_slow(plan, new):
+            self._warn(
+                f"{plan.key}: reading it took {shown(new.ended_ms - new.continues_ms)}: it is no base for a rebuild, "
+                "since deletes may be forgotten meanwhile"
+            )
+        earlier = () if before is None else before.ranges
+        return Full(
+            plan.key,
+            self.generation if before is None else before.began,
+            facts.start,
+            max(plan.end, facts.end if facts.stable_end is None else facts.stable_end),
+            plan.asked_ms,
+            merged((*earlier, new) if before is None or plan.records else earlier, _less(before, facts)),
+            (*(() if before is None else before.files), *files),
+            facts.topic_id,
+            _worse(before, facts),
+            _less(before, facts),
+            facts.leader_epoch if facts.leader_epoch is not None else None if before is None else before.leader_epoch,
+            last or (None if before is None else before.last),
+        )
+
+    @staticmethod
+    def _is_slow(plan: PartitionPlan, new: Round) -> bool:
+        retention = plan.facts.delete_retention_ms
+        forgets = plan.facts.compacted is not False
+        return forgets and retention is not None and heard(new.continues_ms, new.ended_ms, retention) is Heard.NO
+
+
+def _worse(before: Full | None, facts: LogFacts) -> str | None:
+    """Once it was compacted, deletes may have been forgotten, whatever it is now."""
+    if before is not None and before.compacted and facts.compacted is False:
+        return before.cleanup_policy
+    return facts.policy
+
+
+def _less(before: Full | None, facts: LogFacts) -> int | None:
+    told = [facts.delete_retention_ms, None if before is None else before.delete_retention_ms]
+    return min((one for one in told if one is not None), default=None)

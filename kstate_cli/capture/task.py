@@ -1,0 +1,209 @@
+"""Reads one range of offsets from a broker: what a worker does. Nothing here knows of Spark.
+
+The consumer is given its partition and offset, so it never joins a group and never commits. Its ``group.id``, without
+which librdkafka makes none, is always the same.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kstate_cli.broker.client import GRANTS, denied
+from kstate_cli.broker.settings import refused_by_client
+from kstate_cli.capture.columns import batch_of, schema
+from kstate_cli.capture.file_names import path_of
+from kstate_cli.capture.jobs import RangeJob, RangeResult
+from kstate_cli.capture.writing import RangeFile
+from kstate_cli.clock import now_ms
+from kstate_cli.dump.growing import LastRecord
+from kstate_cli.dump.records import record_digest
+from kstate_cli.errors import RunFailed, UsageError
+from kstate_cli.parallel.progress import Progress
+
+GROUP: Final = "kstate-dump"
+_AT_ONCE: Final = 20_000
+"""Messages of librdkafka are large: no more of them at once."""
+_POLL_SECONDS: Final = 0.25
+_SILENT_SECONDS: Final = 45.0
+"""No record and no end for so long: the broker is not there."""
+_QUEUE_KBYTES: Final = 8 << 10
+"""What is fetched beyond the end of a range is thrown away."""
+_ENDLESS: Final = 1 << 62
+_USUAL_BYTES: Final = 1_000
+"""Of a record, until one was seen."""
+_WAIT_SECONDS: Final = 2
+
+
+class _AnotherLogError(Exception):
+    """The log is not the one that was read before; says why."""
+
+
+class _BeginsLaterError(Exception):
+    """What was to be read first is gone."""
+
+
+def capture_range(job: RangeJob) -> RangeResult:
+    """Reads and writes it. Raises RunFailed where the broker does not give it, OSError where it cannot be written."""
+    attempt = secrets.token_hex(4)
+    relative = path_of(job.key, job.start, job.end, job.generation, job.run, attempt)
+    reading = _RangeMessages(job)
+    try:
+        with (
+            _consumer(job) as consumer,
+            RangeFile(os.path.join(job.out, *relative.split("/")), reading.schema) as file,
+        ):
+            for messages in reading.messages(consumer):
+                batch = batch_of(job.key, messages, reading.schema)
+                file.add(batch)
+                reading.count(messages, batch.nbytes)
+            written = file.finish(relative)
+    except _AnotherLogError as error:
+        return RangeResult(None, None, 0, 0, now_ms(), another=str(error))
+    except _BeginsLaterError:
+        return RangeResult(None, None, 0, 0, now_ms(), gone=True)
+    return RangeResult(written, reading.last_record(), reading.records, reading.size, now_ms())
+
+
+@contextmanager
+def _consumer(job: RangeJob) -> Iterator[Any]:
+    try:
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+    except ImportError as error:
+        raise UsageError(
+            f"the Kafka client is missing where the records are read: {error}", hint="pip install 'kstate[kafka]'"
+        ) from None
+    conf: dict[str, Any] = {
+        "log_level": 0,
+        **job.settings,
+        "bootstrap.servers": job.bootstrap,
+        "group.id": GROUP,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        "queued.max.messages.kbytes": _QUEUE_KBYTES,
+    }
+    try:
+        consumer = Consumer(conf)
+    except (KafkaException, ValueError, TypeError) as error:
+        raise refused_by_client(error) from None
+    try:
+        begin = job.start if job.known is None else job.known.offset
+        epoch = {} if job.known is None or job.epoch is None else {"leader_epoch": job.epoch}
+        consumer.assign([TopicPartition(job.key.topic, job.key.partition, begin, **epoch)])
+        yield consumer
+    finally:
+        consumer.close()
+
+
+class _RangeMessages:
+    """The messages of a range, and what is known of them."""
+
+    def __init__(self, job: RangeJob) -> None:
+        self._job = job
+        self.schema = schema()
+        self.records = self.size = 0
+        self._last: Any = None
+        counters = job.counters or (None, None)
+        self._counted = [Progress(one, _ENDLESS) for one in counters]
+        self._began = time.monotonic()
+
+    def messages(self, consumer: Any) -> Iterator[list[Any]]:
+        """Those of the range, in order; the record that is known was looked at before the first of them."""
+        job = self._job
+        at = job.start if job.known is None else job.known.offset
+        looked = job.known is None
+        heard, end_seen = time.monotonic(), None
+        while at < job.end or not looked:
+            messages = consumer.consume(max(1, min(self._at_once(), job.end - at)), _POLL_SECONDS)
+            records, ended_at = self._sorted_out(messages)
+            if records or ended_at is not None:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _SILENT_SECONDS:
+                raise self._failed(
+                    f"for {_SILENT_SECONDS:.0f} seconds the broker gave nothing"
+                    if end_seen is None
+                    else f"the log ends at {end_seen}, and it ended at {job.end} or above before"
+                )
+            if not looked and (records or ended_at is not None):
+                self._compare(records[0] if records else None)
+                looked = True
+            if records:
+                at = records[-1].offset() + 1
+            if ended_at is not None:
+                at, end_seen = max(at, ended_at), ended_at
+            wanted = [one for one in records if job.start <= one.offset() < job.end] if records else []
+            if wanted:
+                yield wanted
+
+    def count(self, messages: list[Any], size: int) -> None:
+        """These are written. Waits where that was quicker than it may be."""
+        self.records += len(messages)
+        self.size += size
+        self._last = messages[-1]
+        for counter, more in zip(self._counted, (len(messages), size), strict=True):
+            counter.add(more)
+        most = self._job.bytes_per_second
+        if most is not None:
+            ahead = self.size / most - (time.monotonic() - self._began)
+            if ahead > 0:
+                time.sleep(ahead)
+
+    def last_record(self) -> LastRecord | None:
+        """The last one of the range."""
+        if self._last is None:
+            return None
+        kind, at = self._last.timestamp()
+        digest = record_digest(self._last.key(), self._last.value(), at if kind else -1)
+        return LastRecord(self._last.offset(), digest)
+
+    def _at_once(self) -> int:
+        """So many messages at once: no more than may be read within seconds, so that no wait between two is long."""
+        most = self._job.bytes_per_second
+        if most is None:
+            return _AT_ONCE
+        average = self.size // self.records if self.records else _USUAL_BYTES
+        return min(_AT_ONCE, max(1, most * _WAIT_SECONDS // max(1, average)))
+
+    def _sorted_out(self, messages: list[Any]) -> tuple[list[Any], int | None]:
+        """Records, and the offset at which the log ended. Raises what the broker said instead."""
+        errors = [one for one in messages if one.error() is not None]
+        if not errors:
+            return messages, None
+        from confluent_kafka import KafkaError
+
+        ended = None
+        for one in errors:
+            code = one.error().code()
+            if code == KafkaError._PARTITION_EOF:
+                ended = one.offset()
+            elif code == KafkaError._LOG_TRUNCATION:
+                raise _AnotherLogError("the log was cut below the records that were read")
+            elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+                raise _BeginsLaterError
+            elif code != KafkaError.GROUP_AUTHORIZATION_FAILED and not one.error().retriable():
+                # The group is never used, so whether it may be is nobody's trouble.
+                why, hint = one.error().str(), GRANTS if denied(one.error()) else None
+                raise self._failed(f"the broker does not allow it: {why}" if hint else why, hint)
+        return [one for one in messages if one.error() is None], ended
+
+    def _compare(self, first: Any) -> None:
+        known = self._job.known
+        if known is None or first is None or first.offset() != known.offset:
+            return  # it was compacted away meanwhile, which says nothing
+        kind, at = first.timestamp()
+        if record_digest(first.key(), first.value(), at if kind else -1) != known.sha256:
+            raise _AnotherLogError(f"the record at offset {known.offset} is another one")
+
+    def _failed(self, why: str, hint: str | None = None) -> RunFailed:
+        return RunFailed(
+            f"{self._job.shown} cannot be read: {why}",
+            hint=hint or "the dump is as it was: see whether the broker is there, and run the command again",
+        )

@@ -1,0 +1,165 @@
+"""``kstate dump``: changelogs from a broker into a dump that grows."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from kstate_cli.cli.declared import declared
+from kstate_cli.cli.dump_options import DumpedOptions, ReadingOptions, ToldOptions
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+
+if TYPE_CHECKING:
+    from kstate_cli.capture.plan import PartitionPlan
+    from kstate_cli.capture.rounds import DumpRequest, RoundOutcome
+
+
+@declared
+def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
+    """Write changelog topics to Parquet, for `kstate restore`. A second call adds only what is new since the first.
+
+    Nothing is written to the broker, and no group is joined. The dump is whole at every moment: a manifest comes last.
+    What cannot be continued (a gap, a topic made anew, deletes that may be forgotten) begins anew beside what is there.
+    """
+    from kstate_cli.capture.rounds import dump_round, follow
+    from kstate_cli.cli.dump_progress import DumpProgress
+    from kstate_cli.errors import UsageError
+
+    request = _request(source, how)
+    if source.follow is not None and source.dry_run:
+        raise UsageError("--follow goes on writing, and --dry-run writes nothing", hint="leave one of them out")
+    with DumpProgress(quiet=told.quiet) as progress:
+        if source.follow is not None:
+            follow(request, progress, source.follow, lambda outcome: _show_round(request, outcome, told))
+        outcome = dump_round(request, progress)
+    if told.output is Format.json:
+        _print_json(request, outcome)
+    else:
+        _show(outcome, quiet=told.quiet, dry_run=request.dry_run)
+    return EXIT_WARNINGS if outcome.warnings and not told.warnings_ok else EXIT_OK
+
+
+def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
+    """Raises UsageError."""
+    from kstate_cli.broker.settings import client_settings
+    from kstate_cli.capture.engines import CaptureEngine
+    from kstate_cli.capture.folder import local_folder
+    from kstate_cli.capture.rounds import DumpRequest
+    from kstate_cli.cli.options import at_once
+    from kstate_cli.cli.restore_options import bytes_of, pair_of, spark_unused
+    from kstate_cli.errors import UsageError
+    from kstate_cli.spark.session import SparkSettings
+
+    if source.app is None and not source.topic:
+        raise UsageError("nothing says what is to be dumped", hint="--app ID, or --topic TOPIC")
+    if how.engine not in {one.value for one in CaptureEngine}:
+        raise UsageError(f"--engine {how.engine!r} is neither spark nor local", hint="leave it out for spark")
+    if how.engine == CaptureEngine.local.value:
+        spark_unused(master=how.master, conf=how.conf)
+    rate = bytes_of(how.max_rate, "--max-rate") if how.max_rate else None
+    if rate == 0:
+        raise UsageError("--max-rate 0 would never end", hint="leave it out for as fast as it goes")
+    return DumpRequest(
+        bootstrap=source.bootstrap_server,
+        settings=client_settings(source.kafka_settings),
+        out=local_folder(os.fspath(source.out)),
+        app=source.app,
+        topics=tuple(source.topic or ()),
+        engine=CaptureEngine(how.engine),
+        spark=SparkSettings(how.master, dict(pair_of(one) for one in how.conf or ())),
+        workers=at_once(how.workers),
+        bytes_per_second=rate,
+        full=source.full,
+        keep=source.keep,
+        dry_run=source.dry_run,
+    )
+
+
+def _what(plan: PartitionPlan) -> str:
+    if plan.continues is not None:
+        return "continued"
+    return "full"
+
+
+def _print_json(request: DumpRequest, outcome: RoundOutcome) -> None:
+    from kstate_cli.cli.json_lines import JsonLines
+
+    lines = JsonLines(None)
+    for plan in outcome.plans:
+        records, size = outcome.by_partition.get(plan.key, (0, 0))
+        lines.line(
+            "partition",
+            {
+                "topic": plan.key.topic,
+                "partition": plan.key.partition,
+                "dumped": _what(plan),
+                "why": plan.why,
+                "start": plan.start,
+                "end": plan.end,
+                "open_from": plan.open_from,
+                "records": records if outcome.generation is not None else plan.records,
+                "bytes": size,
+            },
+        )
+    for warning in outcome.warnings:
+        lines.line("warning", {"message": warning})
+    lines.summary(_members(request, outcome))
+
+
+def _show_round(request: DumpRequest, outcome: RoundOutcome, told: ToldOptions) -> None:
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.output import print_line
+
+    if told.output is Format.json:
+        JsonLines(None).line("round", _members(request, outcome))
+    else:
+        print_line(_said(outcome))
+    sys.stdout.flush()
+
+
+def _members(request: DumpRequest, outcome: RoundOutcome) -> dict[str, Any]:
+    return {
+        "out": request.out,
+        "executed": outcome.generation is not None,
+        "generation": outcome.generation,
+        "partitions": len(outcome.plans),
+        "records": outcome.records if outcome.generation is not None else sum(p.records for p in outcome.plans),
+        "bytes": outcome.size,
+        "files": outcome.files,
+        "joined": outcome.joined,
+        "dropped": outcome.dropped,
+        "removed": outcome.removed,
+        "seconds": round(outcome.seconds, 3),
+    }
+
+
+def _show(outcome: RoundOutcome, *, quiet: bool, dry_run: bool) -> None:
+    from kstate_cli.cli.output import say, table
+    from kstate_cli.texts import size_text
+
+    written = outcome.generation is not None
+    rows = []
+    for plan in outcome.plans:
+        records, size = outcome.by_partition.get(plan.key, (0, 0))
+        amount = (f"{records:,}", size_text(size)) if written else (f"at most {plan.records:,}", "")
+        rows.append((plan.key.topic, plan.key.partition, _what(plan), plan.start, plan.end, *amount))
+    names = ("topic", "partition", "dumped", "from", "to", "records", "size")
+    table(None, names, rows, right=frozenset({"partition", "from", "to", "records", "size"}))
+    open_from = [f"{plan.key} at {plan.open_from}" for plan in outcome.plans if plan.open_from is not None]
+    if open_from:
+        from kstate_cli.texts import some
+
+        say(f"a transaction is open, what follows is left to the next call: {some(open_from, 3)}", quiet=quiet)
+    if dry_run:
+        say("nothing was written: --dry-run", quiet=quiet)
+    elif written:
+        say(_said(outcome), quiet=quiet)
+
+
+def _said(outcome: RoundOutcome) -> str:
+    from kstate_cli.texts import size_text
+
+    amount = f"{outcome.records:,} records, {size_text(outcome.size)} in {outcome.files} new files"
+    return f"generation {outcome.generation}: {amount}"

@@ -1,0 +1,82 @@
+"""Progress of ``kstate dump``: a bar on a terminal, else a plain line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kstate_cli.capture.rounds import DumpWatcher
+from kstate_cli.cli.output import say
+from kstate_cli.cli.terminal import progress_bar
+from kstate_cli.signals import start
+from kstate_cli.texts import size_text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from kstate_cli.capture.plan import PartitionPlan
+    from kstate_cli.dump.growing import Grown
+
+_SECONDS = 10.0
+
+
+class DumpProgress(DumpWatcher):
+    """Records, bytes, rate, what is left and for how long, on standard error. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._total = 0
+        self._began = self._said = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> DumpProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def planned(self, plans: Sequence[PartitionPlan], grown: Grown | None) -> None:
+        """What this round reads."""
+        records = sum(plan.records for plan in plans)
+        after = "a new dump" if grown is None else f"after generation {grown.generation}"
+        say(f"kstate: {len(plans)} partitions, at most {records:,} records, {after}", quiet=self._quiet)
+
+    def began(self, records: int) -> None:
+        """At most so many records are read now."""
+        self._stop()
+        self._total, self._began, self._said = records, time.monotonic(), time.monotonic()
+        if self._quiet or not sys.stderr.isatty() or not records:
+            return
+        from rich.progress import TextColumn
+
+        self._bar = progress_bar(
+            "dumping", TextColumn("{task.completed:,} of {task.total:,} records, {task.fields[size]}")
+        )
+        start(self._bar)
+        self._task = self._bar.add_task("dumping", total=records, size="0 B")
+
+    def at(self, records: int, size: int) -> None:
+        """So many records and bytes were read."""
+        now = time.monotonic()
+        rate = records / max(now - self._began, 1e-9)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=records, size=f"{size_text(size)}, {rate:,.0f} records/s")
+        elif not self._quiet and records and now - self._said > _SECONDS:
+            self._said = now
+            lag = max(self._total - records, 0)
+            say(
+                f"kstate: {records:,} records, {size_text(size)}, {rate:,.0f} records/s, {lag:,} behind, "
+                f"{lag / max(rate, 1e-9):,.0f} s left"
+            )
+
+    def warning(self, text: str) -> None:
+        """Shown even when quiet."""
+        say(f"warning: {text}")
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = self._task = None

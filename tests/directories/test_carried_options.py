@@ -1,0 +1,66 @@
+"""Lines that are printed to be run next have the options without which the next command would refuse."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.carried import LOCK_IS_SHARED, TAKE_IT
+from kstate_cli.change.folder import create_run
+from tests.command_line import commands
+from tests.golden import unpack
+
+from .support import kstate_here
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")
+LINE = re.compile(rf"kstate (?:{'|'.join(sorted(TAKE_IT))}) [^\n]*")
+
+
+def said(*argv: object) -> str:
+    done = kstate_here(*argv, status=None)
+    return done.out + done.err
+
+
+def course(app: Path, *more: str) -> dict[str, str]:
+    """Changes, the way back, refusals before and amid, and what each of them prints."""
+    told = {
+        "plan": said("migrate", app, "--to", "4.2", "--dry-run", *more),
+        "migrate": said("migrate", app, "--to", "4.2", *more),
+        "wipe": said("wipe", app, "--store", "visits", "--warnings-ok", *more),
+        "restore": said("restore", app, *RESTORE[:-3], "4.2", *RESTORE[-2:], "--warnings-ok", *more),
+        "cannot be read": said("restore", app, *RESTORE, *more),
+        "refused": said("migrate", app, "--to", "3.1", *more),
+    }
+    (app / "0_0" / "rocksdb" / "latest-order" / "new").touch()
+    told["undo refused"] = said("undo", app, *more)
+    failed = create_run(app, "restore --for 4.3")
+    failed.write("state", state="ERROR")
+    failed.write("failed", why="no room")
+    told["after an error"] = said("wipe", app, "--store", "visits", *more)
+    return told
+
+
+@pytest.mark.parametrize("more", [(), (LOCK_IS_SHARED,)], ids=["without", "with"])
+def test_every_line_has_what_the_next_command_needs(tmp_path: Path, more: tuple[str, ...]) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    told = course(app, *more)
+    lines = {name: LINE.findall(text) for name, text in told.items()}
+    for name in ("plan", "migrate", "wipe", "restore"):
+        assert lines[name], told[name]
+    wrong = [line for found in lines.values() for line in found if line.count(LOCK_IS_SHARED) != len(more)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_is_carried_to_the_next_command_of_the_process(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    said("migrate", app, "--to", "4.2", "--dry-run", LOCK_IS_SHARED)
+    assert LOCK_IS_SHARED not in said("migrate", app, "--to", "4.2", "--dry-run")
+    assert LOCK_IS_SHARED not in said("migrate", app, LOCK_IS_SHARED)  # a usage error names --help only
+
+
+def test_the_commands_that_take_it() -> None:
+    having = {path for path, command in commands() if any(LOCK_IS_SHARED in one.opts for one in command.params)}
+    assert having == TAKE_IT

@@ -1,0 +1,130 @@
+"""``kstate status`` for people: how each run ended, what is kept, and which line does what comes next."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.engine import RunOptions, execute
+from kstate_cli.change.folder import create_run
+from kstate_cli.change.journal import RunState
+from kstate_cli.change.plan import Plan
+from kstate_cli.change.run_states import RUN_STATES
+from kstate_cli.errors import Interrupted
+from kstate_cli.explain import state_texts
+from kstate_cli.migrate.planner import MigrateOptions, plan_migration
+from kstate_cli.releases import release
+from kstate_cli.statedir.scan import read_application
+from tests.golden import unpack
+from tests.json_lines import schema
+
+from .support import kstate, kstate_here
+from .test_locks import held
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    (tmp_path / "it's").mkdir()
+    found = unpack("4.3.1-demo-eos", tmp_path / "it's")
+    (found / ".lock").touch()
+    return found
+
+
+def plan_of(app: Path) -> Plan:
+    return plan_migration(read_application(app), release("4.2"), MigrateOptions())
+
+
+def interrupted(app: Path, number: int) -> None:
+    """A migration that a signal ends while it stages."""
+
+    def progress(phase: str, path: str, size: int) -> None:
+        if phase == "stage":
+            raise Interrupted(number)
+
+    with pytest.raises(Interrupted):
+        execute(plan_of(app), RunOptions(workers=1), progress)
+
+
+def shown(app: Path) -> str:
+    return kstate_here("status", app).out
+
+
+def end_of(text: str, run: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(run))
+
+
+def offered(text: str) -> list[list[str]]:
+    """The command lines that are printed, read as a shell reads them."""
+    return [shlex.split(line) for line in text.splitlines() if line.startswith("    kstate ")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_is_named(app: Path, number: signal.Signals) -> None:
+    interrupted(app, number)
+    text = shown(app)
+    assert f"interrupted by {number.name}" in end_of(text, "0001-migrate"), text
+    assert "has left the directory as it was: run its command again" in text
+    assert "failed" not in end_of(text, "0001-migrate")
+    (row,) = kstate_here("status", app, "-o", "json").rows
+    assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, number.name)
+
+
+def test_what_died_is_interrupted_before_and_after_it_is_swept(app: Path) -> None:
+    run = create_run(app, "migrate --to 4.2")
+    text = shown(app)
+    assert " interrupted " in end_of(text, run.name) and "its process is gone" in text
+    kstate("wipe", app, "--store", "visits")
+    text = shown(app)
+    assert " interrupted " in end_of(text, run.name), text
+    row = kstate_here("status", app, "-o", "json").rows[0]
+    assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, None)
+
+
+def test_a_failure_says_why_and_what_next(app: Path) -> None:
+    run = create_run(app, "migrate --to 4.2")
+    run.write("failed", why="no room on \x1b[31mthe disk")
+    text = shown(app)
+    assert " failed " in end_of(text, run.name)
+    assert r"no room on \x1b[31mthe disk" in text and "fix that, then run its command again" in text
+    (row,) = kstate_here("status", app, "-o", "json").rows
+    assert (row["cut_short"], row["signal"]) == (False, None)
+
+
+def test_a_run_that_goes_on(app: Path) -> None:
+    run = create_run(app, "migrate --to 4.2")
+    with held(app, "application") as pid:
+        text = shown(app)
+    assert f"in use by process {pid}" in text
+    assert "under way: staging" in end_of(text, run.name) and not offered(text)[:-1]
+
+
+def test_what_is_printed_to_be_run_does_it(app: Path) -> None:
+    kstate("migrate", app, "--to", "4.2")
+    text = shown(app)
+    assert re.search(r"0001-migrate  migrate --to 4\.2  done +20\d\d-\d\d-\d\d \d\d:\d\dZ +\d+ s +\d", text), text
+    back, free = offered(text)
+    assert back[:2] == ["kstate", "undo"] and free[:2] == ["kstate", "clean"]
+    kstate(*back[1:])
+    text = shown(app)
+    assert " undone " in end_of(text, "0001-migrate") and offered(text) == [free]
+    kstate(*free[1:])
+    assert "no runs" in kstate_here("status", app).err
+
+
+def test_only_the_newest_that_is_kept_is_offered(app: Path) -> None:
+    kstate("migrate", app, "--to", "4.2")
+    kstate("wipe", app, "--store", "visits")
+    interrupted_run = create_run(app, "migrate --to 4.3")
+    interrupted_run.write("failed", why="refused")
+    text = shown(app)
+    assert "to take 0002-wipe back (wipe --store visits):" in text and "0001-migrate back" not in text
+
+
+def test_one_list_of_states() -> None:
+    assert tuple(state_texts.RUN_STATES) and set(state_texts.RUN_STATES) == set(RUN_STATES)
+    assert set(schema("members")["$defs"]["state"]["enum"]) == set(RUN_STATES)
+    assert {state.value for state in RunState} < set(RUN_STATES)

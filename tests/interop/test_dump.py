@@ -1,0 +1,78 @@
+"""``kstate dump`` from a real broker, and a restoration from what it wrote that real Streams starts from."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from .dumping import dump, dumped, files_of, newest, on_broker
+from .harness import Harness, Run
+from .restoring import changelogs, restore, write_spec
+from .support import ALL, BATCH, application, good, restored, wiped
+
+pytestmark = pytest.mark.interop
+
+RELEASE = "4.3.1"
+
+
+@pytest.mark.parametrize("guarantee", ["eos", "alos"] if ALL else ["eos"])
+def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee: str) -> None:
+    """Streams restores exactly the records after the dump's end, store by store, and has what it would have had."""
+    app = application("kinds", guarantee)
+    harness.produce(RELEASE, app, BATCH)
+    first = good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
+    topics = changelogs(first)
+    named = [word for topic in topics if not topic.endswith("-changelog") for word in ("--topic", topic)]
+    out = tmp_path / "dump"
+    one = dump(harness, out, "--app", app.name, *named)
+    assert one.summary["generation"] == 1
+    assert dumped(out) == on_broker(harness, topics, tmp_path / "lines-1")
+    assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in [out, *out.rglob("*")])
+
+    # A second call adds what is new, and nothing else.
+    before = files_of(out)
+    harness.produce(RELEASE, app, BATCH.then())
+    good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
+    two = dump(harness, out, "--app", app.name, *named)
+    content = on_broker(harness, topics, tmp_path / "lines-2")
+    assert dumped(out) == content
+    assert before < files_of(out)
+    new = {(row["topic"], row["partition"]): row for row in two.rows if row["type"] == "partition"}
+    first_ends = {(row["topic"], row["partition"]): row["end"] for row in one.rows if row["type"] == "partition"}
+    assert {key: row["start"] for key, row in new.items()} == first_ends
+    assert {row["dumped"] for row in new.values()} == {"continued"}
+
+    # Whatever lies there besides does not exist: a reader never looks at it.
+    folder = out / next(iter(files_of(out)))
+    (folder.parent / "junk.parquet").write_bytes(b"no parquet")
+    spec = write_spec(tmp_path / "state" / app.name, tmp_path / "kstate.toml", memory=True)
+
+    harness.produce(RELEASE, app, BATCH.then().then())
+    live = good(harness.run(RELEASE, app, tmp_path / "state", Run(dump=tmp_path / "live.jsonl")))
+    assert live
+    beyond = on_broker(harness, topics, tmp_path / "lines-3")
+    (tmp_path / "state").rename(tmp_path / "lost")
+
+    directory = tmp_path / "state" / app.name
+    directory.parent.mkdir()
+    done = restore(directory, out, RELEASE, spec)
+    started = good(harness.run(RELEASE, app, tmp_path / "state", Run(dump=tmp_path / "again.jsonl")))
+    assert not wiped(started)
+    ends = {key: full.end for key, full in newest(out).newest().items()}
+    stores = {row["store"]: row["changelog"] for row in done.of("store")}
+    expected = {
+        store: sum(
+            sum(1 for record in records if record[0] >= ends[key])
+            for key, records in beyond.items()
+            if any(
+                key.topic in changelog
+                for changelog in [row["changelog"] for row in done.of("store") if row["store"] == store]
+            )
+        )
+        for store in stores
+    }
+    told = restored(started)
+    assert {store: told.get(store, 0) for store in expected} == expected
+    assert sum(expected.values()) > 0

@@ -1,0 +1,523 @@
+"""What moves underneath ``kstate dump``: other writers, kills, a full disk, and logs that are not what they were."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Key
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from kstate_cli.capture.folder import GRACE_SECONDS
+from kstate_cli.capture.packing import TOGETHER
+from kstate_cli.dump.growing import name_of, render
+from kstate_cli.dump.open import read_dump
+from kstate_cli.formats.topic_partition import TopicPartition
+from tests.faults.injection import available
+from tests.mounts import mounted
+
+from .broker import Broker
+from .dumping import dump, dumped, files_of, newest
+from .harness import Harness
+from .restoring import CompactingHarness
+from .support import ROOT, kstate
+
+pytestmark = pytest.mark.interop
+
+_SECONDS = 60
+_names = (f"moves-{number}" for number in itertools.count(1))
+QUICK = ("--workers", "1")
+
+
+class Topic:
+    """A topic of this test's own, and what was produced to it."""
+
+    def __init__(self, bootstrap: str, name: str | None = None, partitions: int = 1, **config: str) -> None:
+        self.bootstrap, self.name = bootstrap, name or next(_names)
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self.create(partitions, **config)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
+
+    def create(self, partitions: int = 1, **config: str) -> None:
+        named = {name.replace("_", "."): value for name, value in config.items()}
+        (future,) = self.admin.create_topics([NewTopic(self.name, partitions, 1, config=named)]).values()
+        future.result()
+
+    def delete(self) -> None:
+        (future,) = self.admin.delete_topics([self.name]).values()
+        future.result()
+        deadline = time.monotonic() + _SECONDS
+        while self.name in self.admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def alter(self, name: str, value: str) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=[entry])
+        (future,) = self.admin.incremental_alter_configs([resource]).values()
+        future.result()
+
+    def delete_before(self, offset: int, partition: int = 0) -> None:
+        (future,) = self.admin.delete_records([Key(self.name, partition, offset)]).values()
+        future.result()
+
+    def produce(self, count: int, *, keys: int = 50, partition: int = 0, value: bytes | None = b"v" * 40) -> None:
+        for number in range(count):
+            self._producer.produce(self.name, value, f"k{number % keys:05d}".encode(), partition, headers=[("h", b"1")])
+            if number % 10_000 == 0:
+                self._producer.poll(0)
+        assert self._producer.flush(_SECONDS) == 0
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._producer.produce(self.name, value, key, 0)
+        assert self._producer.flush(_SECONDS) == 0
+
+    def records(self, partition: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
+        """What a plain read_committed consumer has."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody", "enable.partition.eof": True,
+                             "isolation.level": "read_committed", "auto.offset.reset": "earliest"})  # fmt: skip
+        consumer.assign([Key(self.name, partition, 0)])
+        found = []
+        while True:
+            batch = consumer.consume(1000, 1.0)
+            found += [(one.offset(), one.key(), one.value()) for one in batch if one.error() is None]
+            if any(one.error() is not None for one in batch):
+                break
+        consumer.close()
+        return found
+
+
+def rows(out: Path, topic: Topic, partition: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
+    """The same of a dump."""
+    return [record[:3] for record in dumped(out)[TopicPartition(topic.name, partition)]]
+
+
+def call(harness: Harness, out: Path, topic: Topic, *options: object, status: int = 0) -> Any:
+    return dump(harness, out, "--topic", topic.name, *QUICK, *options, status=status)
+
+
+def argv(harness: Harness, out: Path, topic: Topic, *options: str) -> list[str]:
+    return [sys.executable, "-m", "kstate_cli", "dump", "--bootstrap-server", harness.bootstrap, "--out", str(out),
+            "--engine", "local", *QUICK, "--topic", topic.name, *options]  # fmt: skip
+
+
+@contextlib.contextmanager
+def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def until(seen: Callable[[], object]) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def whole(out: Path) -> None:
+    """What a reader takes for the dump is one: every file there, with its size and its digest."""
+    read_dump(str(out), complete=False, committed_only=False, check_digests=True)
+
+
+# --- who else writes --------------------------------------------------------------------------------------------------
+
+
+def test_of_two_writers_one_wins_and_the_other_leaves_nothing(harness: Harness, tmp_path: Path) -> None:
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    topic.produce(40_000)
+    with running(argv(harness, out, topic, "--max-rate", "300K")) as slow:
+        until(out.exists)  # it has looked at the dump, and reads
+        call(harness, out, topic)
+        won = files_of(out) & {file.path for full in newest(out).fulls for file in full.files}
+        _, said = slow.communicate(timeout=_SECONDS)
+    assert slow.returncode == 5, said
+    assert "another process has written generation 1 of the dump" in said and "not added" in said
+    assert files_of(out) == won
+    assert rows(out, topic) == topic.records()
+    whole(out)
+
+
+def test_killed_at_any_moment(harness: Harness, tmp_path: Path) -> None:
+    """The next call completes: nothing is doubled, nothing is missing, and at no moment half a dump passes for one."""
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    moments = random.Random(15)
+    began = time.monotonic()
+    for number in range(12):
+        topic.produce(2_000)
+        with running(argv(harness, out, topic, "--max-rate", "300K")) as process:
+            # From the first import to after the commit.
+            time.sleep(moments.uniform(0.2, 4.0))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        if list(out.glob("_manifest-*.json")):
+            whole(out)
+            found = rows(out, topic)
+            assert found == topic.records()[: len(found)], number
+    left = files_of(out)
+    call(harness, out, topic)
+    assert rows(out, topic) == topic.records()
+    whole(out)
+    named = {file.path for full in newest(out).fulls for file in full.files}
+    assert time.monotonic() - began < GRACE_SECONDS
+    assert left - named <= files_of(out), "what is young may be of a dump that goes on"
+    old = time.time() - 2 * GRACE_SECONDS
+    for path in out.rglob("*"):
+        os.utime(path, (old, old))
+    (out / f"topic={topic.name}" / "partition=0" / "notes.parquet").write_bytes(b"of somebody else")
+    call(harness, out, topic)
+    assert files_of(out) == named | {f"topic={topic.name}/partition=0/notes.parquet"}
+    assert [path.name for path in out.iterdir() if path.name.startswith("._")] == []
+    whole(out)
+
+
+@pytest.mark.skipif(not available(), reason="needs strace")
+@pytest.mark.parametrize(
+    ("call_", "nth", "there"), [("fsync", 1, 0), ("link", 2, 0), ("unlink", 3, 1), ("fsync", 5, 1)]
+)
+def test_killed_at_the_commit(harness: Harness, tmp_path: Path, call_: str, nth: int, there: int) -> None:
+    """Before the manifest has its name there is no dump, and from then on there is a whole one."""
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    topic.produce(30)
+    strace = ["strace", "-qq", "-o", str(tmp_path / "log"), "-e", f"trace={call_}",
+              "-e", f"inject={call_}:signal=SIGKILL:when={nth}"]  # fmt: skip
+    done = subprocess.run(
+        [*strace, *argv(harness, out, topic)], cwd=ROOT, capture_output=True, check=False, timeout=120
+    )
+    assert done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), (tmp_path / "log").read_text()
+    assert len(list(out.glob("_manifest-*.json"))) == there
+    if there:
+        whole(out)
+        assert rows(out, topic) == topic.records()
+    call(harness, out, topic)
+    whole(out)
+    assert rows(out, topic) == topic.records()
+
+
+def test_max_rate(harness: Harness, tmp_path: Path) -> None:
+    topic = Topic(harness.bootstrap)
+    topic.produce(30_000)
+    done = call(harness, tmp_path / "dump", topic, "--max-rate", "1M")
+    assert done.summary["records"] == 30_000
+    assert done.summary["seconds"] > 30_000 * 40 / 2**20, "not even the values could have come by then"
+
+
+def test_on_spark(harness: Harness, tmp_path: Path) -> None:
+    """The same tasks, and so the same files: a full there, what is new here."""
+    topic, out = Topic(harness.bootstrap, partitions=2), tmp_path / "dump"
+    for partition in (0, 1):
+        topic.produce(600_000 if partition else 100, partition=partition)
+    done = dump(harness, out, "--topic", topic.name, "--master", "local[2,4]", engine="spark")
+    assert done.summary["records"] == 600_100 and done.summary["files"] == 3
+    topic.produce(50)
+    assert call(harness, out, topic).summary["records"] == 50
+    for partition in (0, 1):
+        assert rows(out, topic, partition) == topic.records(partition)
+    whole(out)
+
+
+def test_a_full_disk(harness: Harness, tmp_path: Path) -> None:
+    topic = Topic(harness.bootstrap)
+    topic.produce(500)
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=1m", "none") as small:
+        out = small / "dump"
+        call(harness, out, topic)
+        before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        for _ in range(2_000):
+            topic._producer.produce(topic.name, os.urandom(1_000), b"large", 0)
+        assert topic._producer.flush(_SECONDS) == 0
+        failed = call(harness, out, topic, status=6)
+        assert "no room is left" in failed.err and "the dump is as it was" in failed.err
+        assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+        subprocess.run(["mount", "-o", "remount,size=16m", str(small)], check=True)
+        call(harness, out, topic)
+        assert rows(out, topic) == topic.records()
+
+
+def test_a_broker_that_goes_away(tmp_path: Path) -> None:
+    with Broker(tmp_path / "broker") as broker:
+        topic, out = Topic(broker.bootstrap), tmp_path / "dump"
+        topic.produce(100)
+        done = kstate(
+            "dump", "--bootstrap-server", broker.bootstrap, "--out", out, "--engine", "local", "--topic", topic.name
+        )
+        assert done.status == 0, done.told
+        broker.stop()
+        command = [
+            "dump",
+            "--bootstrap-server",
+            broker.bootstrap,
+            "--out",
+            out,
+            "--engine",
+            "local",
+            "--topic",
+            topic.name,
+        ]
+        gone = kstate(*command)
+        assert gone.status == 6 and f"{broker.bootstrap} does not answer" in gone.err
+        assert len(files_of(out)) == 1
+        whole(out)
+
+
+def test_follow(harness: Harness, tmp_path: Path) -> None:
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    topic.produce(10)
+    with running(argv(harness, out, topic, "--follow", "0.3", "-o", "json")) as process:
+        for count in range(1, 6):
+            until(lambda count=count: list(out.glob("_manifest-*.json")) and len(rows(out, topic)) == count * 10)  # type: ignore[misc]
+            topic.produce(10)
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=_SECONDS)
+    lines = [json.loads(line) for line in told.splitlines()]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert {line["type"] for line in lines[:-1]} == {"round"} and lines[-1]["type"] == "error"
+    assert sum(1 for line in lines if line.get("records")) >= 5
+    call(harness, out, topic)
+    assert rows(out, topic) == topic.records()
+
+
+def test_small_files_are_joined_and_fulls_dropped(harness: Harness, tmp_path: Path) -> None:
+    """A reader of an earlier manifest still finds what that named; a day later it is gone."""
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    key = TopicPartition(topic.name, 0)
+    with running(argv(harness, out, topic, "--follow", "0.1", "-o", "json")) as process:
+        for count in range(1, TOGETHER + 4):
+            topic.produce(3)
+            until(lambda count=count: list(out.glob("_manifest-*.json")) and len(rows(out, topic)) == count * 3)  # type: ignore[misc]
+            if count == TOGETHER - 1:
+                reader = read_dump(str(out), complete=False, committed_only=False)
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=_SECONDS)
+    assert sum(json.loads(line).get("joined", 0) for line in told.splitlines()) == TOGETHER
+    assert rows(out, topic) == topic.records()
+    full = newest(out).newest()[key]
+    assert len(full.files) == 4 and len(full.ranges) == 2, "the first one says how long the full took"
+    assert len(newest(out).forgotten) == TOGETHER - 1, "the last of them was never named"
+    for piece in reader.partitions[key].pieces:
+        assert Path(piece.path).exists()
+    whole(out)
+
+    anew = call(harness, out, topic, "--full", "--keep", "1", status=0)
+    assert (anew.rows[0]["dumped"], anew.rows[0]["start"], anew.summary["dropped"]) == ("full", 0, 1)
+    assert [one.began for one in newest(out).fulls] == [newest(out).generation]
+    assert len(newest(out).forgotten) == TOGETHER + 3
+    call(harness, out, topic)
+    assert len(files_of(out)) == 1 + TOGETHER + 3
+    known = json.loads(render(newest(out)))
+    known["generation"] += 1
+    old = time.time() - 2 * GRACE_SECONDS
+    for one in known["forgotten"]:
+        one["at_ms"] = int(old * 1000)
+    (out / name_of(known["generation"])).write_text(json.dumps(known))
+    for path in out.rglob("*.parquet"):
+        os.utime(path, (old, old))
+    assert call(harness, out, topic).summary["removed"] == TOGETHER + 3
+    call(harness, out, topic)
+    assert newest(out).forgotten == () and len(files_of(out)) == 1
+    assert rows(out, topic) == topic.records()
+    whole(out)
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_writes_nothing(harness: Harness, tmp_path: Path) -> None:
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    topic.produce(30)
+    planned = call(harness, out, topic, "--dry-run")
+    assert not out.exists()
+    assert (planned.summary["records"], planned.summary["executed"], planned.summary["generation"]) == (30, False, None)
+    call(harness, out, topic)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    topic.produce(7)
+    assert call(harness, out, topic, "--dry-run").summary["records"] == 7
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_changelogs_of_another_application_are_named(harness: Harness, tmp_path: Path) -> None:
+    app, out = next(_names), tmp_path / "dump"
+    topics = {name: Topic(harness.bootstrap, f"{app}-{name}-changelog") for name in ("count", "2-count", "3-count")}
+    Topic(harness.bootstrap, f"{app}-count-repartition")
+    Topic(harness.bootstrap, f"{app}x-count-changelog")
+    consumer = Consumer({"bootstrap.servers": harness.bootstrap, "group.id": f"{app}-2"})
+    consumer.commit(offsets=[Key(topics["2-count"].name, 0, 0)], asynchronous=False)
+    consumer.close()
+    done = dump(harness, out, "--app", app, *QUICK, status=1)
+    assert {key.topic for key in newest(out).newest()} == {topics["count"].name, topics["3-count"].name}
+    (warning,) = [row["message"] for row in done.rows if row["type"] == "warning"]
+    assert f"{app}-2-count-changelog is not dumped: it seems to be of the application {app}-2" in warning
+    dump(harness, out, "--app", app, "--topic", topics["2-count"].name, *QUICK)
+    assert {key.topic for key in newest(out).newest()} == {one.name for one in topics.values()}
+    refused = dump(harness, out, "--app", f"{app}-nobody", *QUICK, status=2)
+    assert "the broker has no changelog that begins with it" in refused.err
+    dump(harness, out, "--topic", "no-such-topic", *QUICK, status=2)
+
+
+def test_nothing_else_is_written_to(harness: Harness, tmp_path: Path) -> None:
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    out.mkdir()
+    (out / "thesis.tex").write_text("mine")
+    refused = call(harness, out, topic, status=4)
+    assert "thesis.tex" in refused.err and [path.name for path in out.iterdir()] == ["thesis.tex"]
+    (out / "thesis.tex").rename(out / "_manifest.json")
+    assert "cannot grow" in call(harness, out, topic, status=4).err
+
+
+# --- what becomes of the log ------------------------------------------------------------------------------------------
+
+
+def warnings_of(done: Any) -> list[str]:
+    return [row["message"] for row in done.rows if row["type"] == "warning"]
+
+
+def begins_anew(harness: Harness, out: Path, topic: Topic, why: str) -> None:
+    """The next call says why, begins a full beside the old one, and keeps what there was."""
+    key = TopicPartition(topic.name, 0)
+    before, old = newest(out).newest()[key], files_of(out)
+    (warning,) = warnings_of(call(harness, out, topic, status=1))
+    assert why in warning and "a new full begins" in warning
+    after = newest(out).newest()[key]
+    assert after.began == newest(out).generation > before.began
+    assert before in newest(out).fulls and old <= files_of(out)
+    assert rows(out, topic) == topic.records()
+    whole(out)
+    assert warnings_of(call(harness, out, topic)) == []
+    assert newest(out).newest()[key].began == after.began
+
+
+def test_a_gap(harness: Harness, tmp_path: Path) -> None:
+    topic, out = Topic(harness.bootstrap, cleanup_policy="compact,delete"), tmp_path / "dump"
+    topic.produce(20)
+    call(harness, out, topic)
+    topic.produce(20)
+    topic.delete_before(20)
+    assert warnings_of(call(harness, out, topic)) == [], "the log begins where the dump ended: nothing is missing"
+    topic.produce(20)
+    topic.delete_before(50)
+    assert newest(out).newest()[TopicPartition(topic.name, 0)].end == 40
+    begins_anew(harness, out, topic, "a gap: the log begins at 50, and was read up to 40")
+
+
+def test_a_topic_made_anew(harness: Harness, tmp_path: Path) -> None:
+    """With fewer partitions: the one that is no more is no part of what is restored."""
+    topic, out = Topic(harness.bootstrap, partitions=2), tmp_path / "dump"
+    for partition in (0, 1):
+        topic.produce(20, partition=partition)
+    call(harness, out, topic)
+    topic.delete()
+    topic.create()
+    topic.produce(30)
+    done = call(harness, out, topic, status=1)
+    assert any("the topic was made anew" in one for one in warnings_of(done))
+    assert any(f"{topic.name}:1: the topic no longer has this partition" in one for one in warnings_of(done))
+    assert rows(out, topic) == topic.records()
+    assert {str(key) for key in read_dump(str(out), complete=False, committed_only=False).partitions} == {
+        f"{topic.name}:0"
+    }
+    assert len(newest(out).fulls) == 3
+
+
+def test_an_open_transaction(harness: Harness, tmp_path: Path) -> None:
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    topic.produce(10)
+    producer = Producer({"bootstrap.servers": harness.bootstrap, "transactional.id": topic.name})
+    producer.init_transactions(_SECONDS)
+    for ends in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        for number in range(5):
+            producer.produce(topic.name, b"v", str(number).encode(), 0)
+        producer.flush(_SECONDS)
+        topic.produce(5)
+        before = [] if not out.exists() else rows(out, topic)
+        done = kstate("dump", "--bootstrap-server", harness.bootstrap, "--out", out, "--engine", "local", *QUICK,
+                      "--topic", topic.name)  # fmt: skip
+        assert done.status == 0, done.told
+        end = newest(out).newest()[TopicPartition(topic.name, 0)].end
+        assert f"a transaction is open, what follows is left to the next call: {topic.name}:0 at {end}" in done.err
+        assert rows(out, topic) == topic.records() and len(rows(out, topic)) >= len(before)
+        ends(_SECONDS)
+    last = call(harness, out, topic)
+    assert last.rows[0]["open_from"] is None
+    assert rows(out, topic) == topic.records()
+    assert len(rows(out, topic)) == 10 + 5 + 5 + 5
+
+
+def test_another_record_at_the_same_offset(harness: Harness, tmp_path: Path) -> None:
+    """An unclean election cuts a log, which then grows again: only the record itself tells."""
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    topic.produce(20)
+    call(harness, out, topic)
+    known = newest(out)
+    content = json.loads(render(known))
+    content["generation"] += 1
+    content["fulls"][0]["last"]["sha256"] = "0" * 64
+    (out / name_of(known.generation + 1)).write_text(json.dumps(content))
+    topic.produce(20)
+    begins_anew(harness, out, topic, "it is another log: the record at offset 19 is another one")
+
+
+def test_a_log_that_was_cut(harness: Harness, tmp_path: Path) -> None:
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    topic.produce(20)
+    call(harness, out, topic)
+    topic.produce(20)
+    call(harness, out, topic)
+    known = json.loads(render(newest(out)))
+    known["generation"] += 1
+    known["fulls"][0]["log_end"] = known["fulls"][0]["ranges"][-1]["end"] = 45
+    (out / name_of(known["generation"])).write_text(json.dumps(known))
+    begins_anew(harness, out, topic, "the log was cut: it ends at 40, and was read up to 45")
+
+
+RETENTION = "10000"
+LONGER = "600000"
+
+
+def test_no_deleted_key_comes_back(tmp_path: Path) -> None:
+    """A tombstone that the cleaner has removed by the time of the next call: what the dump has would keep its key."""
+    with CompactingHarness() as harness:
+        topic, out = (
+            Topic(harness.bootstrap, cleanup_policy="compact", delete_retention_ms=LONGER, segment_ms="100",
+                  min_cleanable_dirty_ratio="0.01"),
+            tmp_path / "dump",
+        )  # fmt: skip
+        topic.put(b"deleted", b"1")
+        topic.put(b"kept", b"1")
+        call(harness, out, topic)
+        topic.put(b"deleted", None)
+        # Soon enough: it is heard of, and the dump goes on.
+        topic.put(b"kept", b"2")
+        assert warnings_of(call(harness, out, topic)) == []
+        assert (b"deleted", None) in [row[1:] for row in rows(out, topic)]
+        topic.put(b"deleted", b"2")
+        assert warnings_of(call(harness, out, topic)) == []
+        # From now on tombstones are gone ten seconds after the cleaner has come by.
+        topic.alter("delete.retention.ms", RETENTION)
+        topic.put(b"deleted", None)
+        deadline = time.monotonic() + 120
+        while any(key == b"deleted" for _, key, _ in topic.records()):
+            assert time.monotonic() < deadline
+            topic.put(b"kept", b"3")  # begins segments: only what is not the newest is compacted
+            time.sleep(1)
+        continued = {key: value for _, key, value in [*rows(out, topic), *topic.records()]}
+        assert continued[b"deleted"] == b"2", "a dump that went on would bring it back"
+        begins_anew(harness, out, topic, "deletes may be forgotten: the last reading is ")
+        assert all(key != b"deleted" for _, key, _ in rows(out, topic))

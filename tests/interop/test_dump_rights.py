@@ -1,0 +1,106 @@
+"""What a broker must grant for ``kstate dump``, on a broker that grants nothing else; and settings as Kafka's own tools have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from kstate_cli.broker.settings import client_settings
+
+from .broker import Broker
+from .dumping import newest
+from .support import kstate
+
+pytestmark = pytest.mark.interop
+
+SECRET = "hunter2-never-printed"
+# The listener asks who it is; nobody but the administrator may do what is not granted.
+_PROPERTIES = f"""
+listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+listener.name.plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  username="admin" password="admin" user_admin="admin" user_backup="{SECRET}";
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:admin;User:ANONYMOUS
+allow.everyone.if.no.acl.found=false
+"""
+_CLIENT = """\
+security.protocol=SASL_PLAINTEXT
+sasl.mechanism=PLAIN
+sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="{user}" password="{password}";
+"""
+TOPIC, APP = "orders-count-changelog", "orders"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("rights") / "broker", properties=_PROPERTIES) as started:
+        yield started
+
+
+def settings(folder: Path, user: str, password: str) -> Path:
+    path = folder / f"{user}.properties"
+    path.write_text(_CLIENT.format(user=user, password=password))
+    return path
+
+
+def grant(admin: AdminClient, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    binding = AclBinding(
+        kind, name, ResourcePatternType.LITERAL, "User:backup", "*", operation, AclPermissionType.ALLOW
+    )
+    for future in admin.create_acls([binding]).values():
+        future.result()
+
+
+def test_what_must_be_granted_and_nothing_else(broker: Broker, tmp_path: Path) -> None:
+    own = client_settings(settings(tmp_path, "admin", "admin"))
+    admin = AdminClient({**own, "bootstrap.servers": broker.bootstrap})
+    for future in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
+        future.result()
+    producer = Producer({**own, "bootstrap.servers": broker.bootstrap})
+    for number in range(20):
+        producer.produce(TOPIC, b"v", str(number).encode())
+    assert producer.flush(60) == 0
+    file, out = settings(tmp_path, "backup", SECRET), tmp_path / "dump"
+
+    def dump(*words: object) -> tuple[int, str]:
+        done = kstate("dump", "--bootstrap-server", broker.bootstrap, "--out", out, "--engine", "local", "--workers", "1",
+                      "--kafka-settings", file, *words)  # fmt: skip
+        assert SECRET not in done.out + done.err
+        return done.status, done.err
+
+    status, said = dump("--topic", TOPIC)
+    assert status == 2 and "a topic that this user may not describe is not shown either" in said
+    grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE)
+    status, said = dump("--topic", TOPIC)
+    assert status == 6 and "does not allow" in said and "DescribeConfigs" in said, said
+    grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE_CONFIGS)
+    status, said = dump("--topic", TOPIC)
+    assert status == 6 and "does not allow" in said and "Read" in said, said
+    assert not list(out.glob("_manifest-*"))
+    grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.READ)
+    status, said = dump("--topic", TOPIC)
+    assert status == 0, said
+    status, said = dump("--app", APP)
+    assert status == 6 and "does not allow" in said and "group" in said, said
+    grant(admin, ResourceType.GROUP, APP, AclOperation.DESCRIBE)
+    status, said = dump("--app", APP)
+    assert status == 0, said
+    assert sum(full.rows for full in newest(out).fulls) == 20
+    wrong = settings(tmp_path, "nobody", SECRET)
+    done = kstate("dump", "--bootstrap-server", broker.bootstrap, "--out", out, "--engine", "local", "--topic", TOPIC,
+                  "--kafka-settings", wrong)  # fmt: skip
+    assert done.status == 6 and SECRET not in done.out + done.err

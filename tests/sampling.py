@@ -1,0 +1,56 @@
+"""Which cases of a test that has many run usually.
+
+``@pytest.mark.sample(4)`` on a parametrized test: four of its cases, the first, the last and what lies evenly between
+them, so that each end of a list that is in order (releases, sizes) has one. ``KSTATE_SAMPLES=all`` (``scripts/test.sh
+all`` sets it) runs every case, and so does what proves a release or writes what is compared; a case that is named alone
+is run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+ALL = (
+    "all" in (os.environ.get("KSTATE_SAMPLES"), os.environ.get("KSTATE_INTEROP"))
+    or "KSTATE_INTEROP_RELEASE" in os.environ
+    or os.environ.get("KSTATE_FREEZE") == "write"
+)
+
+
+def evenly(cases: Sequence[T], number: int) -> list[T]:
+    """``number`` of the cases, in their order: the ends, and what lies evenly between them."""
+    if number >= len(cases):
+        return list(cases)
+    if number == 1:
+        return [cases[0]]
+    return [cases[at * (len(cases) - 1) // (number - 1)] for at in range(number)]
+
+
+def deselect_most(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Takes the cases that do not run out of ``items``, and has pytest count them as deselected."""
+    if ALL:
+        return
+    by_test: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample") is not None:
+            by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = {item for cases in by_test.values() for item in cases} - {
+        item for cases in by_test.values() for item in evenly(cases, _number(cases[0]))
+    }
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _number(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("sample")
+    assert marker is not None
+    (number,) = marker.args
+    assert isinstance(number, int)
+    return number

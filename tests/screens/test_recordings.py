@@ -1,0 +1,77 @@
+"""The recorded terminals of the documentation show what the commands print now; `tests/recordings.py` makes them."""
+
+from __future__ import annotations
+
+import os
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from kstate_cli.cli.columns import width_of
+from tests.coloured import plain
+from tests.readme import README, ROOT, steady
+from tests.recordings import (
+    COLUMNS,
+    FOLDER,
+    RECORDINGS,
+    ROWS,
+    draw,
+    frames,
+    kept_file,
+    left_on_screen,
+    picture_file,
+    record,
+)
+
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_it_is_what_the_commands_print_now(name: str) -> None:
+    """But for times and sizes, as in README. KSTATE_WRITE_DOCS=1 records it anew where it is not."""
+    file = kept_file(name)
+    now = record(RECORDINGS[name])
+    same = file.exists() and steady(file.read_text(encoding="utf-8")) == steady(now)
+    if os.environ.get("KSTATE_WRITE_DOCS") and not same:
+        file.write_text(now, encoding="utf-8")
+    assert steady(file.read_text(encoding="utf-8")) == steady(now), "KSTATE_WRITE_DOCS=1 records it anew"
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_the_picture_is_made_of_what_is_kept(name: str) -> None:
+    made = draw(RECORDINGS[name], kept_file(name).read_text(encoding="utf-8"))
+    if os.environ.get("KSTATE_WRITE_DOCS"):
+        picture_file(name).write_text(made, encoding="utf-8")
+    assert picture_file(name).read_text(encoding="utf-8") == made, "KSTATE_WRITE_DOCS=1 draws it anew"
+    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(RECORDINGS)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_it_is_shown_read_out_and_of_no_machine(name: str) -> None:
+    pages = [path.read_text(encoding="utf-8") for path in (README, *FOLDER.parent.rglob("*.md"))]
+    assert any(f"recordings/{name}.svg)" in page for page in pages), "no page shows it"
+    root = ET.fromstring(picture_file(name).read_text(encoding="utf-8"))
+    assert root.find(f"{_SVG}title").text and len(root.find(f"{_SVG}desc").text or "") > 60
+    text = "".join(root.itertext())
+    assert not re.search(r"\b20\d\d-\d\d-\d\d", text) and str(ROOT) not in text and "/home/" not in text
+    assert "://" not in picture_file(name).read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_every_line_is_seen_and_none_is_cut(name: str) -> None:
+    kept = kept_file(name).read_text(encoding="utf-8")
+    film = [*frames(kept)]
+    shown = {plain(line) for lines, _ in film for line in lines}
+    assert all(len(lines) <= ROWS and seconds >= 1 for lines, seconds in film)
+    assert all(width_of(line) <= COLUMNS for line in shown)
+    all_of_it = "".join(plain(line) for line in kept.splitlines())
+    assert {plain(line) for line in kept.splitlines() if len(plain(line)) <= COLUMNS} <= shown
+    assert all(line in all_of_it for line in shown)
+
+
+def test_a_bar_that_was_drawn_over_is_gone() -> None:
+    sent = "\x1b[?25lone\r\x1b[2K\x1b[1mtwo\x1b[0m\r\nbar 1\r\nbar 2\r\x1b[2K\x1b[1A\x1b[2Kthree\r\n\x1b[?25h"
+    assert left_on_screen(sent) == ["\x1b[1mtwo\x1b[0m", "three"]
+    with pytest.raises(AssertionError, match="would do something"):
+        left_on_screen("\x1b[2J")

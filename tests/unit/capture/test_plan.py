@@ -1,0 +1,114 @@
+"""What is read of each partition, and why: every reason by itself, and every offset once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.capture.plan import PartitionPlan, anew, not_continued, plan_round, ranges, too_late
+from kstate_cli.capture.topics import chosen
+from kstate_cli.dump.growing import Full, Grown, LastRecord
+from kstate_cli.dump.model import Round
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.topic_partition import TopicPartition
+
+KEY = TopicPartition("t", 0)
+HOUR = 3_600_000
+NOW = 1000 * HOUR
+BEFORE = Full(KEY, 1, 0, 50, NOW, (Round(0, 50, NOW - HOUR, NOW),), (), "id", "compact", 24 * HOUR, 3)
+FACTS = LogFacts(0, 90, "id", None, "compact", 24 * HOUR, 3, 80)
+
+
+def test_what_is_new() -> None:
+    grown = Grown(1, "read_committed", (BEFORE,))
+    (plan,) = plan_round(grown, {KEY: FACTS}, NOW + HOUR, full=False)
+    assert (plan.start, plan.end, plan.continues, plan.open_from, plan.must_look) == (50, 80, BEFORE, 80, True)
+    (full,) = plan_round(grown, {KEY: FACTS}, NOW + HOUR, full=True)
+    assert (full.start, full.end, full.continues) == (0, 80, None)
+    (first,) = plan_round(None, {KEY: FACTS}, NOW + HOUR, full=False)
+    assert (first.start, first.end, first.why) == (0, 80, None)
+    nothing = replace(FACTS, end=50, stable_end=50)
+    (same,) = plan_round(grown, {KEY: nothing}, NOW + HOUR, full=False)
+    assert not same.must_look
+    (elected,) = plan_round(grown, {KEY: replace(nothing, leader_epoch=4)}, NOW + HOUR, full=False)
+    assert not elected.must_look, "nothing is known of its last record"
+
+
+@pytest.mark.parametrize(
+    ("facts", "later", "why"),
+    [
+        ({}, 0, None),
+        ({"start": 50}, 0, None),
+        ({"start": 51}, 0, "a gap"),
+        ({"topic_id": "other"}, 0, "made anew"),
+        ({"topic_id": None}, 0, None),
+        ({"end": 50, "stable_end": 50}, 0, None),
+        ({"end": 49, "stable_end": 49}, 0, "the log was cut"),
+        ({"leader_epoch": 2}, 0, "leader epoch"),
+        ({"leader_epoch": 4}, 0, None),
+        ({}, 23 * HOUR, None),
+        ({}, 23 * HOUR + 1, "deletes may be forgotten"),
+        ({"delete_retention_ms": 2 * HOUR}, 2 * HOUR, "deletes may be forgotten"),
+        ({"policy": None}, 24 * HOUR, "deletes may be forgotten"),
+        ({"delete_retention_ms": HOUR}, 0, "too slowly"),
+    ],
+)
+def test_what_is_not_continued(facts: dict[str, Any], later: int, why: str | None) -> None:
+    told = not_continued(BEFORE, replace(FACTS, **facts), NOW + later)
+    assert told is None if why is None else why in (told or "")
+
+
+def test_a_log_that_was_never_compacted_forgets_nothing() -> None:
+    kept = replace(BEFORE, cleanup_policy="delete")
+    never = replace(FACTS, policy="delete")
+    assert not_continued(kept, never, NOW + 1000 * HOUR) is None
+    assert too_late(kept, never, NOW + 1000 * HOUR) is None
+    # Compacted before, or since: either may have forgotten.
+    assert too_late(BEFORE, never, NOW + 1000 * HOUR) and too_late(kept, FACTS, NOW + 1000 * HOUR)
+
+
+@given(st.lists(st.integers(0, 30_000_000), min_size=1, max_size=6), st.integers(1, 64))
+def test_every_offset_is_read_once(sizes: list[int], slots: int) -> None:
+    plans = [anew(TopicPartition("t", number), LogFacts(7, 7 + size), None, NOW) for number, size in enumerate(sizes)]
+    cut = ranges(plans, slots)
+    for plan in plans:
+        own = sorted((start, end) for one, start, end in cut if one is plan)
+        assert [end for _, end in own[:-1]] == [start for start, _ in own[1:]]
+        assert own == [] if not plan.records else (own[0][0], own[-1][1]) == (plan.start, plan.end)
+        assert all(start < end for start, end in own)
+
+
+def test_a_look_alone_is_one_range() -> None:
+    look = PartitionPlan(
+        KEY,
+        replace(FACTS, leader_epoch=4, end=50, stable_end=50),
+        50,
+        50,
+        NOW,
+        replace(BEFORE, last=LastRecord(49, "")),
+    )
+    assert ranges([look], 4) == [(look, 50, 50)]
+
+
+def test_topics() -> None:
+    broker = [
+        "a-count-changelog",
+        "a-2-count-changelog",
+        "a-2-b-changelog",
+        "ab-x-changelog",
+        "a-count-repartition",
+        "in",
+    ]
+    assert chosen("a", [], broker, []).wanted == ("a-2-b-changelog", "a-2-count-changelog", "a-count-changelog")
+    found = chosen("a", ["in"], broker, ["a", "a-2", "other"])
+    assert found.wanted == ("a-count-changelog", "in")
+    assert found.foreign == (("a-2-b-changelog", "a-2"), ("a-2-count-changelog", "a-2"))
+    assert chosen("a", ["a-2-b-changelog"], broker, ["a-2"]).wanted == ("a-2-b-changelog", "a-count-changelog")
+    for app, named in (("nobody", []), (None, ["On"]), (None, ["not/legal"])):
+        with pytest.raises(UsageError):
+            chosen(app, named, broker, [])

@@ -1,0 +1,29 @@
+"""What ``kstate dump`` says meanwhile, where nobody looks at a bar."""
+
+from __future__ import annotations
+
+import pytest
+
+from kstate_cli.cli.dump_progress import DumpProgress
+
+
+def test_records_bytes_rate_lag_and_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    for quiet in (False, True):
+        with DumpProgress(quiet=quiet) as progress:
+            progress.began(100_000)
+            now[0] += 1
+            progress.at(1_000, 5)
+            now[0] += 19
+            progress.at(40_000, 4 << 20)
+            now[0] += 1
+            progress.at(50_000, 5 << 20)
+            progress.warning("it is not as it was")
+    assert capsys.readouterr().err.splitlines() == [
+        "kstate: 40,000 records, 4.0 MiB, 2,000 records/s, 60,000 behind, 30 s left",
+        "warning: it is not as it was",
+        "warning: it is not as it was",
+    ]

@@ -1,0 +1,193 @@
+"""``_manifest-<generation>.json``: what it says, everything that is none, and what a reader takes of a dump that grows."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kstate_cli.capture.columns import schema
+from kstate_cli.capture.writing import RangeFile
+from kstate_cli.dump.errors import DumpError
+from kstate_cli.dump.growing import Forgotten, Full, Grown, GrownFile, LastRecord, RowGroup, name_of, parse, render
+from kstate_cli.dump.location import open_location
+from kstate_cli.dump.model import PartitionDump, Round
+from kstate_cli.dump.open import read_dump
+from kstate_cli.dump.reader import read_slice
+from kstate_cli.dump.slices import slices
+from kstate_cli.formats.topic_partition import TopicPartition
+
+KEY = TopicPartition("t", 0)
+DIGEST = "0" * 63 + "a"
+NAME = name_of(7)
+FILE = GrownFile("topic=t/partition=0/f.parquet", 9, DIGEST, (RowGroup(3, 8, 5, 400, 100), RowGroup(9, 18, 4, 300, 90)))
+FULL = Full(
+    KEY, 2, 3, 20, 1000, (Round(3, 10, 500, 600), Round(10, 20, 700, 1010)), (FILE,), "id", "compact", 5, 1,
+    LastRecord(18, DIGEST),
+)  # fmt: skip
+GROWN = Grown(7, "read_committed", (FULL,), {TopicPartition("s", 0): 12}, (Forgotten("topic=t/partition=0/old", 5),))
+CANONICAL = json.loads(render(GROWN))
+
+
+def parsed(content: Any) -> Grown:
+    return parse(json.dumps(content).encode(), NAME, NAME)
+
+
+def test_there_and_back() -> None:
+    assert parsed(CANONICAL) == GROWN
+    bare = replace(FULL, topic_id=None, cleanup_policy=None, delete_retention_ms=None, leader_epoch=None, last=None)
+    assert parse(render(replace(GROWN, fulls=(bare,))), NAME, NAME).fulls == (bare,)
+
+
+def _set(*path: Any) -> Callable[[Any], None]:
+    *where, name, value = path
+
+    def change(content: Any) -> None:
+        for one in where:
+            content = content[one]
+        content[name] = value
+
+    return change
+
+
+FULLS: tuple[Any, ...] = ("fulls", 0)
+WRONG: dict[str, Callable[[Any], None]] = {
+    "an older format": _set("format", 2),
+    "a newer format": _set("format", 4),
+    "another generation than its name": _set("generation", 8),
+    "no isolation": _set("isolation", "whatever"),
+    "no list": _set("fulls", {}),
+    "began later": _set(*FULLS, "began", 8),
+    "no topic": _set(*FULLS, "topic", "../t"),
+    "no partition": _set(*FULLS, "partition", -1),
+    "no ranges": _set(*FULLS, "ranges", []),
+    "a gap": _set(*FULLS, "ranges", 1, "start", 11),
+    "a range backwards": _set(*FULLS, "ranges", 0, "end", 2),
+    "a range beyond the log": _set(*FULLS, "log_end", 19),
+    "a log backwards": _set(*FULLS, "log_start", 21),
+    "no time": _set(*FULLS, "as_of_ms", 1 << 62),
+    "no policy": _set(*FULLS, "cleanup_policy", 3),
+    "no epoch": _set(*FULLS, "leader_epoch", "x"),
+    "a last record that is none": _set(*FULLS, "last", "offset", 17),
+    "no digest of it": _set(*FULLS, "last", "sha256", "x"),
+    "a path out of the dump": _set(*FULLS, "files", 0, "path", "../../etc/passwd"),
+    "an absolute path": _set(*FULLS, "files", 0, "path", "/etc/passwd"),
+    "no size": _set(*FULLS, "files", 0, "size", True),
+    "no digest": _set(*FULLS, "files", 0, "sha256", None),
+    "no rows": _set(*FULLS, "files", 0, "groups", []),
+    "rows without room": _set(*FULLS, "files", 0, "groups", 0, [3, 8, 7, 1, 1]),
+    "a group that is none": _set(*FULLS, "files", 0, "groups", 0, [3, 8]),
+    "rows in another order": _set(*FULLS, "files", 0, "groups", 1, [8, 18, 4, 1, 1]),
+    "rows before the range": _set(*FULLS, "files", 0, "groups", 0, [2, 8, 5, 1, 1]),
+    "rows behind the range": _set(*FULLS, "files", 0, "groups", 1, [9, 20, 4, 1, 1]),
+    "committed without a number": _set("committed", "s", "0", "x"),
+    "a forgotten path out of the dump": _set("forgotten", 0, "path", "../x"),
+    "a forgotten file that it names": _set("forgotten", 0, "path", FILE.path),
+    "forgotten at no time": _set("forgotten", 0, "at_ms", -1),
+    "a file twice": lambda content: content["fulls"][0]["files"].append(content["fulls"][0]["files"][0]),
+    "a full twice": lambda content: content["fulls"].append({**content["fulls"][0], "files": [], "last": None}),
+}
+
+
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
+def test_what_is_none(change: Callable[[Any], None]) -> None:
+    content = copy.deepcopy(CANONICAL)
+    change(content)
+    with pytest.raises(DumpError, match="the manifest cannot be read"):
+        parsed(content)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"format": 3', b"\xff", b"[" * 100_000])
+def test_what_is_no_manifest_at_all(data: bytes) -> None:
+    with pytest.raises(DumpError, match="the manifest cannot be read"):
+        parse(data, NAME, NAME)
+
+
+def test_of_a_topic_made_anew_only_the_partitions_that_it_has() -> None:
+    other = replace(FULL, key=TopicPartition("t", 1))
+    anew = replace(FULL, began=5, topic_id="other")
+    assert set(Grown(7, "read_committed", (FULL, other)).newest()) == {KEY, other.key}
+    assert Grown(7, "read_committed", (anew, FULL, other)).newest() == {KEY: anew}
+
+
+def written(folder: Path, name: str, offsets: range) -> GrownFile:
+    """A real file with a record at each offset, a few in each row group."""
+    relative = f"topic=t/partition=0/{name}.parquet"
+    with RangeFile(str(folder / relative), schema(), group_bytes=1) as file:
+        for at in range(offsets.start, offsets.stop, 4):
+            part = list(range(at, min(at + 4, offsets.stop)))
+            rows = [
+                {"key": f"k{n}".encode(), "value": b"v", "topic": "t", "partition": 0, "offset": n, "timestamp": n,
+                 "timestampType": 0, "headers": [{"key": "h", "value": b"1"}]}
+                for n in part
+            ]  # fmt: skip
+            file.add(pa.RecordBatch.from_pylist(rows, schema=schema()))
+        found = file.finish(relative)
+    assert found is not None
+    return found
+
+
+def commit(folder: Path, generation: int, files: tuple[GrownFile, ...], end: int) -> None:
+    full = Full(KEY, 1, 0, end, 1000, (Round(0, end, 900, 1000),), files)
+    (folder / name_of(generation)).write_bytes(render(Grown(generation, "read_committed", (full,))))
+
+
+def offsets_in(part: PartitionDump, uri: str, after: int = -1) -> list[int]:
+    found: list[int] = []
+    for one in slices(part, after=after, until=None, max_bytes=1 << 20)[0]:
+        found += read_slice(one, ("key", "headers"), open_location(uri)[0]).column("offset").to_pylist()
+    return found
+
+
+def test_only_the_newest_manifest_and_what_it_needs(tmp_path: Path) -> None:
+    one, two = written(tmp_path, "one", range(10)), written(tmp_path, "two", range(10, 30))
+    commit(tmp_path, 1, (one,), 10)
+    older = read_dump(str(tmp_path), complete=False, committed_only=False).partitions[KEY]
+    (tmp_path / one.path).with_name("two-attempts.parquet").write_bytes(b"no parquet")
+    commit(tmp_path, 2, (one, two), 30)
+    found = read_dump(str(tmp_path), complete=False, committed_only=False, check_digests=True)
+    assert offsets_in(found.partitions[KEY], str(tmp_path)) == list(range(30))
+    # Who has opened the dump before reads what it was then.
+    assert offsets_in(older, str(tmp_path)) == list(range(10))
+    # What nobody needs is not opened: damage there is no trouble of who catches up.
+    (tmp_path / one.path).write_bytes(b"x" * one.size)
+    found = read_dump(str(tmp_path), complete=False, committed_only=False)
+    assert offsets_in(found.partitions[KEY], str(tmp_path), after=9) == list(range(10, 30))
+    with pytest.raises(DumpError, match="cannot be read"):
+        offsets_in(found.partitions[KEY], str(tmp_path))
+    with pytest.raises(DumpError, match="SHA-256"):
+        read_dump(str(tmp_path), complete=False, committed_only=False, check_digests=True)
+
+
+@pytest.mark.parametrize("what", ["gone", "shorter", "a link", "another manifest"])
+def test_a_dump_that_is_not_what_it_says(tmp_path: Path, what: str) -> None:
+    dump = tmp_path / "dump"
+    one = written(dump, "one", range(10))
+    commit(dump, 1, (one,), 10)
+    path = dump / one.path
+    if what == "gone":
+        path.unlink()
+    elif what == "shorter":
+        path.write_bytes(path.read_bytes()[:-1])
+    elif what == "a link":
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        (dump / "_manifest.json").write_text("{}")
+    with pytest.raises(DumpError):
+        read_dump(str(dump), complete=False, committed_only=False)
+
+
+def test_a_file_says_the_same_in_its_footer(tmp_path: Path) -> None:
+    """What the manifest says of row groups is what reading the footers would have given."""
+    commit(tmp_path, 1, (written(tmp_path, "one", range(3, 30)),), 30)
+    grown = read_dump(str(tmp_path), complete=False, committed_only=False).partitions[KEY]
+    (tmp_path / name_of(1)).unlink()
+    plain = read_dump(str(tmp_path), complete=True, committed_only=True).partitions[KEY]
+    assert [replace(piece, hive=()) for piece in plain.pieces] == list(grown.pieces)

@@ -1,0 +1,56 @@
+"""How many processors and how much memory there are is asked of one module: containers have less than their hosts."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import pytest
+
+from kstate_cli import capacity
+from tests import syntax
+
+ASKS = {"cpu_count", "process_cpu_count", "sched_getaffinity", "sysconf"}
+
+
+def test_nobody_else_asks_the_system() -> None:
+    found = {
+        path
+        for path, tree in syntax.modules()
+        for node in syntax.nodes(tree)
+        if isinstance(node, ast.Attribute) and node.attr in ASKS
+    }
+    assert found == {"capacity.py"}
+
+
+def test_processors_of_which_a_process_may_use_one() -> None:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        assert capacity.cores_here() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "max 100000"}, 64),
+        ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, 2),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
+        ({"cpu.max": "nonsense"}, 64),
+        ({}, 64),
+    ],
+)
+def test_the_quota_of_a_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], cores: int
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(capacity, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    assert capacity.cores_here() == cores

@@ -1,0 +1,47 @@
+"""What a process remembers from one command to the next: tests share processes, in another order each time."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from kstate_cli import carried
+from kstate_cli.change.commits_made import committed, note_commit
+from kstate_cli.cli import subject
+from tests.conftest import a_new_process
+from tests.syntax import modules
+
+FORGOTTEN = {"carried.py": "_given", "cli/subject.py": "_given", "change/commits_made.py": "_commits"}
+"""What `tests.conftest.a_new_process` empties before each test."""
+KEPT = {"temporary.py": "_swept"}
+"""By process id, and folder: true for as long as the process lives."""
+
+
+def test_what_is_remembered_is_known_here() -> None:
+    """Containers that are empty when their module is imported are there to be filled."""
+    found = {
+        (name, target.id)
+        for name, module in modules()
+        for statement in module.body
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None and empty(statement.value)
+        for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
+        if isinstance(target, ast.Name)
+    }
+    assert found == {*FORGOTTEN.items(), *KEPT.items()}
+
+
+def empty(value: ast.expr) -> bool:
+    match value:
+        case ast.List(elts=[]) | ast.Dict(keys=[]):
+            return True
+        case ast.Call(func=ast.Name(id="set" | "list" | "dict"), args=[]):
+            return True
+    return False
+
+
+def test_a_new_process_remembers_nothing(tmp_path: Path) -> None:
+    carried.carry_lock_is_shared(True)
+    subject.found_app(tmp_path)
+    note_commit("0001-migrate")
+    a_new_process()
+    assert carried.carried(["wipe"]) == [] and subject.given() is None and committed() is None
