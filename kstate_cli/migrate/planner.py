@@ -99,7 +99,8 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
         )
     sources = _sources(app)
     draft = _MigrationDraft(app, target, options)
-    draft.warnings += [p.reasoned for p in app.all_problems()]
+    for problem in app.all_problems():
+        (draft.notes if problem.passing else draft.warnings).append(problem.reasoned)
     draft.notes += as_of_note(app)
     _refuse_unreadable(draft)
     _refuse_sessions_of_before(draft)

@@ -36,7 +36,8 @@ def refuse_problems(draft: RestoreDraft) -> None:
     for problem in draft.problems:
         unknown = problem.code is ProblemCode.UNREADABLE and not draft.options.allowed.asked
         if unknown or not any(map(problem.place.within, replaced)):
-            (draft.refused if problem.fatal else draft.warnings).append(problem.reasoned)
+            told = draft.refused if problem.fatal else draft.notes if problem.passing else draft.warnings
+            told.append(problem.reasoned)
 
 
 def warn_of_the_rest(draft: RestoreDraft, spec: Spec) -> None:

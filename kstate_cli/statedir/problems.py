@@ -99,6 +99,11 @@ class Problem:
         return self.code not in _HARMLESS
 
     @property
+    def passing(self) -> bool:
+        """Nothing is wrong: a running application is at work. Told, but no warning."""
+        return self.code is ProblemCode.UNDER_WAY
+
+    @property
     def doubt(self) -> bool:
         """Rows may be missing without a word: no reader may call its answer whole. Only of problems not fatal."""
         return self.code is ProblemCode.SST_NOT_NAMED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from kstate_cli.formats.topic_partition import legal_store_name
 from kstate_cli.host import CHECK_THE_DISK, cannot_be_read
 from kstate_cli.parallel.workers import Workers
 from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
+from kstate_cli.rocks.files import is_manifest
 from kstate_cli.statedir.database import is_database, read_database
 from kstate_cli.statedir.find import task_directories
 from kstate_cli.statedir.locks import LockTable, read_lock_table
@@ -36,7 +38,9 @@ from kstate_cli.statedir.problems import Problem, ProblemCode
 from kstate_cli.statedir.segments import segment_start
 from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 
-_ATTEMPTS = 8
+_ATTEMPTS = 12
+_PAUSE_SECONDS = 0.01
+"""Before the second attempt; each pause is longer by it."""
 _NOT_THERE = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, ProblemCode.NO_MANIFEST})
 """Between the first file of a database and CURRENT, and between the first that is deleted and the last."""
 _NOT_WHOLE = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.SST_NOT_NAMED})
@@ -410,17 +414,30 @@ def _settled(job: _DatabaseToRead) -> Database | None:
     A running application flushes, compacts, makes and drops segments meanwhile: what looks wrong while files come and
     go is read again. Raises InUse where that does not end.
     """
-    path = job.path
+    path, database = job.path, None
     for attempt in range(_ATTEMPTS):
         try:
-            before = os.listdir(path)
+            time.sleep(attempt * _PAUSE_SECONDS)
+            before = _moment(path)
             database = read_database(path, job.start, job.place)
-            if not database.problems or attempt == _ATTEMPTS - 1 or sorted(os.listdir(path)) == sorted(before):
+            if not database.problems or _moment(path) == before:
                 return database
         except FileNotFoundError:
             if not path.exists():
                 return None
+            continue
+    if database is not None and {problem.code for problem in database.problems} <= _NOT_THERE | _NOT_WHOLE:
+        return database  # told as what it is: under way
     raise _never_still(job.place.text)
+
+
+def _moment(path: Path) -> list[tuple[str, int]]:
+    """What tells that a database has not changed between two looks.
+
+    A file that was made and deleted between them leaves its two records in the MANIFEST, which only grows.
+    """
+    with os.scandir(path) as entries:
+        return sorted((one.name, one.stat().st_size if is_manifest(one.name) else 0) for one in entries)
 
 
 def _kind(name: str, segmented: bool, databases: list[Database]) -> Kind:

@@ -108,6 +108,35 @@ def test_a_plan_and_nothing_else(app: Path) -> None:
     assert tree_hash(app.parent) == before
 
 
+def under_way(app: Path) -> dict[str, Path]:
+    """What a running application leaves for a moment: a segment before its CURRENT, an SST before the MANIFEST names it."""
+    segment = app / "0_1" / "visits" / "visits.1704069000000"
+    segment.mkdir()
+    (segment / "LOG").write_text("")
+    sst = app / "0_0" / "rocksdb" / "latest-order" / "000961.sst"
+    sst.write_bytes(b"begun")
+    return {"0_1/visits/visits.1704069000000": segment, "0_0/rocksdb/latest-order": sst}
+
+
+def test_what_it_is_making_is_told_and_is_no_warning(app: Path) -> None:
+    """Exit code 0, whenever it is asked: nothing is wrong."""
+    made = under_way(app)
+    with held(app, "application") as pid:
+        for argv in asked(app):
+            quiet_of_them = [word for word in argv if word != "--warnings-ok"]
+            done = kstate_here(*quiet_of_them, "-o", "json", status=None)
+            if argv[0] == "clean":
+                continue
+            says_as_of(done, pid)
+            warnings = [row["message"] for row in done.rows if row["type"] == "warning"]
+            assert not [text for text in warnings if any(place in text for place in made)], argv
+            notes = [row["message"] for row in done.rows if row["type"] == "note"]
+            if argv[0] == "migrate":
+                assert done.status == 0 and not warnings
+                for place in made:
+                    assert any(text.startswith(place) and "running application is making it" in text for text in notes)
+
+
 def test_while_its_files_change(app: Path) -> None:
     names = set(os.listdir(app.parent))
     with busy(app, "0_0/rocksdb/latest-order", "keyValueWithTimestamp") as pid:
