@@ -54,6 +54,7 @@ def ls(
     from kstate_cli.cli.problem_lines import print_problems
     from kstate_cli.cli.store_rows import store_rows
     from kstate_cli.host import STORES_STAY
+    from kstate_cli.rows.count import MOST_BYTES
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.problems import ProblemCode
     from kstate_cli.statedir.scan import read_application
@@ -65,7 +66,7 @@ def ls(
         raise UsageError("--spec prints its stores by name", hint="leave out one of --spec and --sort")
     path = find_application(app)
     lines = lines_about(path)
-    application = read_application(path)
+    application = read_application(path, count_bytes=0 if spec else MOST_BYTES)
     emptied = only_kept(path)
     problems = application.all_problems()
     rows, unread = ([], frozenset()) if spec else _told(application, store_rows(application))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -35,16 +36,17 @@ def is_database(path: Path) -> bool:
     return any(name == CURRENT or is_manifest(name) for name in os.listdir(path))
 
 
-def read_database(path: Path, segment: int | None, place: Place) -> Database:
+def read_database(path: Path, segment: int | None, place: Place, count_bytes: int = 0) -> Database:
     """Reads one database; what cannot be read or is not understood becomes a Problem, never an exception.
 
-    ``place`` is where it is, for its problems.
+    ``place`` is where it is, for its problems. Its rows are counted if its files have ``count_bytes`` at most.
     """
     problems: list[Problem] = []
     size = check_files(path, place, problems)
     families: tuple[str, ...] = ()
     live: dict[str, tuple[LiveFile, ...]] = {}
     samples: dict[str, tuple[tuple[bytes, bytes], ...]] = {}
+    counted: tuple[tuple[str, int], ...] | None = None
     offsets: OffsetsRecord | None = None
     rows = 0
     footless: dict[str, Problem] = {}
@@ -60,6 +62,8 @@ def read_database(path: Path, segment: int | None, place: Place) -> Database:
                         continue
                     rows += shadow.estimated_rows(name)
                     samples[name] = _samples(shadow, name)
+                if 0 < size <= count_bytes:
+                    counted = _counted(shadow, samples)
         except (RocksError, OSError) as error:
             if not footless:
                 problems.append(_does_not_open(path, place, error))
@@ -108,7 +112,19 @@ def read_database(path: Path, segment: int | None, place: Place) -> Database:
         newest_sst_ns=max((_mtime(path / name) for name in alive), default=0),
         opened_ns=_mtime(path / CURRENT),
         problems=tuple(problems),
+        counted=counted,
     )
+
+
+def _counted(shadow: Shadow, samples: Mapping[str, Sequence[object]]) -> tuple[tuple[str, int], ...] | None:
+    """The rows of each data column family, while it is open. Whoever wants them all is told of what cannot be read."""
+    try:
+        return tuple(
+            (name, len(some) if len(some) < _SAMPLE_ROWS else sum(1 for _ in shadow.rows(name)))
+            for name, some in samples.items()
+        )
+    except RocksError:
+        return None
 
 
 def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Problem:

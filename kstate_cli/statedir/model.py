@@ -69,6 +69,8 @@ class Database:
     opened_ns: int
     """mtime of CURRENT: RocksDB replaces it at each open for writing."""
     problems: tuple[Problem, ...] = ()
+    counted: tuple[tuple[str, int], ...] | None = None
+    """The rows of each data column family, all of them read; None where they were not."""
 
     @property
     def data_families(self) -> tuple[str, ...]:

@@ -67,6 +67,8 @@ class _DatabaseToRead:
     path: Path
     start: int | None
     place: Place
+    count_bytes: int = 0
+    """Its rows are counted if its files have so many bytes at most."""
 
 
 def read_application(
@@ -75,10 +77,12 @@ def read_application(
     workers: Workers | int | None = None,
     on_store: Callable[[str], None] | None = None,
     stores: Collection[str] | None = None,
+    count_bytes: int = 0,
 ) -> Application:
     """Reads the application directory ``path`` (absolute). So many ``workers`` read databases at once.
 
-    ``stores`` names the only ones that are read; None: all of them.
+    ``stores`` names the only ones that are read; None: all of them. Rows are counted on the way in databases that are
+    small, so that ``count_bytes`` at most are read for that.
     """
     table = read_lock_table()
     problems = _foreign_in_application(path)
@@ -89,6 +93,8 @@ def read_application(
             entries.stores = [one for one in entries.stores if one[0] in stores]
     databases_of = {name: _databases(name, entries) for name, _, entries in with_entries}
     jobs = [one for of_task in databases_of.values() for of_store in of_task.values() for one in of_store]
+    if count_bytes:
+        jobs = [replace(one, count_bytes=count_bytes // len(jobs)) for one in jobs]
     own = contextlib.nullcontext(workers) if isinstance(workers, Workers) else Workers(workers or cores_here())
     with own as pool:
         databases = pool.map(_settled, jobs)
@@ -419,7 +425,7 @@ def _settled(job: _DatabaseToRead) -> Database | None:
         try:
             time.sleep(attempt * _PAUSE_SECONDS)
             before = _moment(path)
-            database = read_database(path, job.start, job.place)
+            database = read_database(path, job.start, job.place, job.count_bytes)
             if not database.problems or _moment(path) == before:
                 return database
         except FileNotFoundError:
