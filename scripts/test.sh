@@ -22,7 +22,13 @@ if [ "${1:-}" = all ]; then
     shift
 fi
 
-bash scripts/check.sh static
-bash scripts/docs.sh >/dev/null
-# Three at a time, for two processors: many tests wait for a JVM or a disk. A file is never split; tests/conftest.py orders them.
-exec python -m pytest -q --durations=15 -n 3 --dist loadfile --no-loadscope-reorder "$@"
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+# Beside the tests, which leave a processor idle now and then.
+{ bash scripts/check.sh static && bash scripts/docs.sh; } >"$said" 2>&1 &
+beside=$! code=0
+# Four at a time, for two processors: many tests wait for a JVM or a disk. A file is never split; tests/conftest.py orders them.
+python -m pytest -q --durations=15 -n 4 --dist loadfile --no-loadscope-reorder "$@" || code=$?
+wait "$beside" || code=$?
+cat "$said"
+exit "$code"

@@ -4,6 +4,9 @@
 them, so that each end of a list that is in order (releases, sizes) has one. ``KSTATE_SAMPLES=all`` (``scripts/test.sh
 all`` sets it) runs every case, and so does what proves a release or writes what is compared; a case that is named alone
 is run.
+
+``@pytest.mark.in_full("tests/x/test_y.py::test_z")`` on a test that takes long: it runs only where every case does. Usually
+the test that it names holds the same truth in less time. Named alone (``FILE::TEST``), it is run.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from typing import TypeVar
 import pytest
 
 T = TypeVar("T")
+
+IN_FULL = "in_full"
 
 ALL = (
     "all" in (os.environ.get("KSTATE_SAMPLES"), os.environ.get("KSTATE_INTEROP"))
@@ -40,7 +45,9 @@ def deselect_most(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("sample") is not None:
             by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left_out = {item for cases in by_test.values() for item in cases} - {
+    named = any("::" in argument for argument in config.args)
+    left_out = set() if named else {item for item in items if item.get_closest_marker(IN_FULL) is not None}
+    left_out |= {item for cases in by_test.values() for item in cases} - {
         item for cases in by_test.values() for item in evenly(cases, _number(cases[0]))
     }
     if left_out:

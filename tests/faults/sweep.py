@@ -56,13 +56,17 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
     """
     What is done to the steps of a case.
 
-    Unless `every`: all of the switch fail once and are killed once, of the others a few; or only this case's share.
+    Unless `every`: all of the switch are killed once, and a third of them fails once, those next to the exchange all; of
+    the others a few. Or only this case's share.
     """
     steps = sweep.trace.steps
     if sweep.case.share is not None and not every:
         return _jobs(sweep, _shared(steps, *sweep.case.share))
     near = [step for step in steps if every or around_the_switch(step)]
-    chosen = [(step, action) for step in near for action in (ACTIONS if every else (_error(step), KILL))]
+    chosen = [(step, action) for step in near for action in (ACTIONS if every else (KILL,))]
+    if not every:
+        nearest = _next_to_the_exchange(near)
+        chosen += [(step, _error(step)) for i, step in enumerate(near) if i % 3 == 0 or step in nearest]
     for call in sorted({step.call for step in steps} if not every else ()):
         others = [step for step in steps if step.call == call and step not in near]
         spread = [others[(2 * i + 1) * len(others) // (2 * SPREAD)] for i in range(min(SPREAD, len(others)))]
@@ -73,13 +77,17 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
 def _shared(steps: list[Step], number: int, count: int) -> list[tuple[Step, str]]:
     """The part of case `number` of `count`: steps of the switch, kinds of calls before it; they fail and are killed by turns."""
     near = [step for step in steps if around_the_switch(step)]
-    switch = next((i for i, step in enumerate(near) if step.call == "renameat2"), 3)  # clean has none
-    # From the announcement in the journal, over the exchange, to its record.
-    chosen = near[switch - 3 : switch + 6][number::count]
+    chosen = _next_to_the_exchange(near)[number::count]
     for call in sorted({step.call for step in steps})[number::count]:
         others = [step for step in steps if step.call == call and step not in near]
         chosen += others[len(others) // 2 :][:1]
     return [(step, (KILL, _error(step))[i % 2]) for i, step in enumerate(chosen)]
+
+
+def _next_to_the_exchange(near: list[Step]) -> list[Step]:
+    """From the announcement in the journal, over the exchange, to its record."""
+    switch = next((i for i, step in enumerate(near) if step.call == "renameat2"), 3)  # clean has none
+    return near[switch - 3 : switch + 6]
 
 
 def _jobs(sweep: Sweep, chosen: list[tuple[Step, str]]) -> list[Job]:

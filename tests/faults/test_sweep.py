@@ -5,7 +5,7 @@ release that it is for reads in it what it read before, and the next command bri
 One undisturbed run tells the system calls; from them the faults are generated, one run for each. That these were all is shown
 by two more runs: one through the same filter of paths that faults are met by, in which no call comes after the last one
 of its kind, and one that is traced from the very start. By default every call around the switch
-(journal, syncs, exchange) fails once and is killed once, and of every other kind of call a few, spread over the run, in the
+(journal, syncs, exchange) is killed once, a third of them fails once, all next to the exchange; of every other kind of call a few, spread over the run, in the
 smallest directories; those with all kinds of stores, and the cases of `restore`, share one of each. KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL:
 about an hour on two cores for migrate, undo, clean and wipe, and two more for restore. With
 KSTATE_FAULTS_LOG=FOLDER an interrupted sweep goes on where it was, and `python -m tests.faults FOLDER` counts.
@@ -45,6 +45,7 @@ def test_whole_or_not_at_all(sweep_of: SweepOf, number: int) -> None:
     assert not wrong, "\n\n".join(wrong)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", [*WHOLE, *(RESTORED if ALL else RESTORED[:1])], ids=lambda case: case.name)
 def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     sweep = sweep_of(case)
@@ -74,6 +75,7 @@ def test_what_is_announced_was_synced(sweep_of: SweepOf) -> None:
     assert behind[: len(lists) + len(announced)] == [*lists, *announced]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", ["down", "up"])
 def test_the_parts_make_every_call_of_the_whole(sweep_of: SweepOf, way: str) -> None:
     whole = next(case for case in WHOLE if case.name == way)

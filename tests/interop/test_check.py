@@ -48,7 +48,7 @@ def prepared(case: Case, release: str, base: Callable[[Kind], Base], folder: Pat
     return directory
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("case", "release"), PAIRS, ids=lambda value: value if isinstance(value, str) else value.name)
 def test_the_prediction_is_what_streams_does(
     harness: Harness, tmp_path: Path, base: Callable[[Kind], Base], case: Case, release: str

@@ -32,11 +32,12 @@ from .broker import Broker
 from .dumping import dump, dumped, files_of, newest
 from .harness import Harness
 from .restoring import CompactingHarness
-from .support import ROOT, kstate
+from .support import ALL, ROOT, kstate
 
 pytestmark = pytest.mark.interop
 
 _SECONDS = 60
+KILLS = 24 if ALL else 6
 _names = (f"moves-{number}" for number in itertools.count(1))
 QUICK = ("--workers", "1")
 
@@ -160,7 +161,7 @@ def test_killed_at_any_moment(harness: Harness, tmp_path: Path) -> None:
     topic, out = Topic(harness.bootstrap), tmp_path / "dump"
     moments = random.Random(15)
     began = time.monotonic()
-    for number in range(12):
+    for number in range(KILLS):
         topic.produce(2_000)
         with running(argv(harness, out, topic, "--max-rate", "300K")) as process:
             # From the first import to after the commit.

@@ -195,7 +195,7 @@ def done_by_streams(reply: Reply, store: str, partition: int) -> tuple[str, int]
     return (WIPES if wiped(reply) else GOES_ON), records
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("edge", EDGES, ids=str)
 def test_an_offset_at_the_edge_of_the_log(harness: Harness, tmp_path: Path, made: Made, edge: Edge) -> None:
     key = TopicPartition(made.topic(edge.store), edge.partition)

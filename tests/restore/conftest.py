@@ -10,12 +10,15 @@ from tests.bench.make_dump import make_dump
 
 from . import support
 
+RECORDS = 400_000
+"""Of the dump: enough that what is killed is at work."""
+
 
 @pytest.fixture(scope="session")
 def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """1,000,000 records over 300,000 keys in two partitions."""
+    """Over 120,000 keys, in two partitions."""
     folder = tmp_path_factory.mktemp("dump") / "dump"
-    make_dump(folder, support.TOPIC, records=1_000_000, keys=300_000, value_bytes=100, partitions=2)
+    make_dump(folder, support.TOPIC, records=RECORDS, keys=120_000, value_bytes=100, partitions=2)
     return folder
 
 

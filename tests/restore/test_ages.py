@@ -42,7 +42,7 @@ def look(app: Path) -> SstAge:
 def restore(app: Path, dump: Path, *options: object) -> None:
     spec = ROOT / "examples" / "dump.toml"
     arguments = ["restore", app, "--from-changelog", dump, "--for", "4.3", "--spec", spec, "--store", "latest-order",
-                 "--task", "0_0", "--master", "local[1,2]", "-o", "json", *options]  # fmt: skip
+                 "--task", "0_0", "--engine", "local", "-o", "json", *options]  # fmt: skip
     command = [sys.executable, "-m", "kstate_cli", *map(str, arguments)]
     pipe = subprocess.PIPE
     good(ended(subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True)))

@@ -21,6 +21,7 @@ from kstate_cli.restore.staging_area import left_in_area
 
 from . import support
 from .cluster import Cluster
+from .conftest import RECORDS
 
 
 def wait_for(process: subprocess.Popen[str], what: Callable[[], Any], seconds: float = 120) -> Any:
@@ -51,7 +52,8 @@ def kill_attempts(process: subprocess.Popen[str], app: Path, most: int) -> dict[
     return killed
 
 
-@pytest.mark.parametrize("kills", [1, 2])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("kills", [2, 1])
 def test_a_worker_that_is_killed(dump: Path, expected: dict[str, str], tmp_path: Path, kills: int) -> None:
     app = tmp_path / support.APP
     process = support.start(app, dump, "--master", "local[1,4]")
@@ -131,6 +133,7 @@ def events(result: support.Ended, kind: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["type"] == kind]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_restoring(dump: Path, tmp_path: Path, number: signal.Signals) -> None:
     app = tmp_path / support.APP
@@ -145,7 +148,8 @@ def test_a_signal_while_restoring(dump: Path, tmp_path: Path, number: signal.Sig
         assert not lives(note["pid"]), "a worker outlived the command"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_what_an_interrupted_run_has_finished_is_used(
     dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -156,8 +160,8 @@ def test_what_an_interrupted_run_has_finished_is_used(
     end(process, number, stopped)
     assert live["restoration"] == "RESTORING"
     assert [(one["slices"], one["of"], one["records"]) for one in live["progress"]] in (
-        [(1, 1, 500_000), (0, 1, 0)],
-        [(0, 1, 0), (1, 1, 500_000)],
+        [(1, 1, RECORDS // 2), (0, 1, 0)],
+        [(0, 1, 0), (1, 1, RECORDS // 2)],
     )
 
     row = support.status(app)[-1]
@@ -167,7 +171,7 @@ def test_what_an_interrupted_run_has_finished_is_used(
     (event,) = events(resumed, "resumed")
     assert event["predecessor"] == row["run"]
     assert (event["slices"], event["of"]) == (1, 2)
-    assert resumed.of("summary")[0]["records"] == 1_000_000
+    assert resumed.of("summary")[0]["records"] == RECORDS
     assert support.status(app)[-1]["predecessor"] == row["run"]
     assert support.digest(app) == expected
     assert support.left_behind(app) == []
@@ -206,7 +210,8 @@ def test_the_command_itself_makes_what_spark_makes(dump: Path, expected: dict[st
     assert [(row["slices"], row["of"]) for row in events(result, "progress")][-1] == (2, 2)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_its_own_process_keeps_what_is_finished(
     dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -256,6 +261,7 @@ def test_a_command_that_hangs_does_not_hold_the_run_up(dump: Path, tmp_path: Pat
     assert not (app.parent / ".kstate").exists()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("garbage", ["[1]", "{}", "not JSON", '{"max_time": "x", "files": [1], "positions": 3}'])
 def test_notes_that_nobody_can_read_are_passed_over(
     dump: Path, expected: dict[str, str], tmp_path: Path, garbage: str
@@ -296,6 +302,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
+@pytest.mark.in_full("tests/restore/test_attempts.py::test_two_hosts_with_one_staging")
 def test_a_standalone_cluster(dump: Path, expected: dict[str, str], tmp_path: Path, cluster: Cluster) -> None:
     app, staging = tmp_path / support.APP, tmp_path / "staging"
     staging.mkdir()
@@ -331,6 +338,7 @@ def test_two_hosts_with_one_staging(dump: Path, expected: dict[str, str], tmp_pa
     assert [left_in_area(run) for run in read_runs(apps[0])] == [None, None]
 
 
+@pytest.mark.in_full("tests/restore/test_attempts.py::test_a_worker_that_is_killed")
 def test_speculation(dump: Path, expected: dict[str, str], tmp_path: Path, cluster: Cluster) -> None:
     app, staging = tmp_path / support.APP, tmp_path / "staging"
     staging.mkdir()

@@ -89,6 +89,7 @@ def plain(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return support.digest(folder / support.APP)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.__name__)
 def test_any_layout(
     rows: pa.Table, plain: dict[str, str], tmp_path: Path, layout: Callable[[pa.Table, Path], None]
@@ -106,7 +107,7 @@ def test_more_sorted_files_than_one_chunk(tmp_path: Path) -> None:
     folder = tmp_path / "dump"
     make_dump(folder, support.TOPIC, records=2_400_000, keys=300_000, value_bytes=10, partitions=2)
     whole, cut = tmp_path / "whole" / support.APP, tmp_path / "cut" / support.APP
-    for app, options in ((whole, ()), (cut, ("--memory", "900M", "--master", "local[1,4]"))):
+    for app, options in ((whole, ("--engine", "local")), (cut, ("--memory", "900M", "--master", "local[1,4]"))):
         app.parent.mkdir()
         result = support.good(support.restore(app, folder, *options))
         progress = [json.loads(line) for line in result.stderr.splitlines() if '"progress"' in line]

@@ -119,6 +119,7 @@ def test_failures(spark: Any, tmp_path: Path) -> None:
         repartition(spark, dump, [key], str(tmp_path / "sorted"))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 @pytest.mark.parametrize("folders", [[], ["topic", "partition"], ["topic"]])
 def test_what_spark_writes(spark: Any, kind: str, folders: list[str], tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,18 +27,26 @@ def test_evenly(size: int, number: int) -> None:
         assert chosen[-1] == size - 1
 
 
-@pytest.mark.parametrize(("wanted", "ran"), [({}, "3 passed, 6 deselected"), ({"KSTATE_SAMPLES": "all"}, "9 passed")])
-def test_the_others_are_counted_as_deselected(tmp_path: Path, wanted: dict[str, str], ran: str) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "chosen", "ran"),
+    [
+        ({}, "test_made.py", "3 passed, 7 deselected"),
+        ({"KSTATE_SAMPLES": "all"}, "test_made.py", "10 passed"),
+        ({}, "test_made.py::test_long", "1 passed"),
+    ],
+)
+def test_the_others_are_counted_as_deselected(tmp_path: Path, wanted: dict[str, str], chosen: str, ran: str) -> None:
     (tmp_path / "conftest.py").write_text(
         "from tests.sampling import deselect_most\n"
-        "def pytest_configure(config): config.addinivalue_line('markers', 'sample(n): that many cases')\n"
+        "def pytest_configure(config): [config.addinivalue_line('markers', one) for one in ('sample(n): x', 'in_full(n): x')]\n"
         "def pytest_collection_modifyitems(config, items): deselect_most(config, items)\n"
     )
     (tmp_path / "test_made.py").write_text(
         "import pytest\n@pytest.mark.sample(3)\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n): pass\n"
+        "@pytest.mark.in_full('test_it')\ndef test_long(): pass\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path / chosen],
         cwd=ROOT,
         env={"PATH": "", "PYTHONPATH": str(ROOT), **wanted},
         capture_output=True,
@@ -44,3 +54,24 @@ def test_the_others_are_counted_as_deselected(tmp_path: Path, wanted: dict[str, 
         check=False,
     )
     assert ran in done.stdout, done.stdout + done.stderr
+
+
+def in_full() -> Iterator[tuple[str, str]]:
+    """Each test that runs only where everything does, and the one that it names."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.parse(path.read_bytes()).body:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            for mark in node.decorator_list:
+                match mark:
+                    case ast.Call(func=ast.Attribute(attr="in_full"), args=[ast.Constant(value=str(beside))]):
+                        yield f"{path.relative_to(ROOT)}::{node.name}", beside
+
+
+def test_what_is_left_out_has_another_that_is_not() -> None:
+    pairs = dict(in_full())
+    assert pairs
+    for test, beside in pairs.items():
+        path, _, name = beside.partition("::")
+        assert f"\ndef {name}(" in (ROOT / path).read_text("utf-8"), (test, beside)
+        assert beside not in pairs, (test, beside)

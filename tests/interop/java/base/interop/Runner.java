@@ -4,6 +4,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -32,6 +33,8 @@ import org.apache.kafka.streams.processor.StateRestoreListener;
 /** Runs one application until it has consumed its input, and tells what it did as JSON lines. */
 final class Runner {
     private static final long FETCHED_MS = 500;
+    /** From the end of the global thread on: what the client itself makes of it, ERROR up to 4.2, comes first. */
+    private static final long GLOBAL_GONE_MS = 3_000;
     /** So long nothing may have been processed: with every topic committed to its end, and when an internal one is not. */
     private static final long IDLE_MS = 300;
     private static final long IDLE_UNSURE_MS = 2_000;
@@ -274,10 +277,21 @@ final class Runner {
         long lagChecked = 0;
         long idleMs = 0; // 0: not all consumed yet
         String lag = "?";
+        final boolean global = !description.globalStores().isEmpty();
+        boolean hadGlobalThread = false;
+        long globalThreadGone = 0;
         try (Admin admin = Admin.create(Topics.client(bootstrap))) {
             while (System.nanoTime() < deadline) {
                 if (failed.get()) {
                     return false;
+                }
+                if (global && (!hadGlobalThread || globalThreadGone == 0)) {
+                    final boolean there = hasGlobalThread();
+                    hadGlobalThread |= there;
+                    globalThreadGone = hadGlobalThread && !there ? System.nanoTime() : 0;
+                } else if (global && System.nanoTime() - globalThreadGone > GLOBAL_GONE_MS * 1_000_000L) {
+                    Json.print("event", "global-thread-ended", "state", streams.state().toString(), "ms", ms());
+                    break;
                 }
                 final double now = processed(streams);
                 final KafkaStreams.State state = streams.state();
@@ -310,6 +324,13 @@ final class Runner {
         }
         Json.print("event", "timeout", "state", streams.state().toString(), "lag", lag, "ms", ms());
         return false;
+    }
+
+    /** The thread of the global stores of this client. Without it the application gets nowhere: 4.3.1 stays REBALANCING for ever. */
+    private boolean hasGlobalThread() {
+        final Thread[] threads = new Thread[Thread.activeCount() + 32];
+        return Arrays.stream(threads, 0, Thread.enumerate(threads))
+            .anyMatch(thread -> thread.getName().startsWith(app) && thread.getName().endsWith("GlobalStreamThread"));
     }
 
     private static double processed(final KafkaStreams streams) {
