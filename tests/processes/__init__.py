@@ -1,0 +1,1 @@
+"""What starts processes: shells, workers, others that are killed."""
