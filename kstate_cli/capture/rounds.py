@@ -43,7 +43,9 @@ class DumpRequest:
     out: str
     """A folder, absolute."""
     app: str | None
-    topics: Sequence[str]
+    """The application whose changelogs are found by their names."""
+    topics: Mapping[str, str]
+    """Topics besides -> where they are named."""
     engine: CaptureEngine
     spark: SparkSettings
     workers: int
@@ -52,6 +54,8 @@ class DumpRequest:
     keep: int | None = None
     """So many fulls of each partition stay; None: all."""
     dry_run: bool = False
+    group: str | None = None
+    """The application.id whose committed offsets are written down; None: that of ``app``."""
 
 
 class DumpWatcher:
@@ -195,7 +199,8 @@ class _OneRound:
 
     def _ask(self, topics: Sequence[str]) -> dict[TopicPartition, LogFacts]:
         request = self._request
-        facts = ask_broker(request.bootstrap, request.settings, group=request.app, topics=topics, stable=True)
+        group = request.group or request.app
+        facts = ask_broker(request.bootstrap, request.settings, group=group, topics=topics, stable=True)
         if not facts:
             raise RunFailed(
                 f"{request.bootstrap} says nothing of the topics", hint="see whether this user may describe them"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import is_changelog, legal_topic, readings_of_changelog
+from kstate_cli.spec.model import PROCESSOR, Spec
 from kstate_cli.texts import did_you_mean, some
 
 _SHOWN = 3
@@ -21,8 +22,16 @@ class Topics:
     """(topic, application that it seems to be of)."""
 
 
-def chosen(app: str | None, named: Collection[str], on_broker: Iterable[str], groups: Collection[str]) -> Topics:
+def of_spec(spec: Spec) -> tuple[str, ...]:
+    """What the stores of a specification are restored from, but those that Streams itself restores at each start."""
+    stores = (store for store in spec.stores if not store.in_memory and store.source != PROCESSOR)
+    return tuple(sorted({store.changelog for store in stores if store.changelog is not None}))
+
+
+def chosen(app: str | None, named: Mapping[str, str], on_broker: Iterable[str], groups: Collection[str]) -> Topics:
     """The topics of the broker that are asked for. Raises UsageError for one that it has not.
+
+    ``named``: topic -> where it is named. ``app``: the application whose changelogs are found by their names, too.
 
     ``my-app-2-count-changelog`` is a changelog of ``my-app`` as well as of ``my-app-2``: where the broker knows a group
     of that name, which every application has, it is taken for the other one's, unless it is named itself.
@@ -32,7 +41,8 @@ def chosen(app: str | None, named: Collection[str], on_broker: Iterable[str], gr
     if missing:
         bad = [topic for topic in missing if not legal_topic(topic)]
         raise UsageError(
-            f"--topic {missing[0]!r}: " + ("that is no name of a topic" if bad else "the broker has no such topic"),
+            f"{named[missing[0]]} {missing[0]!r}: "
+            + ("that is no name of a topic" if bad else "the broker has no such topic"),
             hint=f"{did_you_mean(missing[:1], known)}a topic that this user may not describe is not shown either",
         )
     wanted, foreign = set(named), []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.declared import declared
@@ -25,20 +26,30 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
     """
     from kstate_cli.capture.rounds import dump_round, follow
     from kstate_cli.cli.dump_progress import DumpProgress
+    from kstate_cli.cli.metrics import Metrics
     from kstate_cli.errors import UsageError
 
     request = _request(source, how)
     if source.follow is not None and source.dry_run:
         raise UsageError("--follow goes on writing, and --dry-run writes nothing", hint="leave one of them out")
-    with DumpProgress(quiet=told.quiet) as progress:
-        if source.follow is not None:
-            follow(request, progress, source.follow, lambda outcome: _show_round(request, outcome, told))
-        outcome = dump_round(request, progress)
-    if told.output is Format.json:
-        _print_json(request, outcome)
-    else:
-        _show(outcome, quiet=told.quiet, dry_run=request.dry_run)
-    return EXIT_WARNINGS if outcome.warnings and not told.warnings_ok else EXIT_OK
+    folder = Path(request.out)
+    with Metrics(told.metrics_file, "dump", folder, application=source.app or request.group or folder.name) as metrics:
+
+        def round_done(outcome: RoundOutcome) -> None:
+            _show_round(request, outcome, told)
+            metrics.records = outcome.records
+            metrics.round_done()
+
+        with DumpProgress(quiet=told.quiet) as progress:
+            if source.follow is not None:
+                follow(request, progress, source.follow, round_done)
+            outcome = dump_round(request, progress)
+        metrics.records = outcome.records
+        if told.output is Format.json:
+            _print_json(request, outcome)
+        else:
+            _show(outcome, quiet=told.quiet, dry_run=request.dry_run)
+        return metrics.done(EXIT_WARNINGS if outcome.warnings and not told.warnings_ok else EXIT_OK)
 
 
 def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
@@ -52,8 +63,10 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
     from kstate_cli.errors import UsageError
     from kstate_cli.spark.session import SparkSettings
 
-    if source.app is None and not source.topic:
-        raise UsageError("nothing says what is to be dumped", hint="--app ID, or --topic TOPIC")
+    if source.app is None and not source.topic and source.spec is None:
+        raise UsageError("nothing says what is to be dumped", hint="--app ID, --spec FILE, or --topic TOPIC")
+    if source.app is not None and source.spec is not None:
+        raise UsageError("--app finds topics by their names, --spec says them", hint="leave out one of the two")
     if how.engine not in {one.value for one in CaptureEngine}:
         raise UsageError(f"--engine {how.engine!r} is neither spark nor local", hint="leave it out for spark")
     if how.engine == CaptureEngine.local.value:
@@ -61,12 +74,13 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
     rate = bytes_of(how.max_rate, "--max-rate") if how.max_rate else None
     if rate == 0:
         raise UsageError("--max-rate 0 would never end", hint="leave it out for as fast as it goes")
+    application, topics = _specified(source.spec)
     return DumpRequest(
         bootstrap=source.bootstrap_server,
         settings=client_settings(source.kafka_settings),
         out=local_folder(os.fspath(source.out)),
         app=source.app,
-        topics=tuple(source.topic or ()),
+        topics={**topics, **dict.fromkeys(source.topic or (), "--topic")},
         engine=CaptureEngine(how.engine),
         spark=SparkSettings(how.master, dict(pair_of(one) for one in how.conf or ())),
         workers=at_once(how.workers),
@@ -74,7 +88,24 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
         full=source.full,
         keep=source.keep,
         dry_run=source.dry_run,
+        group=application,
     )
+
+
+def _specified(file: Path | None) -> tuple[str | None, dict[str, str]]:
+    """The application that a specification is of, and its topics. Raises UsageError, Refused."""
+    from kstate_cli.capture.topics import of_spec
+    from kstate_cli.errors import UsageError
+    from kstate_cli.spec.toml_file import read_spec
+    from kstate_cli.texts import quoted
+
+    if file is None:
+        return None, {}
+    spec = read_spec(file)
+    topics = of_spec(spec)
+    if not topics:
+        raise UsageError(f"{quoted(file)} names no topic", hint="add changelog = … to its stores")
+    return spec.application, dict.fromkeys(topics, f"{quoted(file)} names the topic")
 
 
 def _what(plan: PartitionPlan) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from kstate_cli.cli.help_panels import HOW, TOLD
-from kstate_cli.cli.options import Output, Quiet, WarningsOk, workers_option
+from kstate_cli.cli.options import MetricsFile, Output, Quiet, WarningsOk, workers_option
 from kstate_cli.cli.output import Format
 
 
@@ -28,6 +28,10 @@ class DumpedOptions:
     )
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="TOPIC", help="This topic (too); repeatable.")
+    ] = None
+    spec: Annotated[
+        Path | None,
+        typer.Option("--spec", metavar="FILE", help="What the stores of this kstate.toml need.", readable=False),
     ] = None
     follow: Annotated[
         float | None,
@@ -76,3 +80,4 @@ class ToldOptions:
     output: Output = Format.table
     quiet: Quiet = False
     warnings_ok: WarningsOk = False
+    metrics_file: MetricsFile = None

@@ -45,12 +45,15 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 class Metrics:
     """Measures one command from ``with`` to its end. Without a path it does nothing.
 
+    ``folder`` is the application directory; where ``application`` says whose it is, it is a dump.
+
     Raises InUse where another command writes the same file, UsageError where it cannot be written, or lies in the
-    application directory.
+    folder.
     """
 
-    def __init__(self, path: Path | None, command: str, app: Path) -> None:
-        self._path, self._command, self._app = path, command, app
+    def __init__(self, path: Path | None, command: str, folder: Path, *, application: str | None = None) -> None:
+        self._path, self._command, self._folder = path, command, folder
+        self._application, self._is_dump = application or folder.name, application is not None
         self._lock: int | None = None
         self._began = 0.0
         self._code: int | None = None
@@ -73,12 +76,21 @@ class Metrics:
         if error is not None or code is None:
             code = EXIT_OK if error is None else exit_code_of(error)
         try:
-            self._write(self._path, code)
+            self._tell(self._path, code)
+        finally:
+            os.close(self._lock)
+
+    def round_done(self) -> None:
+        """A command that goes on until a signal has done its work once more: the file says so now."""
+        if self._path is not None:
+            self._tell(self._path, EXIT_OK)
+
+    def _tell(self, path: Path, code: int) -> None:
+        try:
+            self._write(path, code)
         except (OSError, KstateError) as wrong:
             # What is kept may be in a journal that is refused; how the command ended is what must be told.
             say(f"warning: the metrics could not be written: {wrong}")
-        finally:
-            os.close(self._lock)
 
     def done(self, code: int) -> int:
         """The command's exit code; returns it. Raises OutputLost: results that could not be written count as well."""
@@ -87,9 +99,9 @@ class Metrics:
         return code
 
     def _take_lock(self, path: Path) -> int:
-        if Path(os.path.realpath(path)).is_relative_to(self._app):
+        if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._folder)):
             raise UsageError(
-                f"--metrics-file {quoted(path)} is in the application directory",
+                f"--metrics-file {quoted(path)} is in the {'dump' if self._is_dump else 'application directory'}",
                 hint="nothing foreign belongs there: name a file in the collector's folder",
             )
         if path.is_dir():
@@ -119,12 +131,13 @@ class Metrics:
         registry = CollectorRegistry()
         now = clock.now_seconds()
         self._gauge(registry, "kstate_last_run_timestamp_seconds", now)
-        success = now if code in _GOOD else _before(path, (self._app.name, self._command))
+        success = now if code in _GOOD else _before(path, (self._application, self._command))
         if success is not None:
             self._gauge(registry, _SUCCESS, success)
         self._gauge(registry, "kstate_last_run_duration_seconds", now - self._began)
         self._gauge(registry, "kstate_last_run_exit_code", code)
-        self._gauge(registry, "kstate_bytes_pinned", self._pinned())
+        if not self._is_dump:
+            self._gauge(registry, "kstate_bytes_pinned", self._pinned())
         if self.records is not None:
             self._gauge(registry, "kstate_records", self.records)
         if self.findings is not None:
@@ -132,18 +145,18 @@ class Metrics:
         write_to_textfile(str(path), registry)
 
     def _gauge(self, registry: CollectorRegistry, name: str, value: float) -> None:
-        _declared(registry, name).labels(self._app.name, self._command).set(value)
+        _declared(registry, name).labels(self._application, self._command).set(value)
 
     def _findings(self, registry: CollectorRegistry, findings: Mapping[tuple[str, str], int]) -> None:
         gauge = _declared(registry, _FINDINGS)
         for (code, level), count in sorted(findings.items()):
-            gauge.labels(self._app.name, self._command, code, level).set(count)
+            gauge.labels(self._application, self._command, code, level).set(count)
 
     def _pinned(self) -> int:
         from kstate_cli.change.engine import pinned_bytes
         from kstate_cli.change.folder import read_runs
 
-        return sum(pinned_bytes(run) for run in read_runs(self._app))
+        return sum(pinned_bytes(run) for run in read_runs(self._folder))
 
 
 def _declared(registry: CollectorRegistry, name: str) -> Gauge:

@@ -34,7 +34,7 @@ from kstate_cli.restore.obstacles import (
 )
 from kstate_cli.restore.plan import LeftStore, RestoredPartition, RestoreDraft, RestoreOptions, RestorePlan, StoreWork
 from kstate_cli.restore.task_steps import task_steps
-from kstate_cli.spec.model import Spec, StoreSpec
+from kstate_cli.spec.model import PROCESSOR, Spec, StoreSpec
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some
 
@@ -171,10 +171,10 @@ def _is_table(draft: RestoreDraft, store: StoreSpec) -> bool:
         return True
     if draft.options.tasks and GLOBAL not in draft.options.tasks:
         return False
-    if store.source == "processor" and store.name not in draft.options.stores:
+    if store.source == PROCESSOR and store.name not in draft.options.stores:
         why = "its processor may transform records: Streams reads its topic at the start"
         draft.left.append(LeftStore(GLOBAL, store.name, why))
-    elif store.source == "processor":
+    elif store.source == PROCESSOR:
         draft.refused.append(f"{GLOBAL}/{store.name}: its processor may transform records: start Streams instead")
     else:
         draft.refused.append(

@@ -17,7 +17,8 @@ def spec_kinds() -> frozenset[str]:
     return frozenset(kind.name for kind in store_kinds() if kind.told) | {IN_MEMORY}
 
 
-GLOBAL_SOURCES: Final = frozenset({"table", "processor"})
+PROCESSOR: Final = "processor"
+GLOBAL_SOURCES: Final = frozenset({"table", PROCESSOR})
 SOURCE_TOPIC: Final = "topic"
 
 

@@ -90,7 +90,7 @@ def main() -> int:
                 began = time.monotonic()
                 count = sum(pool.starmap(bare, [(broker.bootstrap, one) for one in range(PROCESSES)], chunksize=1))
                 _tell("a bare loop", count, time.monotonic() - began)
-            request = DumpRequest(broker.bootstrap, {}, str(Path(folder) / f"dump-{number}"), None, (TOPIC,),
+            request = DumpRequest(broker.bootstrap, {}, str(Path(folder) / f"dump-{number}"), None, {TOPIC: "here"},
                                   CaptureEngine.local, SparkSettings(), PROCESSES)  # fmt: skip
             began = time.monotonic()
             outcome = dump_round(request, DumpWatcher())

@@ -49,6 +49,10 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
     (folder.parent / "junk.parquet").write_bytes(b"no parquet")
     spec = write_spec(tmp_path / "state" / app.name, tmp_path / "kstate.toml", memory=True)
 
+    by_spec = dump(harness, tmp_path / "by-spec", "--spec", spec, "--dry-run")
+    planned = {row["topic"] for row in by_spec.rows if row["type"] == "partition"}
+    assert planned == {topic for topic in topics if "kv-memory" not in topic}
+
     harness.produce(RELEASE, app, BATCH.then().then())
     live = good(harness.run(RELEASE, app, tmp_path / "state", Run(dump=tmp_path / "live.jsonl")))
     assert live

@@ -281,14 +281,25 @@ def test_a_broker_that_goes_away(tmp_path: Path) -> None:
 def test_follow(harness: Harness, tmp_path: Path) -> None:
     topic, out = Topic(harness.bootstrap), tmp_path / "dump"
     topic.produce(10)
-    with running(argv(harness, out, topic, "--follow", "0.3", "-o", "json")) as process:
+    metrics = tmp_path / "dump.prom"
+    success = 'kstate_last_success_timestamp_seconds{application="dump",command="dump"} '
+    told_at = []
+    words = argv(harness, out, topic, "--follow", "0.3", "-o", "json", "--metrics-file", str(metrics))
+    with running(words) as process:
         for count in range(1, 6):
             until(lambda count=count: list(out.glob("_manifest-*.json")) and len(rows(out, topic)) == count * 10)  # type: ignore[misc]
+            until(metrics.exists)
+            (line,) = [one for one in metrics.read_text().splitlines() if one.startswith(success)]
+            told_at.append(float(line.removeprefix(success)))
             topic.produce(10)
         process.send_signal(signal.SIGTERM)
         told, _ = process.communicate(timeout=_SECONDS)
     lines = [json.loads(line) for line in told.splitlines()]
     assert process.returncode == 128 + signal.SIGTERM
+    assert told_at == sorted(told_at) and told_at[0] < told_at[-1], "each round tells when it was done"
+    ended = metrics.read_text()
+    assert f'kstate_last_run_exit_code{{application="dump",command="dump"}} {128 + signal.SIGTERM}.0' in ended
+    assert success in ended and "kstate_bytes_pinned{" not in ended
     assert {line["type"] for line in lines[:-1]} == {"round"} and lines[-1]["type"] == "error"
     assert sum(1 for line in lines if line.get("records")) >= 5
     call(harness, out, topic)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.capture.plan import PartitionPlan, anew, not_continued, plan_round, ranges, too_late
-from kstate_cli.capture.topics import chosen
+from kstate_cli.capture.topics import chosen, of_spec
 from kstate_cli.dump.growing import Full, Grown, LastRecord
 from kstate_cli.dump.model import Round
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.spec.model import Spec, StoreSpec
 
 KEY = TopicPartition("t", 0)
 HOUR = 3_600_000
@@ -104,11 +105,33 @@ def test_topics() -> None:
         "a-count-repartition",
         "in",
     ]
-    assert chosen("a", [], broker, []).wanted == ("a-2-b-changelog", "a-2-count-changelog", "a-count-changelog")
-    found = chosen("a", ["in"], broker, ["a", "a-2", "other"])
+    assert chosen("a", {}, broker, []).wanted == ("a-2-b-changelog", "a-2-count-changelog", "a-count-changelog")
+    found = chosen("a", {"in": "--topic"}, broker, ["a", "a-2", "other"])
     assert found.wanted == ("a-count-changelog", "in")
     assert found.foreign == (("a-2-b-changelog", "a-2"), ("a-2-count-changelog", "a-2"))
-    assert chosen("a", ["a-2-b-changelog"], broker, ["a-2"]).wanted == ("a-2-b-changelog", "a-count-changelog")
-    for app, named in (("nobody", []), (None, ["On"]), (None, ["not/legal"])):
-        with pytest.raises(UsageError):
+    assert chosen("a", {"a-2-b-changelog": "--topic"}, broker, ["a-2"]).wanted == (
+        "a-2-b-changelog",
+        "a-count-changelog",
+    )
+    wrong: list[tuple[str | None, dict[str, str], str]] = [
+        ("nobody", {}, "no changelog that begins with it"),
+        (None, {"On": "--topic"}, "--topic 'On': the broker has no such topic"),
+        (None, {"not/legal": "s.toml names the topic"}, "s.toml names the topic 'not/legal': that is no name"),
+    ]
+    for app, named, said in wrong:
+        with pytest.raises(UsageError, match=said):
             chosen(app, named, broker, [])
+
+
+def test_topics_of_a_specification() -> None:
+    """Source topics and those of global tables, too; not what Streams itself restores at each start."""
+    stores = (
+        StoreSpec(name="count", kind="key-value", changelog="a-count-changelog"),
+        StoreSpec(name="read", kind="key-value", changelog="in", source="topic"),
+        StoreSpec(name="same", kind="key-value", changelog="in", source="topic"),
+        StoreSpec(name="table", kind="key-value", changelog="global", is_global=True, source="table"),
+        StoreSpec(name="made", kind="key-value", changelog="raw", is_global=True, source="processor"),
+        StoreSpec(name="memory", kind="in-memory", changelog="a-memory-changelog"),
+        StoreSpec(name="unlogged", kind="key-value"),
+    )
+    assert of_spec(Spec("a", stores)) == ("a-count-changelog", "global", "in")
