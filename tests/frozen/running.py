@@ -29,7 +29,7 @@ from tests.done import Done
 THEN: Final = datetime(2026, 11, 21, 16, tzinfo=timezone.utc)
 """The golden directories are an hour old. What they say of their age is compared, and must not change with the day."""
 
-_Key = tuple[Path, "frozenset[str] | None"]
+_Key = tuple[Path, "frozenset[str] | None", int]
 
 
 @contextmanager
@@ -43,11 +43,14 @@ def reading_once() -> Iterator[None]:
         workers: Any = None,
         on_store: Callable[[str], None] | None = None,
         stores: Collection[str] | None = None,
+        count_bytes: int = 0,
     ) -> Any:
-        key = (path, None if stores is None else frozenset(stores))
+        key = (path, None if stores is None else frozenset(stores), count_bytes)
         if key not in kept:
             told: list[str] = []
-            found = read_application(path, workers=workers, on_store=told.append, stores=stores)
+            found = read_application(
+                path, workers=workers, on_store=told.append, stores=stores, count_bytes=count_bytes
+            )
             kept[key] = (pickle.dumps(found), told)
         data, told = kept[key]
         if on_store is not None:
