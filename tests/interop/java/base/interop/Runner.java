@@ -278,18 +278,17 @@ final class Runner {
         long idleMs = 0; // 0: not all consumed yet
         String lag = "?";
         final boolean global = !description.globalStores().isEmpty();
-        boolean hadGlobalThread = false;
         long globalThreadGone = 0;
         try (Admin admin = Admin.create(Topics.client(bootstrap))) {
             while (System.nanoTime() < deadline) {
                 if (failed.get()) {
                     return false;
                 }
-                if (global && (!hadGlobalThread || globalThreadGone == 0)) {
-                    final boolean there = hasGlobalThread();
-                    hadGlobalThread |= there;
-                    globalThreadGone = hadGlobalThread && !there ? System.nanoTime() : 0;
-                } else if (global && System.nanoTime() - globalThreadGone > GLOBAL_GONE_MS * 1_000_000L) {
+                if (!global || hasGlobalThread()) {
+                    globalThreadGone = 0;
+                } else if (globalThreadGone == 0) {
+                    globalThreadGone = System.nanoTime();
+                } else if (System.nanoTime() - globalThreadGone > GLOBAL_GONE_MS * 1_000_000L) {
                     Json.print("event", "global-thread-ended", "state", streams.state().toString(), "ms", ms());
                     break;
                 }
