@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _SECONDS = 30.0
 GRANTS = "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group of --app"
 """What to do about a user who may not."""
+_REFUSED_SECONDS = 5.0
+"""Where every address refuses to be connected to. A broker that restarts does so for a moment."""
+_GLANCE_SECONDS = 1.0
 _AGAIN_SECONDS = 0.2
 _COMPACTION = "cleanup.policy"
 _DELETES_LIVE = "delete.retention.ms"
@@ -34,15 +37,38 @@ def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminC
         raise UsageError(
             f"--bootstrap-server needs the Kafka client: {error}", hint="pip install 'kstate[kafka]'"
         ) from None
-    conf: dict[str, Any] = {"log_level": 0, **settings, "bootstrap.servers": bootstrap}
+    heard: list[Any] = []
+    conf: dict[str, Any] = {"log_level": 0, **settings, "bootstrap.servers": bootstrap, "error_cb": heard.append}
     try:
         admin = AdminClient(conf)
     except (KafkaException, ValueError, TypeError) as error:
         raise refused_by_client(error) from None
     try:
+        _connect(admin, heard)
         yield admin
     except KafkaException as error:
         raise _failed(bootstrap, error) from None
+
+
+def _connect(admin: AdminClient, heard: list[Any]) -> None:
+    """Waits for the first answer; not as long as for others where nobody listens, or lets this user in."""
+    from confluent_kafka import KafkaException
+
+    began = time.monotonic()
+    while True:
+        try:
+            admin.list_topics(timeout=_GLANCE_SECONDS)
+            return
+        except KafkaException:
+            admin.poll(0)
+            waited = time.monotonic() - began
+            reasons = {error.name(): error for error in heard}
+            for name in ("_AUTHENTICATION", "_SSL", "_RESOLVE", "_TRANSPORT"):
+                may_pass = name in ("_RESOLVE", "_TRANSPORT") and waited < _REFUSED_SECONDS
+                if name in reasons and "_ALL_BROKERS_DOWN" in reasons and not may_pass:
+                    raise KafkaException(reasons[name]) from None
+            if waited > _SECONDS:
+                raise
 
 
 def _failed(bootstrap: str, error: Any) -> RunFailed:
@@ -50,8 +76,12 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
     if denied(told):
         return RunFailed(f"{bootstrap} does not allow this user what is asked: {told.str()}", hint=GRANTS)
     return RunFailed(
-        f"{bootstrap} does not answer: {told}", hint="see whether the address is right, and --kafka-settings"
+        f"{bootstrap} does not answer: {_said(told)}", hint="see whether the address is right, and --kafka-settings"
     )
+
+
+def _said(error: Any) -> str:
+    return str(error.str()) if hasattr(error, "str") else str(error)
 
 
 def denied(error: Any) -> bool:

@@ -104,3 +104,4 @@ def test_what_must_be_granted_and_nothing_else(broker: Broker, tmp_path: Path) -
     done = kstate("dump", "--bootstrap-server", broker.bootstrap, "--out", out, "--engine", "local", "--topic", TOPIC,
                   "--kafka-settings", wrong)  # fmt: skip
     assert done.status == 6 and SECRET not in done.out + done.err
+    assert "Authentication failed" in done.err and "--kafka-settings" in done.err, done.err
