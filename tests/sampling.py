@@ -2,8 +2,8 @@
 
 ``@pytest.mark.sample(4)`` on a parametrized test: four of its cases, the first, the last and what lies evenly between
 them, so that each end of a list that is in order (releases, sizes) has one. ``KSTATE_SAMPLES=all`` (``scripts/test.sh
-all`` sets it) runs every case, and so does what proves a release or writes what is compared; a case that is named alone
-is run.
+all`` sets it) runs every case, and so does whoever asks for ``all`` of anything else (``KSTATE_JOURNALS``, ``…_FAULTS``),
+proves a release, or writes what is compared; a case that is named alone is run.
 
 ``@pytest.mark.in_full("tests/x/test_y.py::test_z")`` on a test that takes long: it runs only where every case does. Usually
 the test that it names holds the same truth in less time. Named alone (``FILE::TEST``), it is run.
@@ -22,7 +22,7 @@ T = TypeVar("T")
 IN_FULL = "in_full"
 
 ALL = (
-    "all" in (os.environ.get("KSTATE_SAMPLES"), os.environ.get("KSTATE_INTEROP"))
+    "all" in (value for name, value in os.environ.items() if name.startswith("KSTATE_"))
     or "KSTATE_INTEROP_RELEASE" in os.environ
     or os.environ.get("KSTATE_FREEZE") == "write"
 )

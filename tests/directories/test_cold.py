@@ -56,6 +56,7 @@ def test_every_command_is_here() -> None:
     assert list(ASKED) == list(COMMANDS)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("command", ASKED)
 def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
     told = []

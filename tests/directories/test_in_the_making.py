@@ -115,6 +115,7 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     return found
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("state", STATES)
 def test_no_command_takes_it_for_a_failure(app: Path, tmp_path: Path, without: dict[str, int], state: str) -> None:
     segment, healthy = places(app)

@@ -128,6 +128,7 @@ def test_every_command_is_here() -> None:
     assert {argv[0] for argv in COMMAND_LINES.values()} >= set(COMMANDS)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", COMMAND_LINES)
 def test_results_that_cannot_be_written(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
@@ -152,6 +153,7 @@ def test_results_that_cannot_be_written(
         assert "defect" not in ended.err and "Exception" not in ended.err
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", COMMAND_LINES)
 def test_messages_that_cannot_be_written(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path

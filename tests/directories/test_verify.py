@@ -141,6 +141,7 @@ def _link(app: Path) -> str:
     return "000999.sst"
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(
     ("damage", "code", "status"),
     [

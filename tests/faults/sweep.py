@@ -56,17 +56,22 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
     """
     What is done to the steps of a case.
 
-    Unless `every`: all of the switch are killed once, and a third of them fails once, those next to the exchange all; of
-    the others a few. Or only this case's share.
+    Unless `every`: those of the switch are killed and fail by turns, next to the exchange both; of the others a few. Or
+    only this case's share.
     """
     steps = sweep.trace.steps
     if sweep.case.share is not None and not every:
         return _jobs(sweep, _shared(steps, *sweep.case.share))
     near = [step for step in steps if every or around_the_switch(step)]
-    chosen = [(step, action) for step in near for action in (ACTIONS if every else (KILL,))]
-    if not every:
+    if every:
+        chosen = [(step, action) for step in near for action in ACTIONS]
+    else:
         nearest = _next_to_the_exchange(near)
-        chosen += [(step, _error(step)) for i, step in enumerate(near) if i % 3 == 0 or step in nearest]
+        chosen = [
+            (step, action)
+            for i, step in enumerate(near)
+            for action in ((KILL, _error(step)) if step in nearest else ((KILL, _error(step))[i % 2],))
+        ]
     for call in sorted({step.call for step in steps} if not every else ()):
         others = [step for step in steps if step.call == call and step not in near]
         spread = [others[(2 * i + 1) * len(others) // (2 * SPREAD)] for i in range(min(SPREAD, len(others)))]

@@ -70,6 +70,7 @@ ONE_OF_EACH = ("down-kv", "undo-up-kv")
 CASES = [case for case in IN_PARTS if case.name in (*ONE_OF_EACH, *(("up-kv", "undo-down-kv") if ALL else ()))]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_signal_at_each_step_of_the_switch(sweep_of: Callable[[Case], Sweep], case: Case) -> None:
     sweep = sweep_of(case)

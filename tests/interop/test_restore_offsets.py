@@ -280,7 +280,7 @@ def test_the_broker_says_what_its_logs_are(harness: Harness, made: Made) -> None
     assert {one.compacted for key, one in facts.items() if key.topic == made.topic(TASK_STORE)} == {True}
     assert {one.compacted for key, one in facts.items() if key.topic == events} == {False}
     assert len({one.topic_id for one in facts.values()}) == len(topics)
-    with pytest.raises(RunFailed, match="does not answer: .*Connection refused"):
+    with pytest.raises(RunFailed, match=r"does not answer: .*Connection refused"):
         ask_broker("127.0.0.1:1", {"socket.timeout.ms": "1000"}, group="none", topics=topics)
 
 

@@ -92,6 +92,7 @@ def wrong_after(kstate: Kstate, app: Path, damage: Damage, command: tuple[str, .
     return wrong
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("made", STATES, ids=lambda made: made.state)
 def test_nothing_that_holds_data_is_deleted(
     kstate: Kstate, tmp_path_factory: pytest.TempPathFactory, made: Made

@@ -41,6 +41,7 @@ def spark() -> Iterator[Any]:
     patch.undo()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "layout", [{}, {"hive": True}, {"together": True, "rows_per_group": 40}, {"int96": True}, {"headers": False}]
 )

@@ -158,6 +158,7 @@ def test_the_documentation_has_all_of_them() -> None:
         assert {line for line in kept if not line.startswith("$ ")} <= {*shown}
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_nothing_is_coloured_where_nobody_wants_it(command: tuple[str, ...], state: Path) -> None:
     """And the words are the same."""

@@ -34,6 +34,7 @@ def commands() -> Iterator[Commands]:
         yield started
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_directory_is_what_the_model_says(commands: Commands, tmp_path: Path, seed: int) -> None:
     one = generate(seed)
