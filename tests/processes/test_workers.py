@@ -179,7 +179,7 @@ def test_a_signal_amid_the_handing_out_leaves_no_job_unknown(tmp_path: Path) -> 
     program = (
         "import os, signal\n"
         "from kstate_cli.parallel import workers\n"
-        "from tests.unit.parallel.test_workers import write_later\n"
+        "from tests.processes.test_workers import write_later\n"
         "class Pool(workers.ThreadPoolExecutor):\n"
         "    def submit(self, *a):\n"
         "        future = super().submit(*a)\n"
@@ -201,7 +201,7 @@ def test_a_signal_amid_the_handing_out_leaves_no_job_unknown(tmp_path: Path) -> 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     program = (
         "from kstate_cli.parallel.workers import Workers\n"
-        "from tests.unit.parallel.test_workers import MANY, slow\n"
+        "from tests.processes.test_workers import MANY, slow\n"
         f"with Workers(2) as workers: list(workers.map(slow, [{str(tmp_path)!r}] * MANY))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
