@@ -17,6 +17,7 @@ from kstate_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from kstate_cli.query import Serde, StoreSerdes
+    from kstate_cli.rows.values import Unreadable
 
 
 class RowFormat(str, Enum):
@@ -169,20 +170,29 @@ class Asked:
 
     def raw_key(self, data: bytes) -> Any:
         """The bytes of a row's key as the serde reads them, or what says that it does not."""
-        return self._read(self.serdes.key, data, f"key {data!r}")
+        try:
+            return self.serdes.key.deserialize(data)
+        except _not_taken() as error:
+            return self._unreadable(data, f"key {data!r}", self.serdes.key, error)
 
     def value(self, data: bytes, key: bytes) -> Any:
         """The bytes of a row's value as the serde reads them, or what says that it does not."""
-        return self._read(self.serdes.value, data, f"the value of key {key!r}")
+        try:
+            return self.serdes.value.deserialize(data)
+        except _not_taken() as error:
+            return self._unreadable(data, f"the value of key {key!r}", self.serdes.value, error)
 
-    def _read(self, serde: Serde, data: bytes, what: str) -> Any:
-        from kstate_cli.rows.serde_type import NOT_TAKEN
+    def _unreadable(self, data: bytes, what: str, serde: Serde, error: BaseException) -> Unreadable:
         from kstate_cli.rows.values import Unreadable
 
-        try:
-            return serde.deserialize(data)
-        except NOT_TAKEN as error:
-            return Unreadable(data, f"{self.store}: {what} cannot be read as {serde.name}: {error}")
+        return Unreadable(data, f"{self.store}: {what} cannot be read as {serde.name}: {error}")
+
+
+def _not_taken() -> tuple[type[BaseException], ...]:
+    """Asked once there is an error: rows come by the million."""
+    from kstate_cli.rows.serde_type import NOT_TAKEN
+
+    return NOT_TAKEN
 
 
 def time_of(option: str, text: str | None) -> int | None:

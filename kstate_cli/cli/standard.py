@@ -21,7 +21,6 @@ import threading
 from typing import Any, TextIO
 
 from kstate_cli.errors import OutputLost
-from kstate_cli.signals import signals_held
 
 _INPUT, _OUTPUT, _MESSAGES = 0, 1, 2
 _CLOSED = {
@@ -59,7 +58,9 @@ class _Descriptor(io.RawIOBase):
     def __init__(self, number: int, most: int) -> None:
         self._number = number
         self._most = most
-        self._waiting = bytearray()
+        self._now: tuple[bytearray, list[int]] = bytearray(), []
+        """What waits, and how much of its beginning is written. Changed in one step each, so that a signal, which may
+        be raised between any two, leaves what is true."""
         self._lock = threading.RLock()
         """A progress that draws itself writes messages in a thread of its own."""
         self.dropping = False
@@ -80,27 +81,36 @@ class _Descriptor(io.RawIOBase):
     def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
         """Takes all of it, and writes once there are ``most`` bytes. Raises as ``flush``."""
         with self._lock:
-            self._waiting += data
-            if len(self._waiting) >= self._most:
+            waiting, _ = self._now
+            waiting += data
+            if len(waiting) >= self._most:
                 self.flush()
         return len(data)
 
     def flush(self) -> None:
         """Writes all that waits, or leaves it to :meth:`failed`."""
         with self._lock:
-            at_once = _AT_ONCE if self._waiting and not _is_file(self._number) else _MOST_WAITING
-            while self._waiting and not self.dropping:
+            waiting, written = self._now
+            at_once = _AT_ONCE if waiting and not _is_file(self._number) else _MOST_WAITING
+            while sum(written) < len(waiting) and not self.dropping:
                 self._write(at_once)
+                waiting, written = self._now
+            if not self.dropping:
+                self._now = bytearray(), []
 
     def _write(self, at_once: int) -> None:
-        _wait_for(self._number)
-        # What is taken at once does not wait; and a signal must not part the writing from what is known of it.
+        _wait_for(self._number)  # what is taken at once does not wait
+        waiting, written = self._now
+        done = sum(written)
+        written = [done]
+        self._now = waiting, written
         try:
-            with signals_held():
-                del self._waiting[: os.write(self._number, bytes(self._waiting[:at_once]))]
+            # One call: handlers of signals run after it, when what is written is known. Holding signals back for each
+            # line costs more than all the rest of it.
+            written.extend(map(os.write, (self._number,), (waiting[done : done + at_once],)))
         except OSError as error:
             if error.errno not in _AGAIN:
-                self._waiting.clear()
+                self._now = bytearray(), []
                 self.failed(error)
 
     def failed(self, error: OSError) -> None:

@@ -67,12 +67,12 @@ def base64_bytes(text: str) -> bytes:
 
 def jsonable(value: Any) -> Any:
     """The value, of what ``json.dumps`` takes. Raises ValueError for a type that it has no form for."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"base64": binascii.b2a_base64(value, newline=False).decode("ascii")}
     if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, Enum)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else _number(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return {"base64": base64.b64encode(value).decode("ascii")}
     if isinstance(value, Enum):
         return jsonable(value.value)
     if isinstance(value, (datetime, date, time)):
