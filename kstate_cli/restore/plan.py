@@ -9,13 +9,13 @@ from pathlib import Path
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change.ages import Age
 from kstate_cli.change.plan import Plan, Step
-from kstate_cli.dump.model import Dump, PartitionDump
+from kstate_cli.dump.model import Dump, PartitionDump, Piece
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.file_names import task_key
-from kstate_cli.restore.judge import Allowed, Verdict
+from kstate_cli.restore.judge import Action, Allowed, Verdict
 from kstate_cli.spec.model import StoreSpec
 from kstate_cli.statedir.places import Place, store_place
 from kstate_cli.statedir.problems import Problem
@@ -97,10 +97,30 @@ class StoreWork:
         """How messages call it."""
         return f"{self.task}/{self.spec.name}"
 
+    def pieces(self, part: RestoredPartition) -> tuple[Piece, ...]:
+        """Those of the dump's pieces that hold records which are wanted: of a dump that grows mostly the newest."""
+        if part.verdict.action is Action.LEAVE and not self.rebuild:
+            return ()
+        after, until = self.bounds(part)
+        return tuple(
+            piece
+            for piece in part.dump.pieces
+            if (after is None or piece.last > after) and (until is None or piece.first <= until)
+        )
+
+    def bounds(self, part: RestoredPartition) -> tuple[int | None, int | None]:
+        """Wanted are offsets above the first and up to the second; None: no bound."""
+        return None if self.rebuild else part.verdict.after, part.log.until
+
     @property
     def records(self) -> int:
-        """Records in the dump, at most."""
-        return sum(part.dump.rows for part in self.parts)
+        """Records in the dump that are wanted, at most."""
+        return sum(piece.own for part in self.parts for piece in self.pieces(part))
+
+    @property
+    def bytes(self) -> int:
+        """Uncompressed bytes of those, as encoded."""
+        return sum(piece.share for part in self.parts for piece in self.pieces(part))
 
 
 @dataclass(frozen=True, slots=True)

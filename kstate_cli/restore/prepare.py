@@ -169,7 +169,7 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
     rows, uri, memory = part.dump, slicing.dump.uri, slicing.slots.memory
     if not rows.rows:
         return []
-    after, until = None if work.rebuild else part.verdict.after, part.log.until
+    after, until = work.bounds(part)
     total = sum(piece.share for piece in rows.pieces)
     each = max(total // rows.rows, 1)
     whole = has_key(work.spec.kind, KeySchema.VERSIONED)

@@ -280,8 +280,7 @@ class Restoration:
                     self._watcher.warning(str(error))
 
     def _digests(self) -> Digests:
-        parts = [part for one in self._plan.work for part in one.parts]
-        used = {piece.path for part in parts for piece in part.dump.pieces}
+        used = {piece.path for one in self._plan.work for part in one.parts for piece in one.pieces(part)}
         return Digests(self._dump, used if self._request.digests else ())
 
     def _ending(self, error: BaseException) -> None:

@@ -24,7 +24,7 @@ def task_steps(draft: RestoreDraft, task: str, work: list[StoreWork], resolved: 
                 one.path,
                 f"{verb} ({one.spec.kind}): up to {offsets_text(one.offsets)}; {why}",
                 replaces=one.rebuild,
-                size=sum(piece.share for part in one.parts for piece in part.dump.pieces),
+                size=one.bytes,
             )
         )
     names = {one.spec.name for one in work}

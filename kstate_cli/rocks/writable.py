@@ -7,6 +7,7 @@ file is put back afterwards, so that what differs is only what was asked for.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 _CONFIG = "rocksdict-config.json"
 _BATCH_ROWS = 5_000
 _BACKGROUND_JOBS = 2 * max(2, cores_here())
+_MOST_LEVELS = 7
+"""RocksDB's default of num_levels, which Streams leaves as it is."""
+_MERGING = "rocksdb.num-running-compactions"
+_LOOK_SECONDS = 0.01
+_MOST_IDLE_LOOKS = 100
 _FORMAT_KEYS = frozenset({"format_version", "checksum"})
 
 
@@ -162,6 +168,39 @@ class WritableStore:
             # compact_range itself swallows what went wrong; closing names it, with the file.
             self.close()
             raise RocksError(f"the compaction of column family {family} failed")
+
+    def sorted_runs(self, family: str) -> int:
+        """How many sorted files, or levels of such that do not overlap, a read may have to look into."""
+        with as_rocks_error():
+            handle = self._open.get_column_family(family)
+            counts = [int(handle.property_value(f"rocksdb.num-files-at-level{n}") or 0) for n in range(_MOST_LEVELS)]
+        return counts[0] + sum(count > 0 for count in counts[1:])
+
+    def merge_small(self, family: str, most: int) -> None:
+        """Lets RocksDB merge by its own choice until no more than ``most`` sorted runs are left.
+
+        As beside a running application: large ones stay as they are while the small ones are few. RocksDB reads back what it has written (``paranoid_file_checks``). Raises RocksError.
+        """
+        with as_rocks_error():
+            handle = self._open.get_column_family(family)
+            handle.set_options({"paranoid_file_checks": "true", "disable_auto_compactions": "false"})
+            idle = 0
+            while (runs := self.sorted_runs(family)) > most or handle.property_int_value(_MERGING):
+                # Between two merges nothing runs for a moment; what its picker leaves for good is merged whole below.
+                idle = 0 if handle.property_int_value(_MERGING) else idle + 1
+                if idle > _MOST_IDLE_LOOKS:
+                    break
+                time.sleep(_LOOK_SECONDS)
+            handle.set_options({"disable_auto_compactions": "true"})
+            while handle.property_int_value(_MERGING):
+                time.sleep(_LOOK_SECONDS)
+            failures = handle.property_int_value("rocksdb.background-errors") or 0
+            del handle
+        if failures:
+            self.close()
+            raise RocksError(f"merging sorted files of column family {family} failed")
+        if runs > most:
+            self.compact(family)
 
     def rewrite(self, families: Iterable[str], sst_format: int) -> None:
         """Compacts these column families into SSTs of another format_version with CRC32c.
