@@ -15,18 +15,15 @@ Other modules about ages: ``statedir.age`` (what SSTs say), ``offsets.ages`` (th
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.change.folder import make_runs_folder, runs_folder
-from kstate_cli.change.owner import own_like
+from kstate_cli.change.folder import runs_folder
+from kstate_cli.change.own_file import AGES, write_own_file
 from kstate_cli.change.reading import reading
-from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -35,8 +32,6 @@ from kstate_cli.statedir.age import SstAge
 from kstate_cli.texts import command
 
 SCHEMA = 1
-NAME = "ages.json"
-_DRAFT = f"{NAME}.tmp"
 _MOST = 64
 """Entries of one store: what is older has been undone or overwritten many times."""
 _MAX_BYTES = 64 << 20
@@ -79,7 +74,7 @@ class Age:
 
 def ages_path(app: Path) -> Path:
     """Where the file of an application lies."""
-    return runs_folder(app) / NAME
+    return runs_folder(app) / AGES
 
 
 def read_ages(app: Path) -> tuple[Age, ...]:
@@ -117,28 +112,8 @@ def add_ages(app: Path, new: Iterable[Age]) -> None:
         if age not in entries:
             entries.append(age)
     stores = {name: [_as_json(age) for age in entries[-_MOST:]] for name, entries in sorted(by_store.items())}
-    path = ages_path(app)
-    make_runs_folder(app)
-    draft = path.with_name(_DRAFT)
-    draft.unlink(missing_ok=True)  # of a process that died: whoever holds the lock is alone
-    try:
-        with open(draft, "xb") as file:
-            file.write(json.dumps({"schema_version": SCHEMA, "stores": stores}, indent=1).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        own_like(draft, app.stat())
-        os.rename(draft, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise
-    sync_directory(path.parent)
-
-
-def remove_draft(app: Path) -> None:
-    """Removes what a process that died in :func:`add_ages` has left. The lock is held. Suppresses OSError."""
-    with contextlib.suppress(OSError):
-        ages_path(app).with_name(_DRAFT).unlink()
+    data = json.dumps({"schema_version": SCHEMA, "stores": stores}, indent=1).encode() + b"\n"
+    write_own_file(app, ages_path(app), data)
 
 
 def known_of(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, int], of_ssts: SstAge) -> Age:

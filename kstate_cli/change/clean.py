@@ -16,6 +16,7 @@ from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.lost import lost_copies
 from kstate_cli.change.removal import refuse_foreign, refuse_unproved, remove_run, remove_staged
+from kstate_cli.change.standby import STANDBY_EVENT
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError, note
 from kstate_cli.texts import command, did_you_mean, shell
 
@@ -238,3 +239,21 @@ def _delete(app: Path, run: Run) -> None:
     if run.state is RunState.STAGING:
         remove_staged(app, run)
     remove_run(run)
+
+
+def drop_earlier_rounds(app: Path, newest: str) -> list[str]:
+    """Deletes what rounds before the run ``newest`` have kept; the lock is held. Returns what could not be deleted.
+
+    The directory that each of them kept was a standby that the next round has caught up: nobody's only copy. A run that
+    keeps records which their log may have lost stays until somebody cleans it by its name.
+    """
+    left = []
+    for run in read_runs(app):
+        earlier = run.name != newest and run.damage is None and run.state is RunState.KEPT
+        if not earlier or not run.last(STANDBY_EVENT) or run.last(PRECIOUS_EVENT):
+            continue
+        try:
+            remove_run(run)
+        except (OSError, Refused) as error:
+            left.append(f"run {run.name} could not be deleted: {error}")
+    return left

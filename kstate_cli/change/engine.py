@@ -21,6 +21,7 @@ from kstate_cli.change.plan import Plan, Step
 from kstate_cli.change.removal import remove_sorted_files, sweep
 from kstate_cli.change.run_states import cut_short
 from kstate_cli.change.stage import StagingCounts, stage
+from kstate_cli.change.standby import announce_standby
 from kstate_cli.change.switch import list_trees, switch
 from kstate_cli.change.system_calls import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
@@ -39,6 +40,8 @@ class RunOptions:
     copy_ssts: bool = False
     reason: str | None = None
     """What the user says it is for; the journal keeps it."""
+    standby: bool = False
+    """What is made is a standby: written down, so that nothing is added to it once somebody has used it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ def execute(
                 raise
         progress("switch", str(plan.app), 0)
         lists = list_trees(plan.app, run)
+        if options.standby:
+            announce_standby(plan.app, run, before=lists["kept"], after=lists["staged"])
     except (OSError, RocksError, KstateError, Interrupted, KeyboardInterrupt) as error:
         raise _failed(plan, run, error) from error
     # A signal must not part the exchange from what is known of it: it is delivered once the run is recorded.

@@ -43,12 +43,12 @@ def clean(
     The application may be running: nothing of its directory is touched. A run that was interrupted is left to the
     command that needs the directory next; one that has not come to its switch can be named with --run.
     """
-    from kstate_cli.change.ages import remove_draft
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs
     from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.change.folder import read_runs, remove_empty_folders, runs_folder
     from kstate_cli.change.location_checks import check_location
     from kstate_cli.change.lockfile import kstate_lock
+    from kstate_cli.change.own_file import remove_drafts
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
     from kstate_cli.restore.staging_area import remove_from_area
     from kstate_cli.statedir.find import find_runs_of
@@ -67,7 +67,7 @@ def clean(
             told.run(one.name, pinned_bytes(one), deleted=False)
         if not dry_run and not runs and runs_folder(path).parent.is_dir():
             with kstate_lock(path, wait):
-                remove_draft(path)
+                remove_drafts(path)
                 remove_empty_folders(path)
         told.end()
         return EXIT_OK
@@ -94,7 +94,7 @@ def clean(
         told.choice(choice)
         for name, freed in clean_runs(request, choice, elsewhere):
             told.run(name, freed, deleted=True)
-        remove_draft(path)
+        remove_drafts(path)
         remove_empty_folders(path)
     told.end()
     return EXIT_WARNINGS if stays else EXIT_OK

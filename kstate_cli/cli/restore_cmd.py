@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kstate_cli.cli.plan_view import PlanShown
     from kstate_cli.cli.restore_progress import RestoreProgress
     from kstate_cli.restore.plan import RestorePlan
+    from kstate_cli.restore.restoration import RestoreOutcome
 
 
 @declared
@@ -54,11 +55,12 @@ def restore(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.plan_view import PlanShown
     from kstate_cli.cli.restore_progress import RestoreProgress
-    from kstate_cli.cli.restore_report import finish
+    from kstate_cli.cli.restore_report import finish, tell_round
     from kstate_cli.cli.state_command import StateCommand
     from kstate_cli.cli.subject import found_app
     from kstate_cli.releases import release
     from kstate_cli.restore.engines import RestoreEngine
+    from kstate_cli.restore.following import follow_dump
     from kstate_cli.restore.judge import Allowed
     from kstate_cli.restore.pipeline import application_path
     from kstate_cli.restore.pipeline import restore as run_restore
@@ -68,6 +70,8 @@ def restore(
     from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.spec.topology import read_topology
 
+    if wanted.follow is not None:
+        _refuse_beside_follow(wanted, cases)
     options = RestoreOptions(
         release=release(wanted.release_name),
         tasks=frozenset(wanted.task or ()),
@@ -99,6 +103,7 @@ def restore(
                 verify_full=work.verify is Verify.full,
                 copy_ssts=work.copy,
                 reason=told.reason,
+                standby=wanted.standby or wanted.follow is not None,
             ),
             wait=work.wait,
             lock_is_shared=work.lock_is_shared,
@@ -133,9 +138,32 @@ def restore(
     with Metrics(told.metrics_file, "restore", path) as metrics:
         lines = JsonLines(path, sys.stderr) if output is Format.json else None
         with RestoreProgress(lines, quiet=quiet, on_state=heard) as progress:
-            outcome = run_restore(request, on_plan=lambda plan: _show_plan(plan, shown, progress), watcher=progress)
+
+            def plan_shown(plan: RestorePlan) -> None:
+                _show_plan(plan, shown, progress)
+
+            def round_done(outcome: RestoreOutcome) -> None:
+                tell_round(outcome, output, quiet=quiet)
+                metrics.records = sum(report.records for report in outcome.reports)
+                metrics.round_done()
+
+            if wanted.follow is not None:
+                follow_dump(request, wanted.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)
+            outcome = run_restore(request, on_plan=plan_shown, watcher=progress)
         metrics.records = sum(report.records for report in outcome.reports)
         return metrics.done(finish(outcome, output, quiet=quiet, warnings_ok=told.warnings_ok))
+
+
+def _refuse_beside_follow(wanted: RestoredOptions, cases: CaseOptions) -> None:
+    """Raises UsageError for what is asked for once, and would be done in each round."""
+    from kstate_cli.errors import UsageError
+
+    once = (("--dry-run", wanted.dry_run), ("--rebuild", cases.rebuild), ("--after-error", cases.after_error))
+    given = next((name for name, is_given in once if is_given), None)
+    if given is not None:
+        raise UsageError(
+            f"{given} is asked for once, and --follow goes on", hint=f"{given} with --standby, then --follow"
+        )
 
 
 def _show_plan(plan: RestorePlan, how: PlanShown, progress: RestoreProgress) -> None:

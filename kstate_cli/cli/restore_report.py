@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from kstate_cli.cli.json_lines import JsonLines
@@ -39,6 +40,23 @@ def finish(outcome: RestoreOutcome, output: Format, *, quiet: bool, warnings_ok:
         quiet=quiet,
     )
     return exit_code(change, warnings_ok=warnings_ok, warned=any(report.null_keys for report in outcome.reports))
+
+
+def tell_round(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:
+    """Tells of one round of many; people hear nothing of one that had nothing to do."""
+    from kstate_cli.cli.output import say
+
+    change, records = outcome.plan.change, sum(report.records for report in outcome.reports)
+    run = None if outcome.result is None else outcome.result.run
+    if output is Format.json:
+        lines = JsonLines(change.app)
+        _print_stores(outcome, lines)
+        members = {"release": change.target, "stores": len(outcome.plan.work), "left": len(outcome.plan.left)}
+        lines.line("round", {**members, "records": records, "executed": run is not None, "run": run})
+    elif run is not None:
+        stores = len(outcome.reports)
+        say(f"{records:,} records into {stores} {'store' if stores == 1 else 'stores'} (run {run})", quiet=quiet)
+    sys.stdout.flush()
 
 
 def _print_stores(outcome: RestoreOutcome, lines: JsonLines) -> None:

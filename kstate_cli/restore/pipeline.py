@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.change.attempts import refuse_after_error
 from kstate_cli.change.course import Course, follow
 from kstate_cli.change.reading import reading
+from kstate_cli.change.standby import refuse_no_standby
 from kstate_cli.dump.model import Dump
 from kstate_cli.dump.open import read_dump
 from kstate_cli.errors import Interrupted, Refused, UsageError
@@ -20,6 +22,7 @@ from kstate_cli.restore.prepare import refuse_distant_bases, slot_memory
 from kstate_cli.restore.restoration import Restoration, RestoreOutcome, RestoreRequest, RestoreWatcher, interrupted_hint
 from kstate_cli.restore.signals import first_signal_only
 from kstate_cli.restore.staging_area import check_area
+from kstate_cli.restore.states import StateMachine
 from kstate_cli.spark.jvm import check_java
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.model import Spec
@@ -27,6 +30,9 @@ from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.special import refuse_special
 from kstate_cli.texts import command
+
+SMALL_BYTES: Final = 64 << 20
+"""Of records, uncompressed: one process sorts them in about the time in which Spark starts."""
 
 
 def application_path(path: Path) -> Path:
@@ -45,19 +51,30 @@ def application_path(path: Path) -> Path:
 
 
 def restore(
-    request: RestoreRequest, *, on_plan: Callable[[RestorePlan], None], watcher: RestoreWatcher
+    request: RestoreRequest,
+    *,
+    on_plan: Callable[[RestorePlan], None],
+    watcher: RestoreWatcher,
+    state: StateMachine | None = None,
 ) -> RestoreOutcome:
-    """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway; Interrupted after a signal."""
+    """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway; Interrupted after a signal.
+
+    ``state`` is that of several rounds, and whoever gives it listens to it: it is left RUNNING, or as it is where
+    there is nothing to do.
+    """
     with first_signal_only():
         try:
-            return _restore(request, on_plan, watcher)
+            return _restore(request, on_plan, watcher, state)
         except Interrupted as error:
             error.hint = error.hint or interrupted_hint()
             raise
 
 
 def _restore(
-    request: RestoreRequest, on_plan: Callable[[RestorePlan], None], watcher: RestoreWatcher
+    request: RestoreRequest,
+    on_plan: Callable[[RestorePlan], None],
+    watcher: RestoreWatcher,
+    state: StateMachine | None,
 ) -> RestoreOutcome:
     app = request.terms.app
     refuse_special(app)
@@ -69,7 +86,10 @@ def _restore(
     def carry_out(plan: RestorePlan) -> RestoreOutcome:
         refuse_after_error(app, after_error=request.after_error)
         outcome = RestoreOutcome(plan)
-        Restoration(request, dump, plan, outcome, watcher).run()
+        by_size = replace(request, engine=engine_for(request, plan))
+        of_rounds, own = state, StateMachine()
+        own.listen(watcher.state)
+        Restoration(by_size, dump, outcome, watcher, of_rounds or own).run(close=of_rounds is None)
         return outcome
 
     course = Course(
@@ -85,6 +105,8 @@ def _restore(
 
 
 def _plan(request: RestoreRequest, dump: Dump, application: Application | None) -> RestorePlan:
+    if request.terms.run.standby:
+        refuse_no_standby(request.terms.app)
     only = request.options.stores or None
     spec = resolve_spec(application, request.spec, request.topology, only=only, named=request.spec_name)
     if application is None or not application.tasks:
@@ -97,7 +119,7 @@ def _plan(request: RestoreRequest, dump: Dump, application: Application | None) 
 
 def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
     """What the run needs beside the directory and the dump: refused here, before it is a run. Raises UsageError too."""
-    if request.engine is RestoreEngine.local:
+    if engine_for(request, plan) is RestoreEngine.local:
         slot_memory(request.memory, 1, jvm=False)
     else:
         check_java()
@@ -105,6 +127,13 @@ def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
         slot_memory(request.memory, request.spark.slots or 1)
     if request.staging:
         check_area(request.staging)
+
+
+def engine_for(request: RestoreRequest, plan: RestorePlan) -> RestoreEngine:
+    """A round of a standby that brings little is carried out here: Spark's start would be most of it."""
+    placed = request.spark.master is not None or request.spark.effective_master is None or request.staging is not None
+    small = sum(one.bytes for one in plan.work) <= SMALL_BYTES
+    return RestoreEngine.local if request.terms.run.standby and small and not placed else request.engine
 
 
 def _check_name(app: Path, spec: Spec) -> None:

@@ -13,13 +13,14 @@ from pathlib import Path
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.attempts import STATE_EVENT
-from kstate_cli.change.clean import PRECIOUS_EVENT
+from kstate_cli.change.clean import PRECIOUS_EVENT, drop_earlier_rounds
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.change.course import Terms
 from kstate_cli.change.engine import RunResult, execute
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import Step
+from kstate_cli.change.standby import STANDBY_EVENT
 from kstate_cli.dump.digests import Digests
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, UsageError
@@ -114,29 +115,39 @@ class Restoration:
     """One run, from CREATED to a terminal state."""
 
     def __init__(
-        self, request: RestoreRequest, dump: Dump, plan: RestorePlan, outcome: RestoreOutcome, watcher: RestoreWatcher
+        self, request: RestoreRequest, dump: Dump, outcome: RestoreOutcome, watcher: RestoreWatcher, state: StateMachine
     ) -> None:
-        self._request, self._dump, self._plan, self._outcome, self._watcher = request, dump, plan, outcome, watcher
-        self._machine = StateMachine()
+        self._request, self._dump, self._outcome, self._watcher = request, dump, outcome, watcher
+        self._plan = outcome.plan
+        self._machine = state
         self._journal: Run | None = None
         self._staging: Staging | None = None
         self._ordered: dict[TopicPartition, Dump] = {}
         self._ages: list[Age] = []
-        self._machine.listen(self._record)
-        self._machine.listen(watcher.state)
 
-    def run(self) -> None:
+    def run(self, *, close: bool = True) -> None:
         """Carries the plan out. Whatever fails ends in ERROR, a signal in NOT_RUNNING; both are in the journal.
 
-        To be called within ``first_signal_only``: closing is not interrupted.
+        Without ``close`` it stays RUNNING: another round follows. To be called within ``first_signal_only``: closing is
+        not interrupted.
         """
+        self._machine.listen(self._record)
+        try:
+            self._run(close=close)
+        finally:
+            self._machine.forget(self._record)
+
+    def _run(self, *, close: bool) -> None:
         try:
             self._outcome.result = execute(
                 self._plan.change, self._request.terms.run, self._watcher.phase, prepare=self._prepare
             )
             self._date_what_was_made()
             self._machine.to(RestoreState.RUNNING)
-            self._machine.close()
+            if self._request.terms.run.standby:
+                self._drop_earlier_rounds()
+            if close:
+                self._machine.close()
         except (Interrupted, KeyboardInterrupt) as error:
             if not self._machine.close():
                 # KIP-696: in PENDING_ERROR and ERROR there is nothing to close any more.
@@ -155,6 +166,11 @@ class Restoration:
         finally:
             if self._staging is not None and self._journal is not None:
                 end_area(self._journal, self._staging.target)
+
+    def _drop_earlier_rounds(self) -> None:
+        assert self._journal is not None
+        for text in drop_earlier_rounds(self._request.terms.app, self._journal.name):
+            self._watcher.warning(text)
 
     def _ways_on(self) -> str | None:
         """After a signal: what the journal proves of the directory, and what is there for the next run."""
@@ -233,6 +249,8 @@ class Restoration:
     def _write_down(self, run: Run) -> None:
         """Before anything is made: from which logs, as of when, and what must not be cleaned away by its age."""
         request, plan = self._request, self._plan
+        if request.terms.run.standby:
+            run.write(STANDBY_EVENT)
         why = [line for one in plan.work for line in one.only_copy]
         if why:
             run.write(PRECIOUS_EVENT, why="; ".join(why))

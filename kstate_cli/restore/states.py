@@ -66,7 +66,7 @@ Listener = Callable[[RestoreState, RestoreState], None]
 
 
 class StateMachine:
-    """The state of one run. Listeners see each change, in the order in which they were added."""
+    """The state of one run, or of all rounds that follow a dump. Listeners see each change, in their order."""
 
     def __init__(self) -> None:
         self.state = RestoreState.CREATED
@@ -75,6 +75,10 @@ class StateMachine:
     def listen(self, listener: Listener) -> None:
         """Adds a listener."""
         self._listeners.append(listener)
+
+    def forget(self, listener: Listener) -> None:
+        """Removes a listener."""
+        self._listeners.remove(listener)
 
     def to(self, after: RestoreState) -> None:
         """Changes the state. Raises IllegalTransition."""

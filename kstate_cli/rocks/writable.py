@@ -179,7 +179,8 @@ class WritableStore:
     def merge_small(self, family: str, most: int) -> None:
         """Lets RocksDB merge by its own choice until no more than ``most`` sorted runs are left.
 
-        As beside a running application: large ones stay as they are while the small ones are few. RocksDB reads back what it has written (``paranoid_file_checks``). Raises RocksError.
+        As beside a running application: large ones stay as they are while the small ones are few. RocksDB reads back
+        what it has written (``paranoid_file_checks``). Raises RocksError.
         """
         with as_rocks_error():
             handle = self._open.get_column_family(family)

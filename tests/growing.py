@@ -1,0 +1,88 @@
+"""A dump that grows, made without a broker: round after round, by the very parts of ``kstate dump`` that write one."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from kstate_cli.capture import folder
+from kstate_cli.capture.columns import schema
+from kstate_cli.capture.file_names import path_of
+from kstate_cli.capture.packing import packed
+from kstate_cli.capture.writing import RangeFile
+from kstate_cli.clock import now_ms
+from kstate_cli.dump.growing import Forgotten, Full, Grown
+from kstate_cli.dump.model import Round
+from kstate_cli.formats.topic_partition import TopicPartition
+
+Record: TypeAlias = tuple[bytes, bytes | None, int]
+"""Key, value, timestamp in ms."""
+DAY_MS = 24 * 3600 * 1000
+
+
+class GrowingDump:
+    """Each call of ``add`` is what one round of ``kstate dump`` would have written."""
+
+    def __init__(self, path: Path, *, pack: bool = False) -> None:
+        self.path = path
+        self._pack = pack
+        self._fulls: dict[TopicPartition, Full] = {}
+        self._forgotten: list[Forgotten] = []
+        self.generation = 0
+
+    def add(self, records: Mapping[TopicPartition, Sequence[Record]]) -> int:
+        """One more round with these records behind those that are there; its generation."""
+        self.generation += 1
+        run = secrets.token_hex(6)
+        folder.make(str(self.path), run)
+        for key, rows in records.items():
+            self._fulls[key] = self._full(key, rows, run)
+        grown = Grown(self.generation, "read_committed", tuple(self._fulls.values()), {}, tuple(self._forgotten))
+        folder.commit(str(self.path), grown, run, list(records))
+        return self.generation
+
+    def begin_anew(self, key: TopicPartition, start: int) -> None:
+        """The next round of this partition is a new full, whose log begins at ``start``: before it is a gap."""
+        now = now_ms()
+        self._fulls[key] = Full(
+            key, self.generation + 1, start, start, now, (Round(start, start, now, now),), (), "t", "compact", DAY_MS, 1
+        )
+
+    def _full(self, key: TopicPartition, rows: Sequence[Record], run: str) -> Full:
+        before = self._fulls.get(key)
+        start, now = 0 if before is None else before.end, now_ms()
+        end = start + len(rows)
+        path = path_of(key, start, end, self.generation, run, secrets.token_hex(4))
+        with RangeFile(str(self.path / path), schema()) as file:
+            if rows:
+                file.add(_batch(key, start, rows))
+            written = file.finish(path)
+        files = (*(() if before is None else before.files), *([] if written is None else [written]))
+        read = Round(start, end, now if before is None else before.as_of_ms, now)
+        ranges = (read,) if before is None or before.end == before.start else (*before.ranges, read)
+        began = self.generation if before is None else before.began
+        log_start = 0 if before is None else before.log_start
+        full = Full(key, began, log_start, end, now, ranges, files, "t", "compact", DAY_MS, 1)
+        if self._pack:
+            full, gone = packed(str(self.path), full, self.generation, run)
+            self._forgotten += [Forgotten(one, now) for one in gone]
+        return full
+
+
+def _batch(key: TopicPartition, start: int, rows: Sequence[Record]) -> pa.RecordBatch:
+    wanted = schema()
+    columns = [
+        pa.array([one[0] for one in rows], pa.binary()),
+        pa.array([one[1] for one in rows], pa.binary()),
+        pa.array([key.topic] * len(rows), pa.string()),
+        pa.array([key.partition] * len(rows), pa.int32()),
+        pa.array(range(start, start + len(rows)), pa.int64()),
+        pa.array([one[2] for one in rows], pa.int64()).cast(pa.timestamp("ms", tz="UTC")),
+        pa.array([0] * len(rows), pa.int32()),
+        pa.nulls(len(rows), wanted.field("headers").type),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)

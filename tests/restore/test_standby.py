@@ -1,0 +1,324 @@
+"""A standby: made, caught up round after round, and never touched once anybody has used it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.build import MOST_SORTED_RUNS
+from kstate_cli.change.lockfile import application_lock
+from kstate_cli.change.standby import read_standby, standby_path
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.rocks.writable import WritableStore
+from tests.directories.support import kstate
+from tests.done import Done
+from tests.growing import GrowingDump, Record
+from tests.sampling import ALL
+
+from .support import APP, ROOT, SPEC, TOPIC, digest
+
+FAMILY = "keyValueWithTimestamp"
+KEYS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
+
+
+class Pair:
+    """A dump, a standby of it, and what the standby must hold."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.dump = GrowingDump(folder / "dump", pack=True)
+        (folder / "state").mkdir()
+        (folder / "kstate.toml").write_text(SPEC, encoding="utf-8")
+        self.app = folder / "state" / APP
+        self._chance = random.Random(7)
+        self._made = 0
+
+    def more(self, count: int = 40) -> None:
+        """A round of the dump: new keys, keys that are there, deletes."""
+        self.dump.add({key: [self._record() for _ in range(count)] for key in KEYS})
+
+    def _record(self) -> Record:
+        self._made += 1
+        name = b"k%05d" % self._chance.randrange(300)
+        value = None if self._chance.random() < 0.1 else b"v%08d" % self._made
+        return name, value, 1_700_000_000_000 + self._made
+
+    def argv(self, *options: str, app: Path | None = None) -> list[str]:
+        return ["restore", str(app or self.app), "--from-changelog", str(self.dump.path), "--for", "4.3",
+                "--spec", str(self.folder / "kstate.toml"), "--engine", "local", *options]  # fmt: skip
+
+    def round(self, *options: str, status: int | None = 0) -> Done:
+        return kstate(*self.argv("--standby", "-o", "json", *options), status=status)
+
+    def is_as_one_restore_makes_it(self) -> None:
+        """The rows, whatever files they are in, of a restoration of the whole dump at once."""
+        other = self.folder / "other" / APP
+        shutil.rmtree(other.parent, ignore_errors=True)
+        other.parent.mkdir()
+        kstate(*self.argv(app=other))
+        assert digest(self.app) == digest(other)
+
+    def runs(self) -> list[str]:
+        return sorted(path.name for path in (self.folder / "state" / ".kstate" / APP).iterdir() if path.is_dir())
+
+    def sorted_runs(self) -> int:
+        """Looked at in a copy: nobody opens a standby for writing."""
+        most = 0
+        for number in (0, 1):
+            copy = self.folder / "copy"
+            shutil.copytree(self.app / f"0_{number}" / "rocksdb" / "bulk", copy)
+            with WritableStore(copy) as store:
+                most = max(most, store.sorted_runs(FAMILY))
+            shutil.rmtree(copy)
+        return most
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    made = Pair(tmp_path)
+    made.more(400)
+    return made
+
+
+def test_rounds(pair: Pair) -> None:
+    """Each reads what is new and nothing else; of what they kept the last one's stays."""
+    first = pair.round()
+    assert first.summary["records"] == 800
+    for number in range(2, 6):
+        pair.more()
+        done = pair.round()
+        assert done.summary["records"] == 80
+        assert pair.runs() == [f"{number:04d}-restore"]
+        pair.is_as_one_restore_makes_it()
+    nothing = pair.round()
+    assert nothing.summary["executed"] is False and nothing.summary["records"] == 0
+    assert pair.runs() == ["0005-restore"]
+
+
+def test_files_that_nobody_needs_are_not_read(pair: Pair) -> None:
+    """Not even compared: what a round takes is what is new, however large the dump is.
+
+    But for the file with the last record that the standby has: that tells whether it is the same log.
+    """
+    pair.round()
+    old = list(pair.dump.path.rglob("*.parquet"))
+    pair.more()
+    pair.round()
+    pair.more()
+    for path in old:
+        path.write_bytes(bytes(path.stat().st_size))
+    assert pair.round().summary["records"] == 80
+
+
+def test_what_is_new_and_damaged_is_refused_and_the_last_good_round_stays(pair: Pair) -> None:
+    pair.round()
+    before = digest(pair.app)
+    old = set(pair.dump.path.rglob("*.parquet"))
+    pair.more()
+    new = min(set(pair.dump.path.rglob("*.parquet")) - old)
+    whole = new.read_bytes()
+    new.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:])
+    assert pair.round(status=None).status in (3, 4, 6)
+    assert digest(pair.app) == before
+    new.write_bytes(whole)
+    assert pair.round("--after-error").summary["records"] == 80
+    pair.is_as_one_restore_makes_it()
+
+
+def used(app: Path) -> None:
+    """As any start of RocksDB does: it replaces files."""
+    with WritableStore(app / "0_0" / "rocksdb" / "bulk"):
+        pass
+
+
+def by_hand(app: Path) -> None:
+    (app / "0_0" / ".checkpoint").write_text("0\n0\n")
+
+
+def an_sst_is_gone(app: Path) -> None:
+    next(app.rglob("*.sst")).unlink()
+
+
+@pytest.mark.parametrize("touch", [used, by_hand, an_sst_is_gone])
+def test_one_that_was_used_since_is_not_followed(pair: Pair, touch: object) -> None:
+    pair.round()
+    pair.more()
+    touch(pair.app)  # type: ignore[operator]
+    before = digest(pair.app) if touch is not an_sst_is_gone else None
+    refused = pair.round(status=None)
+    assert refused.status == 4
+    assert "was started or changed since its last round, run 0001-restore: 0_0" in refused.err
+    assert before is None or digest(pair.app) == before
+    assert pair.runs() == ["0001-restore"]
+
+
+def test_one_that_kstate_changed_is_not_followed(pair: Pair) -> None:
+    """Until that is taken back: then it is what it was."""
+    pair.round()
+    kstate("migrate", pair.app, "--to", "4.2")
+    pair.more()
+    assert "was started or changed" in pair.round(status=4).err
+    kstate("undo", pair.app)
+    assert pair.round().summary["records"] == 80
+    pair.is_as_one_restore_makes_it()
+
+
+def test_a_round_that_was_taken_back_ends_it(pair: Pair) -> None:
+    pair.round()
+    pair.more()
+    pair.round()
+    kstate("undo", pair.app)
+    assert "run 0002-restore, was taken back" in pair.round(status=4).err
+
+
+def test_a_directory_that_is_no_standby_is_not_followed(pair: Pair) -> None:
+    kstate(*pair.argv())
+    before = digest(pair.app)
+    pair.more()
+    refused = pair.round(status=4)
+    assert "is no standby" in refused.err and f"mv {pair.app}" in refused.err
+    assert digest(pair.app) == before
+    # And a catch-up without --standby makes none of it.
+    kstate(*pair.argv())
+    pair.more()
+    pair.round(status=4)
+
+
+def test_it_stays_one_when_what_its_rounds_kept_is_cleaned(pair: Pair) -> None:
+    pair.round()
+    pair.more()
+    pair.round()
+    kstate("clean", pair.app, "--older-than", "0s")
+    assert not pair.runs()
+    pair.more()
+    assert pair.round().summary["records"] == 80
+    pair.is_as_one_restore_makes_it()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"schema_version": 2}', b'{"schema_version": 1, "run": 3}'])
+def test_a_mark_that_cannot_be_read(pair: Pair, data: bytes) -> None:
+    pair.round()
+    standby_path(pair.app).write_bytes(data)
+    pair.more()
+    assert str(standby_path(pair.app)) in pair.round(status=4).err
+    assert pair.runs() == ["0001-restore"]
+
+
+def test_it_is_there_for_a_dry_run_and_changes_nothing(pair: Pair) -> None:
+    pair.round("--dry-run")
+    assert not pair.app.exists() and read_standby(pair.app) is None
+    pair.round()
+    mark = read_standby(pair.app)
+    pair.more()
+    pair.round("--dry-run")
+    assert read_standby(pair.app) == mark and pair.runs() == ["0001-restore"]
+
+
+def test_a_gap_is_rebuilt_from_what_the_log_has_now(pair: Pair) -> None:
+    """KIP-406: the offset of the store lies before the log, so it is made anew of the new full."""
+    pair.round()
+    for key in KEYS:
+        pair.dump.begin_anew(key, 1_000)
+    pair.more()
+    done = pair.round(status=None)
+    assert done.status in (0, 1) and done.summary["records"] == 80
+    pair.is_as_one_restore_makes_it()
+
+
+@pytest.mark.parametrize("rounds", [200 if ALL else 12])
+def test_many_rounds(pair: Pair, rounds: int) -> None:
+    """No more sorted files overlap than Streams can open and write to, and nothing piles up beside the directory."""
+    pair.round()
+    for _ in range(rounds):
+        pair.more(8)
+        pair.round()
+        assert pair.sorted_runs() <= MOST_SORTED_RUNS
+        assert len(pair.runs()) == 1
+    pair.is_as_one_restore_makes_it()
+
+
+def started(pair: Pair, *options: str) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-m", "kstate_cli", *pair.argv("-o", "json", *options)]
+    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("seed", range(12 if ALL else 1))
+def test_killed_at_any_moment(pair: Pair, seed: int) -> None:
+    """The next round goes on, whichever side of the switch it was, and ends with the same rows."""
+    chance = random.Random(seed)
+    pair.round()
+    for _ in range(4):
+        pair.more()
+        process = started(pair, "--standby")
+        time.sleep(chance.uniform(0.2, 1.6))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        pair.round("--after-error")
+        pair.is_as_one_restore_makes_it()
+    assert len(pair.runs()) <= 6  # those that were killed, and the last one
+
+
+def rounds_of(process: subprocess.Popen[str]) -> dict[str, object]:
+    """The next line about a round."""
+    assert process.stdout is not None
+    while line := process.stdout.readline():
+        row: dict[str, object] = json.loads(line)
+        if row["type"] == "round":
+            return row
+    raise AssertionError(process.communicate()[1])
+
+
+def test_following(pair: Pair) -> None:
+    """Each new manifest is a round; the lock is free between them; a signal ends it, and what is there stays."""
+    process = started(pair, "--follow", "0.2", "--metrics-file", str(pair.folder / "kstate.prom"))
+    try:
+        assert rounds_of(process)["records"] == 800
+        for _ in range(3):
+            with application_lock(pair.app, 20):
+                pass
+            pair.more()
+            assert rounds_of(process)["records"] == 80
+            assert "kstate_last_success_timestamp_seconds" in (pair.folder / "kstate.prom").read_text()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in err, err
+    pair.is_as_one_restore_makes_it()
+    pair.more()
+    assert pair.round().summary["records"] == 80
+
+
+def test_following_ends_when_the_directory_is_used(pair: Pair) -> None:
+    process = started(pair, "--follow", "0.2")
+    try:
+        rounds_of(process)
+        with application_lock(pair.app, 20):
+            used(pair.app)
+        pair.more()
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 4 and "started or changed since its last round" in err
+
+
+def test_a_dump_that_does_not_grow_is_not_followed(pair: Pair) -> None:
+    shutil.rmtree(pair.dump.path)
+    shutil.copytree(ROOT / "examples" / "dump", pair.dump.path)
+    refused = kstate(*pair.argv("--follow", "1"), status=4)
+    assert "no dump that grows" in refused.err
+    assert os.listdir(pair.app.parent) == []
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--rebuild", "--after-error"])
+def test_what_is_asked_for_once(pair: Pair, option: str) -> None:
+    assert option in kstate(*pair.argv("--follow", "1", option), status=2).err
