@@ -19,7 +19,7 @@ from kstate_cli.rocks.writable import WritableStore
 
 _FEW_FILES = 3
 """So many overlapping files stay as they are: RocksDB's universal compaction begins with four."""
-MOST_SORTED_RUNS = 8
+MOST_OVERLAPPING = 8
 """More of them in a database that was there are merged: at 20 RocksDB slows down writes of who opens it, at 36 it stops
 them (``level0_slowdown_writes_trigger``, ``level0_stop_writes_trigger``)."""
 _ENTRIES = re.compile(r"# entries=(\d+)")
@@ -78,8 +78,8 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
             store.ingest(step.family, [Path(file) for file in step.sorted_files], move=True)
             if len(step.sorted_files) > _FEW_FILES and not step.exists:
                 store.compact(step.family)
-            elif step.sorted_files and step.exists and store.sorted_runs(step.family) > MOST_SORTED_RUNS:
-                store.merge_small(step.family, MOST_SORTED_RUNS)
+            elif step.sorted_files and step.exists and store.overlapping(step.family) > MOST_OVERLAPPING:
+                store.merge_small(step.family, MOST_OVERLAPPING)
             if step.offsets is not None:
                 store.set_offsets(encode_rows(step.offsets))
     except RocksError as error:

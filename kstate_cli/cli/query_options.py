@@ -14,6 +14,7 @@ from kstate_cli.cli.help_panels import TOLD, one_of
 from kstate_cli.cli.options import App, Quiet
 from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import UsageError
+from kstate_cli.rows.serde_type import NOT_TAKEN
 
 if TYPE_CHECKING:
     from kstate_cli.query import Serde, StoreSerdes
@@ -172,27 +173,20 @@ class Asked:
         """The bytes of a row's key as the serde reads them, or what says that it does not."""
         try:
             return self.serdes.key.deserialize(data)
-        except _not_taken() as error:
+        except NOT_TAKEN as error:
             return self._unreadable(data, f"key {data!r}", self.serdes.key, error)
 
     def value(self, data: bytes, key: bytes) -> Any:
         """The bytes of a row's value as the serde reads them, or what says that it does not."""
         try:
             return self.serdes.value.deserialize(data)
-        except _not_taken() as error:
+        except NOT_TAKEN as error:
             return self._unreadable(data, f"the value of key {key!r}", self.serdes.value, error)
 
     def _unreadable(self, data: bytes, what: str, serde: Serde, error: BaseException) -> Unreadable:
         from kstate_cli.rows.values import Unreadable
 
         return Unreadable(data, f"{self.store}: {what} cannot be read as {serde.name}: {error}")
-
-
-def _not_taken() -> tuple[type[BaseException], ...]:
-    """Asked once there is an error: rows come by the million."""
-    from kstate_cli.rows.serde_type import NOT_TAKEN
-
-    return NOT_TAKEN
 
 
 def time_of(option: str, text: str | None) -> int | None:

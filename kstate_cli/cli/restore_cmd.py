@@ -45,8 +45,8 @@ def restore(
 ) -> int:
     """Restore stores in bulk from a changelog dump. Undoable with `kstate undo`.
 
-    The application must be stopped; up to the dump's end it then restores nothing. Stores with a valid offset are
-    caught up, others are rebuilt from the earliest offset; healthy ones that are not named, or are past the dump, stay.
+    The application must be stopped. Stores with a valid offset are caught up, others are rebuilt; healthy ones past the
+    dump, or not named, stay.
     """
     from kstate_cli.change.course import Terms
     from kstate_cli.change.engine import RunOptions
@@ -70,7 +70,7 @@ def restore(
     from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.spec.topology import read_topology
 
-    if wanted.follow is not None:
+    if cases.follow is not None:
         _refuse_beside_follow(wanted, cases)
     options = RestoreOptions(
         release=release(wanted.release_name),
@@ -103,7 +103,7 @@ def restore(
                 verify_full=work.verify is Verify.full,
                 copy_ssts=work.copy,
                 reason=told.reason,
-                standby=wanted.standby or wanted.follow is not None,
+                standby=cases.standby or cases.follow is not None,
             ),
             wait=work.wait,
             lock_is_shared=work.lock_is_shared,
@@ -147,8 +147,8 @@ def restore(
                 metrics.records = sum(report.records for report in outcome.reports)
                 metrics.round_done()
 
-            if wanted.follow is not None:
-                follow_dump(request, wanted.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)
+            if cases.follow is not None:
+                follow_dump(request, cases.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)
             outcome = run_restore(request, on_plan=plan_shown, watcher=progress)
         metrics.records = sum(report.records for report in outcome.reports)
         return metrics.done(finish(outcome, output, quiet=quiet, warnings_ok=told.warnings_ok))

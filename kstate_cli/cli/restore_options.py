@@ -83,15 +83,6 @@ class RestoredOptions:
     share: Annotated[
         str | None, typer.Option("--share", metavar="I/N", help="Only this host's share of the tasks: 1/3, 2/3, 3/3.")
     ] = None
-    standby: Annotated[
-        bool, typer.Option("--standby", help="APP is a standby: made, or caught up if nobody has used it since.")
-    ] = False
-    follow: Annotated[
-        float | None,
-        typer.Option(
-            "--follow", metavar="SECONDS", help="A standby; look for more every SECONDS, until a signal.", min=0.1
-        ),
-    ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")] = (
         False
     )
@@ -156,6 +147,10 @@ class CaseOptions:
         bool, typer.Option("--wipe-unclean", help="Rebuild tasks whole that were not left clean.")
     ] = False
     after_error: AfterError = False
+    standby: Annotated[bool, typer.Option("--standby", help="Make a standby, or catch it up.")] = False
+    follow: Annotated[
+        float | None, typer.Option("--follow", metavar="SECONDS", help="The same, every SECONDS.", min=0.1)
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,15 +169,15 @@ class WritableStore:
             self.close()
             raise RocksError(f"the compaction of column family {family} failed")
 
-    def sorted_runs(self, family: str) -> int:
-        """How many sorted files, or levels of such that do not overlap, a read may have to look into."""
+    def overlapping(self, family: str) -> int:
+        """In how many sorted files a read may have to look: those of the first level, and one of each other."""
         with as_rocks_error():
             handle = self._open.get_column_family(family)
             counts = [int(handle.property_value(f"rocksdb.num-files-at-level{n}") or 0) for n in range(_MOST_LEVELS)]
         return counts[0] + sum(count > 0 for count in counts[1:])
 
     def merge_small(self, family: str, most: int) -> None:
-        """Lets RocksDB merge by its own choice until no more than ``most`` sorted runs are left.
+        """Lets RocksDB merge by its own choice until no more than ``most`` overlapping files are left.
 
         As beside a running application: large ones stay as they are while the small ones are few. RocksDB reads back
         what it has written (``paranoid_file_checks``). Raises RocksError.
@@ -186,7 +186,7 @@ class WritableStore:
             handle = self._open.get_column_family(family)
             handle.set_options({"paranoid_file_checks": "true", "disable_auto_compactions": "false"})
             idle = 0
-            while (runs := self.sorted_runs(family)) > most or handle.property_int_value(_MERGING):
+            while (left := self.overlapping(family)) > most or handle.property_int_value(_MERGING):
                 # Between two merges nothing runs for a moment; what its picker leaves for good is merged whole below.
                 idle = 0 if handle.property_int_value(_MERGING) else idle + 1
                 if idle > _MOST_IDLE_LOOKS:
@@ -200,7 +200,7 @@ class WritableStore:
         if failures:
             self.close()
             raise RocksError(f"merging sorted files of column family {family} failed")
-        if runs > most:
+        if left > most:
             self.compact(family)
 
     def rewrite(self, families: Iterable[str], sst_format: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.change.build import MOST_SORTED_RUNS
+from kstate_cli.change.build import MOST_OVERLAPPING
 from kstate_cli.change.lockfile import application_lock
 from kstate_cli.change.standby import read_standby, standby_path
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -70,14 +70,14 @@ class Pair:
     def runs(self) -> list[str]:
         return sorted(path.name for path in (self.folder / "state" / ".kstate" / APP).iterdir() if path.is_dir())
 
-    def sorted_runs(self) -> int:
+    def overlapping(self) -> int:
         """Looked at in a copy: nobody opens a standby for writing."""
         most = 0
         for number in (0, 1):
             copy = self.folder / "copy"
             shutil.copytree(self.app / f"0_{number}" / "rocksdb" / "bulk", copy)
             with WritableStore(copy) as store:
-                most = max(most, store.sorted_runs(FAMILY))
+                most = max(most, store.overlapping(FAMILY))
             shutil.rmtree(copy)
         return most
 
@@ -241,7 +241,7 @@ def test_many_rounds(pair: Pair, rounds: int) -> None:
     for _ in range(rounds):
         pair.more(8)
         pair.round()
-        assert pair.sorted_runs() <= MOST_SORTED_RUNS
+        assert pair.overlapping() <= MOST_OVERLAPPING
         assert len(pair.runs()) == 1
     pair.is_as_one_restore_makes_it()
 
