@@ -1,4 +1,4 @@
-"""``kstate dump`` from a real broker, and a restoration from what it wrote that real Streams starts from."""
+"""``kstate dump`` from a real broker, and a standby of what it wrote that real Streams starts from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from .dumping import dump, dumped, files_of, newest, on_broker
 from .harness import Harness, Run
-from .restoring import changelogs, restore, write_spec
+from .restoring import changelogs, restore, run_restore, write_spec
 from .support import ALL, BATCH, application, good, restored, wiped
 
 pytestmark = pytest.mark.interop
@@ -19,7 +19,10 @@ RELEASE = "4.3.1"
 
 @pytest.mark.parametrize("guarantee", ["eos", "alos"] if ALL else ["eos"])
 def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee: str) -> None:
-    """Streams restores exactly the records after the dump's end, store by store, and has what it would have had."""
+    """Streams restores exactly the records after the dump's end, store by store, and has what it would have had.
+
+    What it starts from is a standby: restored from the first dump, and caught up by what the next one added.
+    """
     app = application("kinds", guarantee)
     harness.produce(RELEASE, app, BATCH)
     first = good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
@@ -30,6 +33,12 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
     assert one.summary["generation"] == 1
     assert dumped(out) == on_broker(harness, topics, tmp_path / "lines-1")
     assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in [out, *out.rglob("*")])
+
+    spec = write_spec(tmp_path / "state" / app.name, tmp_path / "kstate.toml", memory=True)
+    standby = tmp_path / "standby" / app.name
+    standby.parent.mkdir()
+    made = restore(standby, out, RELEASE, spec, "--standby")
+    assert not restore(standby, out, RELEASE, spec, "--standby").of("store"), "nothing is new"
 
     # A second call adds what is new, and nothing else.
     before = files_of(out)
@@ -47,7 +56,6 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
     # Whatever lies there besides does not exist: a reader never looks at it.
     folder = out / next(iter(files_of(out)))
     (folder.parent / "junk.parquet").write_bytes(b"no parquet")
-    spec = write_spec(tmp_path / "state" / app.name, tmp_path / "kstate.toml", memory=True)
 
     by_spec = dump(harness, tmp_path / "by-spec", "--spec", spec, "--dry-run")
     planned = {row["topic"] for row in by_spec.rows if row["type"] == "partition"}
@@ -59,20 +67,21 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
     beyond = on_broker(harness, topics, tmp_path / "lines-3")
     (tmp_path / "state").rename(tmp_path / "lost")
 
-    directory = tmp_path / "state" / app.name
-    directory.parent.mkdir()
-    done = restore(directory, out, RELEASE, spec)
+    caught_up = restore(standby, out, RELEASE, spec, "--standby")
+    added = sum(row["records"] for row in caught_up.of("store"))
+    assert 0 < added <= sum(row["records"] for row in new.values()), "what is new, and no more"
+    standby.parent.rename(tmp_path / "state")
     started = good(harness.run(RELEASE, app, tmp_path / "state", Run(dump=tmp_path / "again.jsonl")))
     assert not wiped(started)
     ends = {key: full.end for key, full in newest(out).newest().items()}
-    stores = {row["store"]: row["changelog"] for row in done.of("store")}
+    stores = {row["store"]: row["changelog"] for row in made.of("store")}
     expected = {
         store: sum(
             sum(1 for record in records if record[0] >= ends[key])
             for key, records in beyond.items()
             if any(
                 key.topic in changelog
-                for changelog in [row["changelog"] for row in done.of("store") if row["store"] == store]
+                for changelog in [row["changelog"] for row in made.of("store") if row["store"] == store]
             )
         )
         for store in stores
@@ -80,3 +89,6 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
     told = restored(started)
     assert {store: told.get(store, 0) for store in expected} == expected
     assert sum(expected.values()) > 0
+    # Once Streams has used it, it is no standby any more.
+    refused = run_restore(tmp_path / "state" / app.name, out, RELEASE, spec, "--standby")
+    assert refused.status == 4 and "was started or changed" in refused.err, refused.told
