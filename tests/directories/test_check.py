@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,12 @@ def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
             return False
 
         def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
+            return None
+
+        def prepare(self, wanted: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
+            pass
+
+        def time_of(self, key: TopicPartition, first: int) -> int | None:
             return None
 
     app = read_application(demo)
