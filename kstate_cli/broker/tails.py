@@ -46,7 +46,7 @@ class Tail:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _TailReading:
     begin: int
     end: int
     offsets: list[int] = field(default_factory=list)
@@ -82,7 +82,7 @@ def read_tails(
 
     ``committed``: as a consumer with ``read_committed``. Raises UsageError for settings that librdkafka does not take.
     """
-    readings = {key: _Reading(*bounds) for key, bounds in chosen(wanted).items()}
+    readings = {key: _TailReading(*bounds) for key, bounds in chosen(wanted).items()}
     if not readings:
         return {}
     with _consumer(bootstrap, settings, readings, committed=committed) as consumer:
@@ -90,7 +90,7 @@ def read_tails(
     return {key: Tail(tuple(readings[key].offsets), readings[key].begin, tuple(readings[key].times)) for key in done}
 
 
-def _read(consumer: Any, left: dict[TopicPartition, _Reading]) -> set[TopicPartition]:
+def _read(consumer: Any, left: dict[TopicPartition, _TailReading]) -> set[TopicPartition]:
     """Reads until all of them are at their ends, or nothing comes any more; returns those that are."""
     from confluent_kafka import KafkaError
 
@@ -98,21 +98,21 @@ def _read(consumer: Any, left: dict[TopicPartition, _Reading]) -> set[TopicParti
     done: set[TopicPartition] = set()
     heard = time.monotonic()
     while left and time.monotonic() - heard < _SILENT_SECONDS:
-        for message in consumer.consume(_AT_ONCE, _POLL_SECONDS):
-            if message.topic() is None or message.partition() is None:
+        for record in consumer.consume(_AT_ONCE, _POLL_SECONDS):
+            if record.topic() is None or record.partition() is None:
                 continue
-            key = TopicPartition(message.topic(), message.partition())
+            key = TopicPartition(record.topic(), record.partition())
             if key not in left:
                 continue
             heard = time.monotonic()
             one = left[key]
-            error = message.error()
-            if error is None and message.offset() < one.end:
-                kind, at = message.timestamp()
-                one.offsets.append(message.offset())
+            error = record.error()
+            if error is None and record.offset() < one.end:
+                kind, at = record.timestamp()
+                one.offsets.append(record.offset())
                 one.times.append(at if kind else None)
             ended = error is not None and error.code() == at_end
-            if ended or (error is None and message.offset() >= one.end - 1):
+            if ended or (error is None and record.offset() >= one.end - 1):
                 done.add(key)
             if key in done or (error is not None and not ended):
                 del left[key]
@@ -128,7 +128,7 @@ def _stop(consumer: Any, key: TopicPartition) -> None:
 
 @contextmanager
 def _consumer(
-    bootstrap: str, settings: Mapping[str, str], readings: Mapping[TopicPartition, _Reading], *, committed: bool
+    bootstrap: str, settings: Mapping[str, str], readings: Mapping[TopicPartition, _TailReading], *, committed: bool
 ) -> Iterator[Any]:
     from confluent_kafka import Consumer, KafkaException
     from confluent_kafka import TopicPartition as Key

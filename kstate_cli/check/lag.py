@@ -56,7 +56,8 @@ def lags(
     """By task and store. A store is left out without a valid offset, and where its log is not known or has it not.
 
     ``exactly_once``: None where nobody says. Then no record of an aborted transaction counts where the log is read, and
-    nothing is taken for a marker where it is not. ``places``: only these are asked about. Raises UsageError and DumpError for what cannot be read.
+    nothing is taken for a marker where it is not. ``places``: only these are asked about. Raises UsageError and
+    DumpError for what cannot be read.
     """
     following = {place: one for place, one in _following(app).items() if places is None or place in places}
     wanted: dict[TopicPartition, set[int]] = {}
@@ -65,26 +66,26 @@ def lags(
             wanted.setdefault(key, set()).add(first)
     for source in sources:
         source.prepare(wanted, transactional=exactly_once is not False)
-    found = {}
+    known_lags = {}
     for place, offsets in following.items():
         parts = [_behind(sources, key, first, transactional=bool(exactly_once)) for key, first in offsets.items()]
         known = [one for one in parts if one is not None]
         if known and len(known) == len(parts):
-            found[place] = _together(known)
-    return found
+            known_lags[place] = _together(known)
+    return known_lags
 
 
 def _following(app: Application) -> dict[tuple[str, str], Mapping[TopicPartition, int]]:
     """The next offset of each log that a store is made from; of a global store its file says it, of others one less."""
-    found: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
+    following: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
     for resolved in resolve(app):
         task = resolved.task
         of_stores = {one.store.name: one.offsets for one in resolved.stores} | dict(resolved.absent)
         for name, offsets in of_stores.items():
             if offsets and min(offsets.values()) >= 0 and (task.is_global or len(offsets) == 1):
                 more = 0 if task.is_global else 1
-                found[task.name, name] = {key: offset + more for key, offset in offsets.items()}
-    return found
+                following[task.name, name] = {key: offset + more for key, offset in offsets.items()}
+    return following
 
 
 def _behind(sources: Sequence[LogSource], key: TopicPartition, first: int, *, transactional: bool) -> Lag | None:

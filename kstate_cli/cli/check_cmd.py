@@ -107,7 +107,7 @@ def check(
             delete_retention=retained,
         )
         report = predict(application, asked)
-        start = start_of(application, report, asked)
+        start = start_of(application, report, asked, known)
         if output is Format.json:
             _print_json(lines, application, asked, report, start)
         else:
@@ -171,7 +171,7 @@ def _print_json(lines: JsonLines, app: Application, asked: CheckRequest, report:
             "restores": start.records.count if start.records else None,
             "restores_exact": start.records.exact if start.records else None,
             "seconds_to_running": start.seconds,
-            "records_per_second": round(start.rate.per_second, 1) if start.rate else None,
+            "rate": round(start.rate.per_second, 1) if start.rate else None,
             "rate_from": start.rate.run if start.rate else None,
             "running": app.running,
             "as_of": app.as_of,

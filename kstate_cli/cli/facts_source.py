@@ -48,6 +48,13 @@ class KnownOfLogs:
     settings: Path | None = None
     dump: str | None = None
 
+    @property
+    def up_to(self) -> str:
+        """Which ends of logs these are: only a broker's are those of now."""
+        if self.bootstrap is not None:
+            return "until RUNNING"
+        return "up to the ends in the file" if self.offsets is not None else "up to the end of the dump"
+
     def check(self) -> None:
         """Raises UsageError for what does not go together, before anything is read."""
         facts_source(self.offsets, self.bootstrap, self.settings, group="")

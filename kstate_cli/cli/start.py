@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kstate_cli.check.outcome import Records
     from kstate_cli.check.predict import Report
     from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.cli.facts_source import KnownOfLogs
     from kstate_cli.statedir.model import Application
 
 
@@ -24,6 +25,8 @@ class Start:
     rate: Rate | None = None
     """None where no restoration here has measured one."""
     lags: Mapping[tuple[str, str], Lag] = field(default_factory=dict)
+    up_to: str = ""
+    """To where that is; only a broker knows where the logs end now."""
 
     @property
     def seconds(self) -> float | None:
@@ -42,16 +45,16 @@ class Start:
         if self.records is None:
             return ""
         if not self.records.count:
-            return "nothing to restore until RUNNING"
+            return f"nothing to restore {self.up_to}"
         count = self.records.count
         most = "" if self.records.exact else "at most "
-        text = f"{most}{count:,} {'record' if count == 1 else 'records'} to restore until RUNNING"
+        text = f"{most}{count:,} {'record' if count == 1 else 'records'} to restore {self.up_to}"
         if self.rate is None or self.seconds is None:
             return f"{text} (no rate was measured here)"
         return f"{text}: {duration_text(max(1, round(self.seconds)))} at the rate of {self.rate.run}, Streams is slower"
 
 
-def start_of(app: Application, report: Report, asked: CheckRequest) -> Start:
+def start_of(app: Application, report: Report, asked: CheckRequest, known: KnownOfLogs) -> Start:
     """By what was foretold, and by the journals of former runs. Raises as the sources of logs do."""
     from kstate_cli.change.expected import measured_rate
     from kstate_cli.change.folder import read_runs
@@ -61,4 +64,4 @@ def start_of(app: Application, report: Report, asked: CheckRequest) -> Start:
         return Start()
     records = until_running(report.predictions)
     rate = measured_rate(read_runs(app.path), records.count) if records is not None and records.count else None
-    return Start(records, rate, lags(app, asked.logs, exactly_once=asked.exactly_once))
+    return Start(records, rate, lags(app, asked.logs, exactly_once=asked.exactly_once), known.up_to)

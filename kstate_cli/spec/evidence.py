@@ -128,8 +128,8 @@ def _retention(store: StoreDraft, shown: Shown, said: Said) -> StoreDraft:
         return store
     versioned = has_key(kind, KeySchema.VERSIONED)
     name = "min.compaction.lag.ms" if versioned else "retention.ms"
-    found = [(by, one.min_compaction_lag_ms if versioned else one.retention_ms) for by, one in said]
-    values = {by: value for by, value in found if value is not None}
+    settings = [(by, one.min_compaction_lag_ms if versioned else one.retention_ms) for by, one in said]
+    values = {by: value for by, value in settings if value is not None}
     if not values or MAX_I64 in values.values():
         return store
     by_bytes = store.retention_ms
