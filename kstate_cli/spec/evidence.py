@@ -18,7 +18,7 @@ from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.formats.store_kinds import has_key, has_retention
 from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic
 from kstate_cli.spec.draft import Question, StoreDraft
-from kstate_cli.spec.intervals import default_segment_interval
+from kstate_cli.spec.intervals import MIN_INTERVAL_MS, default_segment_interval
 from kstate_cli.spec.model import IN_MEMORY, SOURCE_TOPIC
 from kstate_cli.spec.times import Interval
 from kstate_cli.spec.told_topics import ToldTopics, TopicSettings
@@ -138,10 +138,12 @@ def _retention(store: StoreDraft, shown: Shown, said: Said) -> StoreDraft:
     less = f"{from_}, less the {DAY_MS} that Streams adds"
     fitting = [one for one in candidates if shown.agrees(kind, one)]
     if len(candidates) == 1 and fitting:
-        if shown.interval.exact is not None:
+        if versioned and shown.interval.exact is not None:
+            return _know(store, "retention_ms", fitting[0], f"{less}; the segments here allow it")
+        if shown.interval.exact not in (None, MIN_INTERVAL_MS):
             return _know(store, "retention_ms", fitting[0], f"{less}; the segments here agree")
-        why = f"only the changelog tells it ({less}), and the rows here leave open how long a segment is"
-        return _ask(store, "retention_ms", why, *fitting)
+        # Who has changed the setting would go unnoticed.
+        return _ask(store, "retention_ms", f"only the changelog tells it ({less}), and the rows here do not", *fitting)
     if by_bytes is not None:
         why = f"{less}, is {_among(candidates)}, and the segments here are those of {by_bytes}"
     elif len(candidates) > 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kstate_cli.broker.facts import Facts
 from kstate_cli.dump.model import Dump
+from kstate_cli.formats.topic_partition import legal_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class ToldTopics:
-    """What one source says. Names are those of topics that it has; they are hostile until they are looked up here."""
+    """What one source says of topics with legal names."""
 
     by: str
     """``the broker`` or ``the dump``."""
@@ -35,6 +36,7 @@ def told_by_broker(facts: Facts) -> ToldTopics:
     topics = {
         key.topic: TopicSettings(count[key.topic], one.retention_ms, one.min_compaction_lag_ms)
         for key, one in facts.items()
+        if legal_topic(key.topic)
     }
     return ToldTopics("the broker", topics, live=True)
 
