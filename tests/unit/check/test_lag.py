@@ -26,10 +26,13 @@ def app(offset: int) -> Application:
 
 
 def behind(
-    facts: Mapping[TopicPartition, LogFacts], offset: int = 4, tail: Tail | None = None, **more: bool
+    facts: Mapping[TopicPartition, LogFacts],
+    offset: int = 4,
+    tail: Tail | None = None,
+    exactly_once: bool | None = None,
 ) -> Lag | None:
     logs = FactLogs(facts, tails={} if tail is None else {PLAIN: tail})
-    return lags(app(offset), (logs,), **more).get(("0_0", "plain"))
+    return lags(app(offset), (logs,), exactly_once=exactly_once).get(("0_0", "plain"))
 
 
 def test_it_is_what_lies_between_the_offset_and_the_end() -> None:

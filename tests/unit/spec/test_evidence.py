@@ -19,8 +19,8 @@ from kstate_cli.spec.combine import draft_of_directory
 from kstate_cli.spec.draft import StoreDraft
 from kstate_cli.spec.evidence import DAY_MS
 from kstate_cli.spec.intervals import default_segment_interval
-from kstate_cli.spec.toml_writer import to_toml
 from kstate_cli.spec.told_topics import ToldTopics, TopicSettings, told_by_broker, told_by_dump
+from kstate_cli.spec.toml_writer import to_toml
 from kstate_cli.spec.topology import TopologyText, parse_topology
 from kstate_cli.statedir.model import Application, Database
 
