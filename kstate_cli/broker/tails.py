@@ -22,6 +22,10 @@ _SILENT_SECONDS: Final = 10.0
 _MOST_OFFSETS: Final = 50_000
 """Of one partition: what is further behind is not counted."""
 _MOST_ALTOGETHER: Final = 500_000
+_MOST_BYTES: Final = 256 << 20
+"""Of keys and values: a look must not become a load. What is not read by then is not counted."""
+_MOST_SECONDS: Final = 60.0
+_QUEUE_KBYTES: Final = 8 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +95,14 @@ def read_tails(
 
 
 def _read(consumer: Any, left: dict[TopicPartition, _TailReading]) -> set[TopicPartition]:
-    """Reads until all of them are at their ends, or nothing comes any more; returns those that are."""
+    """Reads until all of them are at their ends, nothing comes any more, or it is enough; returns those that are."""
     from confluent_kafka import KafkaError
 
     at_end = KafkaError._PARTITION_EOF
     done: set[TopicPartition] = set()
-    heard = time.monotonic()
-    while left and time.monotonic() - heard < _SILENT_SECONDS:
+    began = heard = time.monotonic()
+    size = 0
+    while left and size < _MOST_BYTES and time.monotonic() < min(heard + _SILENT_SECONDS, began + _MOST_SECONDS):
         for record in consumer.consume(_AT_ONCE, _POLL_SECONDS):
             if record.topic() is None or record.partition() is None:
                 continue
@@ -111,6 +116,7 @@ def _read(consumer: Any, left: dict[TopicPartition, _TailReading]) -> set[TopicP
                 kind, at = record.timestamp()
                 one.offsets.append(record.offset())
                 one.times.append(at if kind else None)
+                size += len(record.key() or b"") + len(record.value() or b"")
             ended = error is not None and error.code() == at_end
             if ended or (error is None and record.offset() >= one.end - 1):
                 done.add(key)
@@ -144,6 +150,7 @@ def _consumer(
         "isolation.level": "read_committed" if committed else "read_uncommitted",
         "auto.offset.reset": "error",
         "allow.auto.create.topics": False,
+        "queued.max.messages.kbytes": _QUEUE_KBYTES,
     }
     try:
         consumer = Consumer(conf)

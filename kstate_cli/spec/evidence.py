@@ -38,6 +38,8 @@ class Shown:
     """Of a versioned store: how many logical segments the last one of a task is after the first one."""
     absent: str | None = None
     """Why a store without a directory can only be in memory, as far as the directory tells; None where it cannot."""
+    partitions: frozenset[int] = frozenset()
+    """Of the tasks here that would have such a store."""
 
     def least(self, kind: str, interval_ms: int) -> int:
         """The least retention with which Streams would have kept these segments.
@@ -107,8 +109,9 @@ def _logged(store: StoreDraft, topic: str | None, said: Said, told: Sequence[Tol
 
 
 def _in_memory(store: StoreDraft, shown: Shown, said: Said) -> StoreDraft:
-    if store.kind is None and shown.absent is not None:
-        return _know(store, "kind", IN_MEMORY, f"{shown.absent}, and {_by(said)} has its changelog")
+    # A store that is new in the topology has a topic as well, but no record of a task that is still here.
+    if store.kind is None and shown.absent is not None and any(shown.partitions & one.written for _, one in said):
+        return _know(store, "kind", IN_MEMORY, f"{shown.absent}, and its changelog, by {_by(said)}, records of them")
     return store
 
 

@@ -22,6 +22,7 @@ def shown_of(app: Application, store: StoreDraft, described: SpecDraft, inferred
         max((max(one) - min(one) for one in starts if one), default=0),
         max(map(_versioned, by_task), default=0) if has_key(store.kind, KeySchema.VERSIONED) else 0,
         _absent(app, store, described) if inferred.draft.store(store.name) is None else None,
+        frozenset(task.partition for task in app.tasks if _is_of(task, store) and task.partition is not None),
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kstate_cli.broker.facts import Facts
-from kstate_cli.dump.model import Dump
-from kstate_cli.formats.topic_partition import legal_topic
+from kstate_cli.dump.model import Dump, PartitionDump
+from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,8 @@ class TopicSettings:
     """One topic: its partitions, and those settings that were set for the topic itself (None: not, or not known)."""
 
     partitions: int
+    written: frozenset[int] = frozenset()
+    """Partitions that ever had a record."""
     retention_ms: int | None = None
     min_compaction_lag_ms: int | None = None
 
@@ -32,31 +34,42 @@ class ToldTopics:
 
 def told_by_broker(facts: Facts) -> ToldTopics:
     """By what a broker answered."""
-    count = _partitions(key.topic for key in facts)
-    topics = {
-        key.topic: TopicSettings(count[key.topic], one.retention_ms, one.min_compaction_lag_ms)
-        for key, one in facts.items()
-        if legal_topic(key.topic)
-    }
-    return ToldTopics("the broker", topics, live=True)
+    written = _by_topic((key, one.end > 0) for key, one in facts.items())
+    return ToldTopics(
+        "the broker",
+        {
+            key.topic: TopicSettings(*written[key.topic], one.retention_ms, one.min_compaction_lag_ms)
+            for key, one in facts.items()
+            if key.topic in written
+        },
+        live=True,
+    )
 
 
 def told_by_dump(dump: Dump) -> ToldTopics:
     """By a dump: of each topic what the reading of it that ended last saw; only what its manifest says."""
-    count = _partitions(key.topic for key in dump.partitions)
-    topics: dict[str, TopicSettings] = {}
-    ended: dict[str, int] = {}
+    written = _by_topic((key, bool(one.log_end)) for key, one in dump.partitions.items())
+    newest: dict[str, PartitionDump] = {}
     for key, one in dump.partitions.items():
+        if key.topic in written and (key.topic not in newest or _ended(newest[key.topic]) < _ended(one)):
+            newest[key.topic] = one
+    topics = {}
+    for topic, one in newest.items():
         reading = one.reading
-        at = -1 if reading is None else reading.ended_ms
-        if at > ended.get(key.topic, -2):
-            kept, lag = (None, None) if reading is None else (reading.retention_ms, reading.min_compaction_lag_ms)
-            topics[key.topic], ended[key.topic] = TopicSettings(count[key.topic], kept, lag), at
+        kept, lag = (None, None) if reading is None else (reading.retention_ms, reading.min_compaction_lag_ms)
+        topics[topic] = TopicSettings(*written[topic], kept, lag)
     return ToldTopics("the dump", topics)
 
 
-def _partitions(topics: Iterable[str]) -> dict[str, int]:
-    count: dict[str, int] = {}
-    for topic in topics:
-        count[topic] = count.get(topic, 0) + 1
-    return count
+def _ended(one: PartitionDump) -> int:
+    return -1 if one.reading is None else one.reading.ended_ms
+
+
+def _by_topic(partitions: Iterable[tuple[TopicPartition, bool]]) -> dict[str, tuple[int, frozenset[int]]]:
+    """How many partitions each topic has, at the least, and which of them ever had a record."""
+    known: dict[str, tuple[int, frozenset[int]]] = {}
+    for key, written in partitions:
+        if legal_topic(key.topic):
+            most, before = known.get(key.topic, (0, frozenset()))
+            known[key.topic] = (max(most, key.partition + 1), before | ({key.partition} if written else frozenset()))
+    return known

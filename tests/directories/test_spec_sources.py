@@ -52,7 +52,8 @@ def a_dump(folder: Path, spec: Spec, changes: Changes | None = None) -> Path:
     ]
     memory = f"{spec.application}-kv-memory-changelog"
     fulls += [
-        replace(fulls[0], key=TopicPartition(memory, number), retention_ms=None) for number in range(truth.PARTITIONS)
+        replace(fulls[0], key=TopicPartition(memory, number), log_end=4, ranges=(Round(0, 4, 5, 5),))
+        for number in range(truth.PARTITIONS)
     ]
     folder.mkdir()
     (folder / name_of(1)).write_bytes(render(Grown(1, "read_committed", tuple(fulls))))

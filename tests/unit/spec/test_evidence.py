@@ -51,7 +51,7 @@ def told(by: str = "the broker", **topics: TopicSettings) -> ToldTopics:
 
 
 def kept(retention_ms: int | None, partitions: int = 1) -> TopicSettings:
-    return TopicSettings(partitions, retention_ms)
+    return TopicSettings(partitions, frozenset(), retention_ms)
 
 
 def drafted(
@@ -165,6 +165,7 @@ def test_partitions_are_the_topic_s_unless_more_are_here() -> None:
     assert asked(drafted(app, *differ, of="plain")) == {"partitions": (5, 4, 3)}
 
 
+WRITTEN = frozenset({0, 1})
 UNLOGGED = application(task("0_0", store("plain"), store("nolog", built_from="x"), lines={"app-plain-changelog-0": 3}))
 
 
@@ -206,16 +207,19 @@ TOPOLOGY = parse_topology(
 
 
 def test_what_has_a_topic_and_no_directory_beside_the_others_is_in_memory() -> None:
-    one = drafted(SURE, told(memory=TopicSettings(2)), topology=TOPOLOGY, of="memory")
+    one = drafted(SURE, told(memory=TopicSettings(2, WRITTEN)), topology=TOPOLOGY, of="memory")
     assert (one.kind, one.changelog, one.partitions, asked(one)) == ("in-memory", "app-memory-changelog", 2, {})
-    assert one.inferred["kind"].endswith("and the broker has its changelog")
+    assert one.inferred["kind"].endswith("and its changelog, by the broker, records of them")
 
 
-@pytest.mark.parametrize("case", ["no topic", "elsewhere", "a task lacks another store"])
+@pytest.mark.parametrize("case", ["no topic", "new in the topology", "elsewhere", "a task lacks another store"])
 def test_anything_else_without_a_directory_is_asked_about(case: str) -> None:
-    app, name, source = SURE, "memory", told(memory=TopicSettings(2), elsewhere=TopicSettings(2))
+    app, name, source = SURE, "memory", told(memory=TopicSettings(2, WRITTEN), elsewhere=TopicSettings(2, WRITTEN))
     if case == "no topic":
         source = told(win=kept(None))
+    if case == "new in the topology":
+        # Other instances have run it, with other tasks.
+        source = told(memory=TopicSettings(2, frozenset({1})))
     if case == "elsewhere":
         name = "elsewhere"
     if case == "a task lacks another store":
@@ -229,7 +233,7 @@ def test_anything_else_without_a_directory_is_asked_about(case: str) -> None:
 def test_a_broker_and_a_dump_say_the_same() -> None:
     keys = [TopicPartition(WIN, number) for number in range(3)]
     by_broker = told_by_broker({key: LogFacts(0, 9, retention_ms=5, min_compaction_lag_ms=6) for key in keys})
-    assert dict(by_broker.topics) == {WIN: TopicSettings(3, 5, 6)} and by_broker.live
+    assert dict(by_broker.topics) == {WIN: TopicSettings(3, frozenset({0, 1, 2}), 5, 6)} and by_broker.live
 
     def partition(key: TopicPartition, reading: Reading | None) -> PartitionDump:
         return PartitionDump(key.topic, key.partition, (), None, None, 0, 0, 9, reading=reading)
