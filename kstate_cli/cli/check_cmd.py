@@ -92,7 +92,7 @@ def check(
     path = find_application(app)
     lines = lines_about(path)
     known = KnownOfLogs(offsets, bootstrap_server, kafka_settings, dump)
-    known.check()
+    known.validate()
     to = known_release(release)
     cleaned_after = None if max_age is None else age("--max-age", max_age)
     retained = None if delete_retention is None else age("--delete-retention", delete_retention)

@@ -55,7 +55,7 @@ class KnownOfLogs:
             return "until RUNNING"
         return "up to the ends in the file" if self.offsets is not None else "up to the end of the dump"
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Raises UsageError for what does not go together, before anything is read."""
         facts_source(self.offsets, self.bootstrap, self.settings, group="")
 

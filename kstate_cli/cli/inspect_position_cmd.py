@@ -61,7 +61,7 @@ def inspect_position(
 
     bound = bound_of(at or ())
     known_logs = KnownOfLogs(offsets, bootstrap_server, kafka_settings, from_changelog)
-    known_logs.check()
+    known_logs.validate()
     path = find_application(app)
     lines = lines_about(path)
     application = read_application(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +29,14 @@ class SpecSources:
     settings: Path | None = None
 
     @property
-    def named(self) -> list[str]:
-        """The options that were given."""
-        options = ("--topology", "--from-changelog", "--bootstrap-server", "--kafka-settings")
+    def typed(self) -> list[str]:
+        """The options that were given, but for settings that a variable has for every call (docs/environment.md)."""
+        from kstate_cli.cli.environment import variable_of
+
+        options = ("topology", "from-changelog", "bootstrap-server", "kafka-settings")
         values = (self.topology, self.dump, self.bootstrap, self.settings)
-        return [option for option, value in zip(options, values, strict=True) if value is not None]
+        given = (option for option, value in zip(options, values, strict=True) if value is not None)
+        return [f"--{option}" for option in given if variable_of("ls", option) not in os.environ]
 
 
 def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:

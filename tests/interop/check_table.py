@@ -35,7 +35,7 @@ altogether) and this user may (Read): then records are counted, and none of what
 marker or what was compacted away. What is not read is said as "at most".
 
 The first line says how much the next start restores *until RUNNING*, or, where no broker is asked, up to the end that the dump or
-the file says; and how long that takes at the rate that the last large enough restoration of kstate here measured: the least, since
+the file says; and how long that takes at the rate that the last large enough restoration of kstate here measured (`kstate clean` forgets it): the least, since
 Streams writes record by record. Where none was measured it says so. Stores in memory, which every start restores whole, leave no
 trace in a directory, and are not in the sum. In JSON: `restores`, `seconds_to_running`, `rate`, `rate_from` in the summary, and for each
 store `lag`, the records that it has not seen of its log whatever the start makes of it, and `lag_seconds`, how old the first of them is.
