@@ -88,9 +88,9 @@ def ls(
     if spec and sort is not Order.task:
         raise UsageError("--spec prints its stores by name", hint="leave out one of --spec and --sort")
     sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
-    if not spec and sources.named:
+    if not spec and sources.typed:
         raise UsageError(
-            f"{sources.named[0]} goes with --spec", hint="add --spec; how far stores are behind says check"
+            f"{sources.typed[0]} goes with --spec", hint="add --spec; how far stores are behind says check"
         )
     path = find_application(app)
     lines = lines_about(path)
