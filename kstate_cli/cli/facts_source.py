@@ -53,7 +53,9 @@ class KnownOfLogs:
         """Which ends of logs these are: only a broker's are those of now."""
         if self.bootstrap is not None:
             return "until RUNNING"
-        return "up to the ends in the file" if self.offsets is not None else "up to the end of the dump"
+        if self.offsets is None:
+            return "up to the end of the dump"
+        return f"up to the ends that the file {'says' if self.dump is None else 'and the dump say'}"
 
     def validate(self) -> None:
         """Raises UsageError for what does not go together, before anything is read."""
