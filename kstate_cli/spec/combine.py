@@ -11,7 +11,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import expires
 from kstate_cli.spec.completion import complete, key_of, literal, table_of
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft, draft_of
-from kstate_cli.spec.evidence import settled
+from kstate_cli.spec.evidence import doubt_of, settled
 from kstate_cli.spec.infer import Evidence, Inference, infer
 from kstate_cli.spec.intervals import default_segment_interval
 from kstate_cli.spec.model import IN_MEMORY, Spec
@@ -76,7 +76,8 @@ def draft_of_directory(
     before = {one.name: one.inferred.get("logged") for one in draft.stores}
     sure = {one.name for one in stores if one.inferred.get("logged") != before[one.name]}
     notes = tuple(note for note in inferred.notes if note.partition(":")[0] not in sure)
-    return SpecDraft(draft.application, stores), notes
+    doubts = tuple(doubt for one in stores if (doubt := doubt_of(one)) is not None)
+    return SpecDraft(draft.application, stores), (*notes, *doubts)
 
 
 def _merged(stated: SpecDraft, described: SpecDraft, inferred: Inference, named: str, *, read: bool) -> SpecDraft:

@@ -18,13 +18,15 @@ from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.formats.store_kinds import has_key, has_retention
 from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic
 from kstate_cli.spec.draft import Question, StoreDraft
-from kstate_cli.spec.intervals import MIN_INTERVAL_MS, default_segment_interval
+from kstate_cli.spec.intervals import MIN_INTERVAL_MS, default_segment_interval, histories_of
 from kstate_cli.spec.model import IN_MEMORY, SOURCE_TOPIC
 from kstate_cli.spec.times import Interval
 from kstate_cli.spec.told_topics import ToldTopics, TopicSettings
 
 DAY_MS: Final = 86_400_000
 """What Streams adds to the retention, unless told otherwise, and to the history retention, always."""
+
+_NARROW: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,12 @@ class Shown:
     partitions: frozenset[int] = frozenset()
     """Of the tasks here that would have such a store."""
 
+    @property
+    def narrow(self) -> bool:
+        """Of a versioned store: the rows leave so little room for its segment interval that nothing fits by chance."""
+        most, least = self.interval.greatest, self.interval.least
+        return self.interval.wrong is None and most is not None and (most - least) * _NARROW <= least
+
     def least(self, kind: str, interval_ms: int) -> int:
         """The least retention with which Streams would have kept these segments.
 
@@ -53,19 +61,23 @@ class Shown:
     def agrees(self, kind: str, retention_ms: int) -> bool:
         """Whether the bytes allow this retention.
 
-        Segments of windows and sessions follow from it; those of a versioned store may have any interval (KIP-889).
+        Segments of windows and sessions follow from it. Those of a versioned store may have an interval of their own
+        (KIP-889), but nobody gives them one that is longer than the history.
         """
         if retention_ms <= 0 or self.interval.wrong is not None:
             return False
         interval = default_segment_interval(kind, retention_ms)
-        if has_key(kind, KeySchema.VERSIONED) and self.interval.exact is not None:
-            interval = self.interval.exact
+        exact = self.interval.exact
+        if has_key(kind, KeySchema.VERSIONED) and exact is not None and retention_ms >= exact:
+            interval = exact
         return interval is not None and self.interval.fits(interval) and retention_ms >= self.least(kind, interval)
 
 
 def settled(store: StoreDraft, application: str | None, shown: Shown, told: Sequence[ToldTopics]) -> StoreDraft:
     """What is known of a store once the topics are: more, or less where they contradict the bytes."""
     topic = store.changelog
+    if topic is None and "changelog" in store.questions:
+        return store  # whose settings these are nobody knows
     if topic is None and application is not None and not store.is_global:
         topic = changelog_topic(changelog_prefix(application, store.topology), store.name)
     said = [(one.by, one.topics[topic]) for one in told if topic is not None and topic in one.topics]
@@ -76,6 +88,24 @@ def settled(store: StoreDraft, application: str | None, shown: Shown, told: Sequ
     if "logged" in store.questions and store.changelog is None:
         return store
     return _retention(_partitions(store, said), shown, said)
+
+
+def doubt_of(store: StoreDraft) -> str | None:
+    """What is worth a look in a store that is known: a history that its segments do not confirm; None without that.
+
+    They may have an interval of their own, or somebody has changed the topic.
+    """
+    kind, retention, interval = store.kind, store.retention_ms, store.segment_interval_ms
+    if kind is None or retention is None or interval is None or not has_key(kind, KeySchema.VERSIONED):
+        return None
+    if default_segment_interval(kind, retention) == interval:
+        return None
+    usual = " or ".join(f"{least} to {most}" for least, most in histories_of(interval))
+    without = f"; without one they are those of {usual}" if usual else ""
+    return (
+        f"{store.name}: retention_ms = {retention} is what its changelog says: right if its segments of {interval} ms "
+        f"have an interval of their own in the code{without}"
+    )
 
 
 Said = Sequence[tuple[str, TopicSettings]]
@@ -141,10 +171,12 @@ def _retention(store: StoreDraft, shown: Shown, said: Said) -> StoreDraft:
     less = f"{from_}, less the {DAY_MS} that Streams adds"
     fitting = [one for one in candidates if shown.agrees(kind, one)]
     if len(candidates) == 1 and fitting:
-        if versioned and shown.interval.exact is not None:
-            return _know(store, "retention_ms", fitting[0], f"{less}; the segments here allow it")
-        if shown.interval.exact not in (None, MIN_INTERVAL_MS):
-            return _know(store, "retention_ms", fitting[0], f"{less}; the segments here agree")
+        exact = shown.interval.exact
+        own = exact is not None and default_segment_interval(kind, fitting[0]) != exact
+        if shown.narrow if versioned else exact not in (None, MIN_INTERVAL_MS):
+            return _know(
+                store, "retention_ms", fitting[0], f"{less}; the segments here {'allow it' if own else 'agree'}"
+            )
         # Who has changed the setting would go unnoticed.
         return _ask(store, "retention_ms", f"only the changelog tells it ({less}), and the rows here do not", *fitting)
     if by_bytes is not None:

@@ -90,6 +90,11 @@ def test_what_is_left_is_what_cannot_be_known(tmp_path: Path, name: str) -> None
     memory = known.pop("kv-memory")
     assert (memory.kind, memory.subtopology, memory.partitions) == ("in-memory", 0, truth.PARTITIONS)
     assert known == truth.by_name(spec)
+    # Their segments have an interval of their own: the settings alone tell their history, and that is said.
+    looked_at = {
+        line.partition(":")[0] for line in done.err.splitlines() if "an interval of their own in the code" in line
+    }
+    assert looked_at == {f"{one.name}" for one in spec.stores if one.kind == "versioned"}
     # Every value says what it was taken from.
     told = {line.partition(" = ")[0] for line in text.splitlines() if " # " in line}
     assert {"kind", "partitions", "retention_ms", "changelog"} <= told
@@ -103,6 +108,7 @@ def test_what_is_left_is_what_cannot_be_known(tmp_path: Path, name: str) -> None
         ("session-count", "retention_ms", 1_200_000, "1200000"),
         ("versioned", "min_compaction_lag_ms", 1, "..."),
         ("versioned", "min_compaction_lag_ms", DAY_MS, "..."),
+        ("versioned", "min_compaction_lag_ms", DAY_MS + 3 * 60_000, "..."),
     ],
 )
 def test_an_edited_topic_is_asked_about(tmp_path: Path, store: str, setting: str, value: int, answer: str) -> None:

@@ -12,12 +12,14 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.manifest import Reading
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.keys import WindowKey
+from kstate_cli.formats.keys import VersionedKey, WindowKey
 from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.versioned import SegmentValue, Version
 from kstate_cli.spec.combine import draft_of_directory
 from kstate_cli.spec.draft import StoreDraft
 from kstate_cli.spec.evidence import DAY_MS
+from kstate_cli.spec.infer import infer
 from kstate_cli.spec.intervals import default_segment_interval
 from kstate_cli.spec.told_topics import ToldTopics, TopicSettings, told_by_broker, told_by_dump
 from kstate_cli.spec.toml_writer import to_toml
@@ -152,6 +154,44 @@ def test_never_less_than_the_bytes_show_and_never_other_segments(
         assert one.retention_ms == retention
 
 
+HOUR = 60 * MINUTE
+
+
+def versioned(history: int, *segments_of: int) -> Application:
+    """A store with a version in each of these segments, of the interval that Streams chooses."""
+    interval = default_segment_interval("versioned", history)
+    assert interval is not None
+    rows = []
+    for segment in segments_of:
+        key = VersionedKey(segment, b"k").to_bytes()
+        ends = segment * interval + interval // 2
+        rows.append((key, SegmentValue(ends, (Version(ends - 1, b"v"),)).to_bytes()))
+    return application(task("0_0", store("win", database(rows), kind="versioned"), lines={f"{WIN}-0": 4}))
+
+
+@pytest.mark.parametrize("history", [50_000, 4 * MINUTE, 30 * MINUTE, 48 * HOUR, 30 * 24 * HOUR])
+def test_a_history_is_that_of_the_setting_where_segments_confirm_it(history: int) -> None:
+    """Where they do not, it is taken if they may have an interval of their own, and that is said; else it is asked."""
+    first = 1_700_000_000_000 // (default_segment_interval("versioned", history) or 1)
+    app = versioned(history, first, first + 1)
+
+    def by(value: int) -> tuple[int | None, int, bool]:
+        settings = TopicSettings(1, min_compaction_lag_ms=value + DAY_MS)
+        draft, notes = draft_of_directory(app, None, (told(win=settings),))
+        one = draft.store("win")
+        assert one is not None
+        return one.retention_ms, len(notes), "retention_ms" in asked(one.filled("app"))
+
+    interval = default_segment_interval("versioned", history) or 0
+    assert by(history) == (history, 0, False)
+    pinned = infer(app).evidence["win"].interval.exact is not None
+    for other in (history + 12 * interval, interval):
+        # Rows of long segments leave some room; another interval than that of the history is then not known.
+        assert by(other) == ((other, 1, False) if pinned else (None, 0, True))
+    for less in (interval - 1, 1, 0, -DAY_MS):
+        assert by(less) == (None, 0, True)
+
+
 # --- partitions, logging, stores in memory ----------------------------------------------------------------------------
 
 
@@ -186,6 +226,13 @@ def test_a_store_without_an_offset_and_with_a_topic_is_asked_about() -> None:
     assert asked(drafted(unclean, of="plain")) == {"logged": (True, False)}
     known = drafted(unclean, told(plain=TopicSettings(2)), of="plain")
     assert (known.changelog, known.partitions, asked(known)) == ("app-plain-changelog", 2, {})
+
+
+def test_a_topic_that_may_be_another_s_says_nothing() -> None:
+    two = application(task("0_0", store("a", built_from="x"), store("b", built_from="x"), lines={"x-0": 3}))
+    before = drafted(two, of="a")
+    assert "changelog" in asked(before)
+    assert asked(drafted(two, told(a=TopicSettings(9, WRITTEN)), of="a")) == asked(before)
 
 
 TOPOLOGY = parse_topology(
