@@ -146,8 +146,11 @@ def _in_memory(store: StoreDraft, shown: Shown, said: Said) -> StoreDraft:
 
 
 def _partitions(store: StoreDraft, said: Said) -> StoreDraft:
-    counts = sorted({one.partitions for _, one in said})
+    said = [(by, one) for by, one in said if one.partitions is not None]
+    counts = sorted({one.partitions or 0 for _, one in said})
     here = store.partitions or 0
+    if not said:
+        return store
     if len(counts) == 1 and counts[0] >= here:
         return _know(store, "partitions", counts[0], f"{_by(said)}: so many of its changelog")
     named = " and ".join(f"{by} says {one.partitions}" for by, one in said)

@@ -14,7 +14,8 @@ from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 class TopicSettings:
     """One topic: its partitions, and those settings that were set for the topic itself (None: not, or not known)."""
 
-    partitions: int
+    partitions: int | None
+    """None where some are not told of: a dump need not have all."""
     written: frozenset[int] = frozenset()
     """Partitions that ever had a record."""
     retention_ms: int | None = None
@@ -65,11 +66,15 @@ def _ended(one: PartitionDump) -> int:
     return -1 if one.reading is None else one.reading.ended_ms
 
 
-def _by_topic(partitions: Iterable[tuple[TopicPartition, bool]]) -> dict[str, tuple[int, frozenset[int]]]:
-    """How many partitions each topic has, at the least, and which of them ever had a record."""
-    known: dict[str, tuple[int, frozenset[int]]] = {}
-    for key, written in partitions:
+def _by_topic(partitions: Iterable[tuple[TopicPartition, bool]]) -> dict[str, tuple[int | None, frozenset[int]]]:
+    """How many partitions each topic has, and which of them ever had a record."""
+    numbers: dict[str, set[int]] = {}
+    written: dict[str, set[int]] = {}
+    for key, has_records in partitions:
         if legal_topic(key.topic):
-            most, before = known.get(key.topic, (0, frozenset()))
-            known[key.topic] = (max(most, key.partition + 1), before | ({key.partition} if written else frozenset()))
-    return known
+            numbers.setdefault(key.topic, set()).add(key.partition)
+            written.setdefault(key.topic, set()).update([key.partition] if has_records else [])
+    return {
+        topic: (len(known) if max(known) == len(known) - 1 else None, frozenset(written[topic]))
+        for topic, known in numbers.items()
+    }

@@ -288,6 +288,10 @@ def test_a_broker_and_a_dump_say_the_same() -> None:
     readings = [Reading(1, 2, retention_ms=4), Reading(3, 4, retention_ms=5, min_compaction_lag_ms=6), None]
     partitions = {key: partition(key, reading) for key, reading in zip(keys, readings, strict=True)}
     dump = Dump("/dump", partitions, None, {}, "read_committed", has_headers=True)
+    # A dump need not have all partitions: what it lacks in between it may lack behind them.
+    some = {key: one for key, one in partitions.items() if key.partition != 1}
+    assert told_by_dump(Dump("/dump", some, None, {}, None, has_headers=True)).topics[WIN].partitions is None
+    assert drafted(SURE, told(plain=TopicSettings(None)), of="plain").partitions == 1
     # The reading that ended last counts.
     assert dict(told_by_dump(dump).topics) == dict(by_broker.topics) and not told_by_dump(dump).live
 
