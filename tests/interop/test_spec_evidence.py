@@ -50,10 +50,15 @@ def filled_in(text: str) -> str:
     return re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", text, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("release", ["4.3.1", "4.2.1", "3.9.2"] if ALL else ["4.3.1"])
-def test_nothing_is_left_but_what_cannot_be_known(harness: Harness, tmp_path: Path, release: str) -> None:
+CASES = [("4.3.1", "eos"), ("4.3.1", "alos"), ("4.2.1", "eos"), ("3.9.2", "eos")]
+
+
+@pytest.mark.parametrize(("release", "guarantee"), CASES if ALL else CASES[:1])
+def test_nothing_is_left_but_what_cannot_be_known(
+    harness: Harness, tmp_path: Path, release: str, guarantee: str
+) -> None:
     """The file that is printed is the truth, a restore takes it, and what a check foretells is what Streams restores."""
-    app, state = application("kinds", "eos"), tmp_path / "state"
+    app, state = application("kinds", guarantee), tmp_path / "state"
     harness.produce(release, app, BATCH)
     topics = changelogs(good(harness.run(release, app, state, Run(read=False))))
     directory, out = state / app.name, tmp_path / "dump"
@@ -61,6 +66,7 @@ def test_nothing_is_left_but_what_cannot_be_known(harness: Harness, tmp_path: Pa
     dump(harness, out, "--app", app.name, *named)
     topology = described(app, release, tmp_path / "topology.txt")
     broker = ("--bootstrap-server", harness.bootstrap)
+    started_as = () if guarantee == "eos" else ("--guarantee", "at_least_once")
 
     expected = truth.by_name(truth.kinds(app.name, app.input, release))
     by_both = (*broker, "--from-changelog", out)
@@ -87,7 +93,7 @@ def test_nothing_is_left_but_what_cannot_be_known(harness: Harness, tmp_path: Pa
     state.mkdir()
     restore(directory, out, line(release), spec)
     shutil.copytree(directory, tmp_path / "behind")
-    nothing = kstate("check", directory, "--for", line(release), *broker, "-o", "json")
+    nothing = kstate("check", directory, "--for", line(release), *started_as, *broker, "-o", "json")
     assert (nothing.summary["restores"], nothing.summary["seconds_to_running"]) == (0, 0), nothing.told
     run = Run(then=[Step(BATCH.then(), None)], expect_no_restore=True, may_restore=[IN_MEMORY])
     assert not wiped(good(harness.run(release, app, state, run)))
@@ -95,7 +101,7 @@ def test_nothing_is_left_but_what_cannot_be_known(harness: Harness, tmp_path: Pa
     # The copy is older than the log: a check says by how much, store by store, and Streams restores just that.
     shutil.rmtree(directory)
     (tmp_path / "behind").rename(directory)
-    check = kstate("check", directory, "--for", line(release), *broker, "-o", "json")
+    check = kstate("check", directory, "--for", line(release), *started_as, *broker, "-o", "json")
     behind = kstate("inspect-position", directory, *broker, "-o", "json")
     assert all(row["records_exact"] for row in check.rows if row["type"] == "prediction")
     old = [row["lag_seconds"] for row in behind.rows if row["type"] == "store" and row["lag"]]
