@@ -358,7 +358,9 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 _MADE,
                 (
                     "What cannot be known from the bytes of a directory, and what `kstate restore` has to know of one that is lost. "
-                    "`kstate ls APP --spec` writes it from a healthy directory, and asks for what it could not find out. Keys that "
+                    "`kstate ls APP --spec` writes it from a healthy directory, and asks for what it could not find out; with "
+                    "`--topology`, `--bootstrap-server` or `--from-changelog` that is "
+                    "[less](../how-to/restore.md). Keys that "
                     "are not here are refused. An example that has all of them: "
                     "[examples/kstate.toml](../../examples/kstate.toml)."
                 ),

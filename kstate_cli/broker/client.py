@@ -25,6 +25,8 @@ _GLANCE_SECONDS = 1.0
 _AGAIN_SECONDS = 0.2
 _COMPACTION = "cleanup.policy"
 _DELETES_LIVE = "delete.retention.ms"
+_RETENTION = "retention.ms"
+_LAG = "min.compaction.lag.ms"
 
 
 @contextmanager
@@ -158,9 +160,20 @@ def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bo
             delete_retention_ms=int(settings[place[0]][_DELETES_LIVE].value),
             leader_epoch=end.leader_epoch,
             stable_end=bounds[1][place].offset if stable else None,
+            retention_ms=_of_the_topic(settings[place[0]], _RETENTION),
+            min_compaction_lag_ms=_of_the_topic(settings[place[0]], _LAG),
         )
         for place, end in bounds[0].items()
     }
+
+
+def _of_the_topic(settings: Mapping[str, Any], name: str) -> int | None:
+    """What the topic itself has; None where it only has what the broker gives to all, and for -1: without an end."""
+    from confluent_kafka.admin import ConfigSource
+
+    one = settings[name]
+    value = int(one.value) if ConfigSource(one.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG else -1
+    return None if value < 0 else value
 
 
 def _committed(admin: AdminClient, group: str, keys: list[Key]) -> dict[tuple[str, int], int]:

@@ -34,6 +34,10 @@ class LogFacts:
     """Of the end of the log (KIP-320)."""
     stable_end: int | None = None
     """Last stable offset: what lies from here on belongs to a transaction that is open, or came after one."""
+    retention_ms: int | None = None
+    """``retention.ms`` that was set for the topic itself; None where it has what the broker gives to all, or no end."""
+    min_compaction_lag_ms: int | None = None
+    """``min.compaction.lag.ms`` that was set for the topic itself."""
 
     @property
     def compacted(self) -> bool | None:
@@ -47,7 +51,8 @@ Facts = Mapping[TopicPartition, LogFacts]
 def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
     """Reads ``{topic: {partition: {"start": n, "end": n}}}``.
 
-    With ``id``, ``committed``, ``policy``, ``delete_retention_ms`` and ``leader_epoch`` where they are known.
+    With ``id``, ``committed``, ``policy``, ``delete_retention_ms``, ``leader_epoch``, ``retention_ms`` and
+    ``min_compaction_lag_ms`` where they are known.
 
     Raises UsageError, saying what is wrong.
     """
@@ -63,7 +68,7 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
         raise UsageError(
             f"{path} cannot be read as log offsets: {error}",
             hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, with "id", "committed", "policy", '
-            '"delete_retention_ms" and "leader_epoch" where they are known',
+            '"delete_retention_ms", "leader_epoch", "retention_ms" and "min_compaction_lag_ms" where they are known',
         ) from None
     return by_partition
 
@@ -77,7 +82,8 @@ def _object(content: Any, what: str) -> dict[str, Any]:
 def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
     start, end, committed = facts.get("start"), facts.get("end"), facts.get("committed")
     retention, epoch = facts.get("delete_retention_ms"), facts.get("leader_epoch")
-    for value in (start, end, *(one for one in (committed, retention, epoch) if one is not None)):
+    kept, lag = facts.get("retention_ms"), facts.get("min_compaction_lag_ms")
+    for value in (start, end, *(one for one in (committed, retention, epoch, kept, lag) if one is not None)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_I64:
             raise ValueError(f"{key}: {str(value)[:100]} is not an offset, or not a number from 0")
     assert start is not None
@@ -86,4 +92,14 @@ def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
         raise ValueError(f"{key}: start {start} lies above end {end}")
     topic_id, policy = (None if facts.get(name) is None else str(facts[name]) for name in ("id", "policy"))
     topic_id = None if topic_id is None else canonical_topic_id(topic_id)
-    return LogFacts(start, end, topic_id, committed, policy, retention, epoch)
+    return LogFacts(
+        start,
+        end,
+        topic_id,
+        committed,
+        policy,
+        retention,
+        epoch,
+        retention_ms=kept,
+        min_compaction_lag_ms=lag,
+    )

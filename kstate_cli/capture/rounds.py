@@ -371,6 +371,8 @@ class _OneRound:
             _less(before, facts),
             facts.leader_epoch if facts.leader_epoch is not None else None if before is None else before.leader_epoch,
             last or (None if before is None else before.last),
+            facts.retention_ms,
+            facts.min_compaction_lag_ms,
         )
 
     @staticmethod

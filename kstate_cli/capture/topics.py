@@ -45,23 +45,39 @@ def chosen(app: str | None, named: Mapping[str, str], on_broker: Iterable[str], 
             + ("that is no name of a topic" if bad else "the broker has no such topic"),
             hint=f"{did_you_mean(missing[:1], known)}a topic that this user may not describe is not shown either",
         )
-    wanted, foreign = set(named), []
+    wanted: set[str] = set(named)
+    foreign: list[tuple[str, str]] = []
     if app is not None:
-        own = [topic for topic in known if topic.startswith(f"{app}-") and is_changelog(topic)]
-        for topic in own:
-            others = [
-                prefix
-                for prefix, _ in readings_of_changelog(topic)
-                if len(prefix) > len(app) and prefix.startswith(f"{app}-") and prefix in groups
-            ]
-            if others and topic not in wanted:
-                foreign.append((topic, max(others, key=len)))
-            else:
-                wanted.add(topic)
-        if not own:
+        own, others = own_changelogs(app, known, groups)
+        foreign = [(topic, of) for topic, of in others if topic not in wanted]
+        wanted.update(own)
+        if not own and not others:
             raise UsageError(
                 f"--app {app!r}: the broker has no changelog that begins with it"
                 + (f"; there are {some(sorted(filter(is_changelog, known)), _SHOWN)}" if known else ""),
                 hint="give the application.id; a topic that this user may not describe is not shown",
             )
     return Topics(tuple(sorted(wanted)), tuple(sorted(foreign)))
+
+
+def own_changelogs(
+    app: str, on_broker: Iterable[str], groups: Collection[str]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """The changelogs that an application has by their names; and those (topic, application) that are another one's.
+
+    Of ``my-app-2-count-changelog`` a group decides: see :func:`chosen`.
+    """
+    own: list[str] = []
+    foreign: list[tuple[str, str]] = []
+    for topic in sorted(on_broker):
+        if topic.startswith(f"{app}-") and is_changelog(topic):
+            others = [
+                prefix
+                for prefix, _ in readings_of_changelog(topic)
+                if len(prefix) > len(app) and prefix.startswith(f"{app}-") and prefix in groups
+            ]
+            if others:
+                foreign.append((topic, max(others, key=len)))
+            else:
+                own.append(topic)
+    return own, foreign

@@ -17,6 +17,8 @@ from kstate_cli.change.plan import EditDatabase, Plan
 
 ROUGH_EVENT_MEMBER: Final = "rough_seconds"
 """Of the line ``created``."""
+RECORDS_EVENT: Final = "sorted"
+"""A note of a restoration: how many ``records`` it has made sorted files of, without those of a run before it."""
 _MIB: Final = 1024 * 1024
 _RUN: Final = 1.0
 _DATABASE: Final = 0.08
@@ -50,6 +52,29 @@ class Expected:
     def is_short(self) -> bool:
         """Not worth a number."""
         return self.seconds < _SHORT
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How quick a restoration was."""
+
+    per_second: float
+    """Records, of the whole run: until its switch."""
+    run: str
+
+
+def measured_rate(runs: Iterable[Run], records: int) -> Rate | None:
+    """The rate of the newest restoration that can tell how long ``records`` take; None where there is none.
+
+    It is that of kstate, on this machine: a start of Streams, which writes record by record, is slower.
+    """
+    for run in reversed(list(runs)):
+        done = run.last(RECORDS_EVENT).get("records")
+        if run.damage is not None or run.state not in _KINDS or not run.seconds:
+            continue
+        if type(done) is int and done > 0 and done * _SMALLER >= records:
+            return Rate(done / run.seconds, run.name)
+    return None
 
 
 def rough_seconds(plan: Plan, workers: int) -> float:

@@ -23,12 +23,15 @@ def known_logs(bare: Snapshot) -> KnownLogs:
     firsts = _asked_for(Snapshot(bare.app, bare.asked, bare.resolved, bare.now_ms, logs=KnownLogs(known=known)))
     keys = [*firsts, *(known - firsts.keys())]
     logs = {key: log for key in keys if (log := _first(sources, key)) is not None}
+    for source in sources:
+        wanted = {key: {logs[key].start or 0, *offsets} for key, offsets in firsts.items() if key in logs}
+        source.prepare(wanted, transactional=bare.asked.exactly_once)
     counts: dict[tuple[TopicPartition, int], Records | None] = {}
     for key, offsets in firsts.items():
         if key in logs:
             inside = {one for one in offsets if logs[key].where(one) is Where.INSIDE}
             for first in {logs[key].start or 0, *inside}:
-                counts[key, first] = _count(sources, key, first, transactional=bare.asked.exactly_once)
+                counts[key, first] = counted(sources, key, first, transactional=bare.asked.exactly_once)
     return KnownLogs(
         logs,
         known,
@@ -67,7 +70,7 @@ def _first(sources: Sequence[LogSource], key: TopicPartition) -> Log | None:
     return next((log for log in (source.log(key) for source in sources) if log is not None), None)
 
 
-def _count(sources: Sequence[LogSource], key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
+def counted(sources: Sequence[LogSource], key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
     """How many records lie from ``first`` to the end.
 
     A dump counts them, where it was taken of the very log that the first source knows.

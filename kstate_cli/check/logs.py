@@ -5,12 +5,13 @@ What a log is (start, end, how far a source topic may be read) is :class:`kstate
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
 from kstate_cli.broker.facts import Facts
+from kstate_cli.broker.tails import Tail
 from kstate_cli.check.outcome import Records
 from kstate_cli.dump.model import Dump, PartitionDump, Piece, Slice
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
@@ -35,16 +36,36 @@ class LogSource(Protocol):
     def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
         """How many records a consumer gets from offset ``first`` to the end, as far as that can be known."""
 
+    def prepare(self, wanted: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
+        """These offsets will be asked about: what has to be read for it is read at once."""
+
+    def time_of(self, key: TopicPartition, first: int) -> int | None:
+        """When the first record from offset ``first`` on was written (ms since 1970), where that is known."""
+
 
 def at_most(log: Log, first: int, *, marker: bool) -> Records | None:
     """The records between ``first`` and the end of a log, by its bounds alone."""
     if log.end is None:
         return None
-    end = log.end if log.until is None else min(log.end, log.until + 1)
+    end = _end_of(log, log.end)
     span = max(0, end - max(first, log.start or 0))
     # A transaction that has ended has a marker as its last entry, and only ended ones are read.
     count = max(0, span - 1) if marker and span else span
     return Records(count, exact=count == 0)
+
+
+def _end_of(log: Log, end: int) -> int:
+    """A source topic is restored to the group's committed offset only."""
+    return end if log.until is None else min(end, log.until + 1)
+
+
+class ReadTails(Protocol):
+    """Reads the ends of logs; what cannot be read, or is long, is left out."""
+
+    def __call__(
+        self, wanted: Mapping[TopicPartition, tuple[set[int], int]], *, committed: bool
+    ) -> Mapping[TopicPartition, Tail]:
+        """``wanted``: the offsets that are asked about, and the end, of each log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +75,10 @@ class FactLogs:
     facts: Facts
     asked_for: frozenset[str] = frozenset()
     """Topics that a broker was asked about now: what it does not tell of one of them it does not have."""
+    read: ReadTails | None = None
+    """Reads the ends of logs, where a broker is there."""
+    tails: dict[TopicPartition, Tail] = field(default_factory=dict, compare=False)
+    """What was read."""
 
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition; None where nobody said anything of it."""
@@ -77,9 +102,32 @@ class FactLogs:
         return self.facts.keys()
 
     def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
-        """At most so many."""
+        """Counted where that was read, else at most so many."""
         log = self.log(key)
+        tail = self.tails.get(key)
+        if log is not None and log.end is not None and tail is not None:
+            count = tail.records(first, _end_of(log, log.end))
+            if count is not None:
+                return Records(count, exact=True)
         return None if log is None else at_most(log, first, marker=transactional and is_changelog(key.topic))
+
+    def prepare(self, wanted: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
+        """Reads the ends of the logs that are short."""
+        if self.read is None:
+            return
+        ends = {key: _end_of(log, log.end) for key in wanted if (log := self.log(key)) is not None and log.end}
+        asked = {key: (wanted[key], end) for key, end in ends.items() if not self._has(key, wanted[key], end)}
+        if asked:
+            self.tails.update(self.read(asked, committed=transactional))
+
+    def _has(self, key: TopicPartition, firsts: set[int], end: int) -> bool:
+        tail = self.tails.get(key)
+        return tail is not None and min((one for one in firsts if one < end), default=end) >= tail.began
+
+    def time_of(self, key: TopicPartition, first: int) -> int | None:
+        """When the first record from there on was written, where it was read."""
+        tail = self.tails.get(key)
+        return None if tail is None else tail.time_of_first(first)
 
 
 class DumpLogs:
@@ -123,6 +171,13 @@ class DumpLogs:
             if count is not None:
                 return Records(count, exact=True)
         return at_most(log, first, marker=transactional and is_changelog(key.topic))
+
+    def prepare(self, wanted: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
+        """Nothing: records are counted when they are asked for."""
+
+    def time_of(self, key: TopicPartition, first: int) -> int | None:
+        """Nobody says: a time would have to be read."""
+        return None
 
 
 def _count(uri: str, partition: PartitionDump, first: int, until: int | None) -> int | None:

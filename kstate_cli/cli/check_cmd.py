@@ -25,12 +25,10 @@ from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import EXIT_OK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kstate_cli.broker.facts import Facts
-    from kstate_cli.check.logs import LogSource
     from kstate_cli.check.predict import Report
+    from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.start import Start
     from kstate_cli.statedir.model import Application
 
 
@@ -82,9 +80,10 @@ def check(
 
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest
-    from kstate_cli.cli.facts_source import facts_source
+    from kstate_cli.cli.facts_source import KnownOfLogs
     from kstate_cli.cli.json_lines import lines_about, tell_failure
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.start import start_of
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.releases import release as known_release
     from kstate_cli.statedir.find import find_application
@@ -92,7 +91,8 @@ def check(
 
     path = find_application(app)
     lines = lines_about(path)
-    ask = facts_source(offsets, bootstrap_server, kafka_settings, group=path.name)
+    known = KnownOfLogs(offsets, bootstrap_server, kafka_settings, dump)
+    known.validate()
     to = known_release(release)
     cleaned_after = None if max_age is None else age("--max-age", max_age)
     retained = None if delete_retention is None else age("--delete-retention", delete_retention)
@@ -101,47 +101,23 @@ def check(
         asked = CheckRequest(
             to,
             exactly_once=guarantee is Guarantee.exactly_once,
-            logs=_sources(ask, application, dump, live=bootstrap_server is not None),
+            logs=known.sources(application),
             headers_format=dsl_store_format is StoreFormat.HEADERS,
             max_age=cleaned_after,
             delete_retention=retained,
         )
         report = predict(application, asked)
+        start = start_of(application, report, asked, known)
         if output is Format.json:
-            _print_json(lines, application, asked.release.name, guarantee, report)
+            _print_json(lines, application, asked, report, start)
         else:
-            _show(application, asked.release.name, report, quiet=quiet)
+            _show(application, asked.release.name, report, start, quiet=quiet)
         metrics.findings = Counter((one.code, one.level.value) for one in report.findings)
         if report.clean:
             return metrics.done(EXIT_OK)
         # People have read it in the table.
         tell_failure(ConditionNotMet(_verdict(report, asked.release.name)), ConditionNotMet.exit_code)
         return metrics.done(ConditionNotMet.exit_code)
-
-
-def _sources(
-    ask: Callable[[Iterable[str]], Facts] | None, app: Application, dump: str | None, *, live: bool
-) -> tuple[LogSource, ...]:
-    """The broker (``live``), or what was written down of it, before the dump: that is older."""
-    from kstate_cli.check.logs import DumpLogs, FactLogs
-    from kstate_cli.check.predict import topics_of
-    from kstate_cli.errors import Refused
-
-    sources: list[LogSource] = []
-    if ask is not None:
-        topics = topics_of(app)
-        sources.append(FactLogs(ask(topics), frozenset(topics) if live else frozenset()))
-    if dump is not None:
-        from kstate_cli.dump.open import read_dump
-
-        known = read_dump(dump, complete=False, committed_only=False)
-        if known.manifest is None:
-            raise Refused(
-                f"{dump} has no manifest: it does not say where the logs begin and end",
-                hint="leave it out, and say --offsets FILE or --bootstrap-server HOST:PORT",
-            )
-        sources.append(DumpLogs(known))
-    return tuple(sources)
 
 
 def _verdict(report: Report, release: str) -> str:
@@ -151,7 +127,9 @@ def _verdict(report: Report, release: str) -> str:
     return ": ".join(filter(None, (fails, counted))) or "not all is as expected"
 
 
-def _print_json(lines: JsonLines, app: Application, release: str, guarantee: Guarantee, report: Report) -> None:
+def _print_json(lines: JsonLines, app: Application, asked: CheckRequest, report: Report, start: Start) -> None:
+    from kstate_cli.cli.lag_members import lag_members
+
     for one in report.predictions:
         lines.line(
             "prediction",
@@ -165,6 +143,7 @@ def _print_json(lines: JsonLines, app: Application, release: str, guarantee: Gua
                 "code": one.code,
                 "path": one.file,
                 "messages": list(one.messages),
+                **lag_members(start.lags.get((one.task, one.store or ""))),
             },
         )
     for finding in report.findings:
@@ -183,24 +162,29 @@ def _print_json(lines: JsonLines, app: Application, release: str, guarantee: Gua
     levels = [finding.level.value for finding in report.findings]
     lines.summary(
         {
-            "release": release,
-            "guarantee": guarantee.value,
+            "release": asked.release.name,
+            "guarantee": (Guarantee.exactly_once if asked.exactly_once else Guarantee.at_least_once).value,
             "start_fails": report.fails,
             "errors": levels.count("error"),
             "warnings": levels.count("warning"),
             "expected": levels.count("expected"),
+            "restores": start.records.count if start.records else None,
+            "restores_exact": start.records.exact if start.records else None,
+            "seconds_to_running": start.seconds,
+            "rate": round(start.rate.per_second, 1) if start.rate else None,
+            "rate_from": start.rate.run if start.rate else None,
             "running": app.running,
             "as_of": app.as_of,
         }
     )
 
 
-def _show(app: Application, release: str, report: Report, *, quiet: bool) -> None:
+def _show(app: Application, release: str, report: Report, start: Start, *, quiet: bool) -> None:
     from kstate_cli.cli.check_view import show_report, worst_of
     from kstate_cli.cli.output import say
     from kstate_cli.texts import command
 
-    show_report(release, report)
+    show_report(release, report, start)
     sys.stdout.flush()
     if (worst := worst_of(report.findings)) is not None:
         say(f"what that means: {command('explain', worst.code)}", quiet=quiet)

@@ -16,6 +16,7 @@ from kstate_cli.texts import first_lines, some
 if TYPE_CHECKING:
     from kstate_cli.check.outcome import Prediction
     from kstate_cli.check.predict import Report
+    from kstate_cli.cli.start import Start
 
 _SHOWN = 5
 _INDENT: Final = " " * 4
@@ -26,11 +27,12 @@ _NOTHING: Final = "nothing to do"
 _RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
-def show_report(release: str, report: Report) -> None:
+def show_report(release: str, report: Report, start: Start) -> None:
     """Everything, on standard output."""
     worst = worst_of(report.findings)
     style = "bold green" if report.clean else _STYLES[Level.ERROR if report.fails or worst is None else worst.level]
-    _print_folded(f"{release}: {verdict(report.predictions)}", style, indent="")
+    said = "; ".join(filter(None, (verdict(report.predictions), start.text)))
+    _print_folded(f"{release}: {said}", style, indent="")
     for level in _STYLES:
         for alike in _grouped(one for one in report.findings if one.level is level):
             _show_finding(alike)

@@ -35,9 +35,14 @@ EXAMPLES: Final = {
         Example("Tasks and stores of an application", "ls /data/app"),
         Example("Which stores take the room: the largest last", "ls /data/app --sort size"),
         Example("A kstate.toml for restore and query, on standard output", "ls /data/app --spec"),
+        Example(
+            "With what a dump, or a broker, and a text of Topology#describe tell",
+            "ls /data/app --spec --from-changelog /dump --topology text",
+        ),
     ),
     "inspect-position": (
         Example("How far one store has come", "inspect-position /data/app --store count"),
+        Example("How far behind the broker's logs", "inspect-position /data/app --bootstrap-server broker:9092"),
         Example("Exit 3 unless all have read offset 1234 (for scripts)", "inspect-position /data/app --at in:0=1234"),
     ),
     "query": (

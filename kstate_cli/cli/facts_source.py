@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,10 @@ from kstate_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from kstate_cli.broker.facts import Facts
+    from kstate_cli.broker.tails import Tail
+    from kstate_cli.check.logs import LogSource, ReadTails
+    from kstate_cli.formats.topic_partition import TopicPartition
+    from kstate_cli.statedir.model import Application
 
 
 def facts_source(
@@ -32,3 +37,68 @@ def facts_source(
         conf = client_settings(settings)
         return lambda topics: ask_broker(bootstrap, conf, group=group, topics=topics)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOfLogs:
+    """What tells the logs of an application, as the command line names it."""
+
+    offsets: Path | None = None
+    bootstrap: str | None = None
+    settings: Path | None = None
+    dump: str | None = None
+
+    @property
+    def up_to(self) -> str:
+        """Which ends of logs these are: only a broker's are those of now."""
+        if self.bootstrap is not None:
+            return "until RUNNING"
+        if self.offsets is None:
+            return "up to the end of the dump"
+        return f"up to the ends that the file {'says' if self.dump is None else 'and the dump say'}"
+
+    def validate(self) -> None:
+        """Raises UsageError for what does not go together, before anything is read."""
+        facts_source(self.offsets, self.bootstrap, self.settings, group="")
+
+    def sources(self, app: Application) -> tuple[LogSource, ...]:
+        """The broker, or what was written down of it, before the dump: that is older.
+
+        Raises UsageError and DumpError for what cannot be read, RunFailed where a broker does not answer, Refused for a
+        dump without a manifest.
+        """
+        from kstate_cli.check.logs import DumpLogs, FactLogs
+        from kstate_cli.check.predict import topics_of
+        from kstate_cli.errors import Refused
+
+        sources: list[LogSource] = []
+        ask = facts_source(self.offsets, self.bootstrap, self.settings, group=app.path.name)
+        if ask is not None:
+            topics, live = topics_of(app), self.bootstrap is not None
+            sources.append(FactLogs(ask(topics), frozenset(topics) if live else frozenset(), self._tails()))
+        if self.dump is not None:
+            from kstate_cli.dump.open import read_dump
+
+            known = read_dump(self.dump, complete=False, committed_only=False)
+            if known.manifest is None:
+                raise Refused(
+                    f"{self.dump} has no manifest: it does not say where the logs begin and end",
+                    hint="leave it out, and say --offsets FILE or --bootstrap-server HOST:PORT",
+                )
+            sources.append(DumpLogs(known))
+        return tuple(sources)
+
+    def _tails(self) -> ReadTails | None:
+        if self.bootstrap is None:
+            return None
+        from kstate_cli.broker.settings import client_settings
+        from kstate_cli.broker.tails import read_tails
+
+        bootstrap, conf = self.bootstrap, client_settings(self.settings)
+
+        def read(
+            wanted: Mapping[TopicPartition, tuple[set[int], int]], *, committed: bool
+        ) -> Mapping[TopicPartition, Tail]:
+            return read_tails(bootstrap, conf, wanted, committed=committed)
+
+        return read

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstate_cli.cli.help_panels import one_of
-from kstate_cli.cli.options import App, Output, Quiet
+from kstate_cli.cli.help_panels import LOGS, one_of
+from kstate_cli.cli.options import App, BootstrapServer, Dump, KafkaSettings, Output, Quiet
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, UsageError
 
@@ -38,20 +39,42 @@ Sort = Annotated[
 ]
 
 
+Topology = Annotated[
+    Path | None,
+    typer.Option(
+        "--topology",
+        metavar="FILE",
+        help="With --spec: text of Topology#describe, for stores in memory.",
+        rich_help_panel=LOGS,
+        readable=False,
+    ),
+]
+
+
 def ls(
-    app: App, spec: Spec = False, sort: Sort = Order.task, output: Output = Format.table, quiet: Quiet = False
+    app: App,
+    spec: Spec = False,
+    topology: Topology = None,
+    from_changelog: Dump = None,
+    bootstrap_server: BootstrapServer = None,
+    kafka_settings: KafkaSettings = None,
+    sort: Sort = Order.task,
+    output: Output = Format.table,
+    quiet: Quiet = False,
 ) -> int:
     """Show tasks and stores: kind, size, keys, where the offset is, status, SST format, and which releases open it.
 
     Changes nothing, and may run beside the application. Keys are rows as kstate query shows them; ~ marks an estimate,
     ? a store that cannot be read. Exit 3 when something here is not as Streams leaves it, 1 when rows may be missing,
     or when only a run of kstate keeps what was here.
+    With --spec a broker or a dump tells partitions, and with the rows here retentions; what contradicts is asked.
     With --spec the exit code is 1 when something in the printed kstate.toml must be filled in, or looked at.
     """
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.only_kept import as_problem, only_kept, say_only_kept
     from kstate_cli.cli.output import say
     from kstate_cli.cli.problem_lines import print_problems
+    from kstate_cli.cli.spec_view import SpecSources, print_spec
     from kstate_cli.cli.store_rows import store_rows
     from kstate_cli.host import STORES_STAY
     from kstate_cli.rows.count import MOST_BYTES
@@ -64,6 +87,11 @@ def ls(
         raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
     if spec and sort is not Order.task:
         raise UsageError("--spec prints its stores by name", hint="leave out one of --spec and --sort")
+    sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
+    if not spec and sources.typed:
+        raise UsageError(
+            f"{sources.typed[0]} goes with --spec", hint="add --spec; how far stores are behind says check"
+        )
     path = find_application(app)
     lines = lines_about(path)
     application = read_application(path, count_bytes=0 if spec else MOST_BYTES)
@@ -74,7 +102,7 @@ def ls(
         rows = sorted(rows, key=lambda row: row["bytes"])
     to_do = 0
     if spec:
-        to_do = _print_spec(application, quiet=quiet)
+        to_do = print_spec(application, sources, quiet=quiet)
     elif output is Format.json:
         for row in rows:
             lines.line("store", row)
@@ -214,25 +242,3 @@ def _keys(row: dict[str, Any]) -> str:
     if row["rows"] is None:
         return "?" if row["bytes"] else "-"
     return f"{'' if row['rows_exact'] else '~'}{row['rows']}"
-
-
-def _print_spec(app: Application, *, quiet: bool) -> int:
-    """Prints a kstate.toml, and says what is missing in it; returns how many things there are to do."""
-    import sys
-
-    from kstate_cli.cli.output import say
-    from kstate_cli.cli.standard import as_data
-    from kstate_cli.spec.completion import question_text
-    from kstate_cli.spec.infer import infer
-    from kstate_cli.spec.toml_writer import to_toml
-
-    inferred = infer(app)
-    missing = [entry for store in inferred.draft.stores for entry in store.filled(inferred.draft.application).missing()]
-    about = "Written by kstate (ls --spec); comments say what a value was taken from, and what is to fill in."
-    as_data()
-    sys.stdout.write(to_toml(inferred.draft, notes=(about, *inferred.notes)))
-    for entry in missing:
-        say(question_text(entry), quiet=quiet)
-    for note in inferred.notes:
-        say(note, quiet=quiet)
-    return len(missing) + len(inferred.notes)

@@ -143,6 +143,15 @@ KafkaSettings = Annotated[
         readable=False,
     ),
 ]
+Dump = Annotated[
+    str | None,
+    typer.Option(
+        "--from-changelog",
+        metavar="DUMP",
+        help="Changelog dump: what its manifest says of the topics.",
+        rich_help_panel=LOGS,
+    ),
+]
 SpecFile = Annotated[
     Path | None,
     typer.Option(

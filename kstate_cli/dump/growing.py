@@ -12,8 +12,8 @@ The generation has ten digits, and the highest one counts. The canonical shape i
      "committed": {"topic": {"0": 9}}, "forgotten": [{"path": …, "at_ms": …}, …]}
 
 ``forgotten`` are files that an earlier manifest named, and when they were: they are removed once nobody can be reading
-them any more. It may be missing, as may ``topic_id``, ``cleanup_policy``, ``delete_retention_ms``, ``leader_epoch`` and
-``last``.
+them any more. It may be missing, as may ``topic_id``, ``cleanup_policy``, ``delete_retention_ms``, ``leader_epoch``,
+``last``, and ``retention_ms`` and ``min_compaction_lag_ms``: numbers, where they were set for the topic itself.
 
 A *full* is one reading of a partition from its log start, and what was added to it since: its ranges follow each other
 without a gap. A partition may have several, of which the one that began last counts; another of the same partition has
@@ -112,6 +112,9 @@ class Full:
     delete_retention_ms: int | None = None
     leader_epoch: int | None = None
     last: LastRecord | None = None
+    retention_ms: int | None = None
+    """``retention.ms`` and ``min.compaction.lag.ms`` that were set for the topic itself, by the last look."""
+    min_compaction_lag_ms: int | None = None
 
     @property
     def start(self) -> int:
@@ -194,10 +197,22 @@ def render(grown: Grown) -> bytes:
     return (json.dumps(content, separators=(",", ":")) + "\n").encode("utf-8")
 
 
+_PLAIN: Final = (
+    "topic_id",
+    "log_start",
+    "log_end",
+    "as_of_ms",
+    "cleanup_policy",
+    "delete_retention_ms",
+    "leader_epoch",
+    "retention_ms",
+    "min_compaction_lag_ms",
+)
+
+
 def _full_facts(one: Full) -> Json:
     facts: Json = {"topic": one.key.topic, "partition": one.key.partition, "began": one.began}
-    plain = ("topic_id", "log_start", "log_end", "as_of_ms", "cleanup_policy", "delete_retention_ms", "leader_epoch")
-    facts |= {name: value for name in plain if (value := getattr(one, name)) is not None}
+    facts |= {name: value for name in _PLAIN if (value := getattr(one, name)) is not None}
     if one.last is not None:
         facts["last"] = {"offset": one.last.offset, "sha256": one.last.sha256}
     facts["ranges"] = [
@@ -298,6 +313,8 @@ def _full(content: Any, generation: int) -> Full:
         maybe(facts, "delete_retention_ms"),
         epoch,
         None if last is None else _last(json_object(last, f"last of {key}"), key, offsets),
+        maybe(facts, "retention_ms"),
+        maybe(facts, "min_compaction_lag_ms"),
     )
 
 
@@ -379,7 +396,9 @@ def _reading(one: Full) -> Reading:
     """Of the newest range: a dump has every record that was in the log when that was read."""
     digest = one.last.sha256 if one.last is not None else None
     ended = max(one.as_of_ms, one.ranges[-1].ended_ms)
-    return Reading(one.as_of_ms, ended, one.cleanup_policy, one.delete_retention_ms, one.leader_epoch, digest)
+    policy, deletes = one.cleanup_policy, one.delete_retention_ms
+    kept, lag = one.retention_ms, one.min_compaction_lag_ms
+    return Reading(one.as_of_ms, ended, policy, deletes, one.leader_epoch, digest, kept, lag)
 
 
 def _as_files(fulls: Iterable[Full]) -> Iterable[ManifestFile]:

@@ -60,6 +60,10 @@ class Reading:
     """Of the end of the log: it never falls while the topic is the same (KIP-320)."""
     last_record_sha256: str | None = None
     """:func:`kstate_cli.dump.records.record_digest` of the record at ``last``."""
+    retention_ms: int | None = None
+    """``retention.ms`` that was set for the topic itself."""
+    min_compaction_lag_ms: int | None = None
+    """``min.compaction.lag.ms`` that was set for the topic itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,8 @@ def _reading(facts: Json, name: str) -> Reading:
         maybe(facts, "delete_retention_ms"),
         epoch,
         None if digest is None else digest_of(digest, f"{name}: last_record_sha256"),
+        maybe(facts, "retention_ms"),
+        maybe(facts, "min_compaction_lag_ms"),
     )
 
 

@@ -17,6 +17,7 @@ from kstate_cli.change.clean import PRECIOUS_EVENT, drop_earlier_rounds
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.change.course import Terms
 from kstate_cli.change.engine import RunResult, execute
+from kstate_cli.change.expected import RECORDS_EVENT
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import Step
@@ -285,6 +286,7 @@ class Restoration:
         finished = {(one.task, one.store, one.number) for one in taken.results}
         left = [job for job in jobs if (job.task, job.store, job.number) not in finished]
         results = runner.run(left, lambda: self._tell(staging, jobs)) if left else []
+        run.write(RECORDS_EVENT, records=sum(one.records for one in results))
         results += taken.results
         return jobs, results
 

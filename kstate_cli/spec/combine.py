@@ -5,15 +5,18 @@ What two of them say differently is refused: the file may be of another applicat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import expires
 from kstate_cli.spec.completion import complete, key_of, literal, table_of
 from kstate_cli.spec.draft import Question, SpecDraft, StoreDraft, draft_of
+from kstate_cli.spec.evidence import doubt_of, settled
 from kstate_cli.spec.infer import Evidence, Inference, infer
 from kstate_cli.spec.intervals import default_segment_interval
 from kstate_cli.spec.model import IN_MEMORY, Spec
+from kstate_cli.spec.shown import shown_of
+from kstate_cli.spec.told_topics import ToldTopics
 from kstate_cli.spec.topology import FROM, TopologyText
 from kstate_cli.statedir.model import Application
 
@@ -54,10 +57,32 @@ def merge(
         )
     known = {s.name for s in stated.stores if s.retention_ms is not None or s.segment_interval_ms is not None}
     inferred = infer(app, known_intervals=known) if app is not None else Inference(SpecDraft(None, ()), {}, ())
-    names = dict.fromkeys(s.name for draft in (stated, described, inferred.draft) for s in draft.stores)
+    return _merged(stated, described, inferred, named, read=app is not None)
+
+
+def draft_of_directory(
+    app: Application, topology: TopologyText | None, told: Sequence[ToldTopics]
+) -> tuple[SpecDraft, tuple[str, ...]]:
+    """A draft by the directory, the topology's text, and what is told of the topics; and what is worth a look in it.
+
+    Where the topics contradict the bytes it asks. Raises Refused where the topology's text contradicts the directory.
+    """
+    inferred = infer(app)
+    described = topology.draft() if topology is not None else SpecDraft(None, ())
+    draft = _merged(SpecDraft(None, ()), described, inferred, FROM, read=True)
     stores = tuple(
-        _merge(name, named, stated.store(name), described.store(name), inferred, app is not None) for name in names
+        settled(one, draft.application, shown_of(app, one, described, inferred), told) for one in draft.stores
     )
+    before = {one.name: one.inferred.get("logged") for one in draft.stores}
+    sure = {one.name for one in stores if one.inferred.get("logged") != before[one.name]}
+    notes = tuple(note for note in inferred.notes if note.partition(":")[0] not in sure)
+    doubts = tuple(doubt for one in stores if (doubt := doubt_of(one)) is not None)
+    return SpecDraft(draft.application, stores), (*notes, *doubts)
+
+
+def _merged(stated: SpecDraft, described: SpecDraft, inferred: Inference, named: str, *, read: bool) -> SpecDraft:
+    names = dict.fromkeys(s.name for draft in (stated, described, inferred.draft) for s in draft.stores)
+    stores = tuple(_merge(name, named, stated.store(name), described.store(name), inferred, read) for name in names)
     return SpecDraft(stated.application or inferred.draft.application, stores)
 
 

@@ -178,6 +178,15 @@ def versioned_interval(databases: Iterable[Database]) -> Interval:
     return Interval(0, least, greatest, wrong=wrong)
 
 
+def versioned_span(databases: Iterable[Database]) -> int:
+    """How many logical segments lie between the first and the last one of which a row was sampled; of one task."""
+    try:
+        seen = [segment for d in databases for rows in d.samples.values() for row in rows for segment, _ in _ends(*row)]
+    except MalformedBytesError:
+        return 0
+    return max(seen) - min(seen) if seen else 0
+
+
 def _ends(key: bytes, value: bytes) -> Iterator[tuple[int, int]]:
     """(segment, end of validity) of each version in a segment's row."""
     where = VersionedKey.from_bytes(key)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,12 @@ def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
         def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
             return None
 
+        def prepare(self, wanted: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
+            pass
+
+        def time_of(self, key: TopicPartition, first: int) -> int | None:
+            return None
+
     app = read_application(demo)
     for live, outcome, code in ((False, Outcome.OPENS, "past-the-dump"), (True, Outcome.WIPED, "beyond-log-end")):
         report = predict(app, CheckRequest(release("4.3"), logs=(Known(live=live),)))
@@ -335,3 +342,45 @@ def test_every_code_is_used_and_documented() -> None:
     for name in CODES:
         assert source.count(f'"{name}"') > 1, name
         assert f"| `{name}` |" in documented, name
+
+
+def test_how_long_it_takes_until_running(tmp_path: Path) -> None:
+    """At the rate of the last restoration here; what a dump or a file says ends where that ends, and so it is said."""
+    app = tmp_path / "orders"
+    dump = ROOT / "examples" / "dump"
+    kstate(
+        "restore",
+        app,
+        "--from-changelog",
+        dump,
+        "--for",
+        "4.3",
+        "--spec",
+        ROOT / "examples" / "dump.toml",
+        "--engine",
+        "local",
+    )
+    (journal,) = (tmp_path / ".kstate").rglob("journal.jsonl")
+    events = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+    (rows,) = [event["records"] for event in events if event["event"] == "sorted"]
+    assert rows == 328
+    by_dump = kstate("check", app, "--for", "4.3", "--dump", dump)
+    assert by_dump.out.splitlines()[0] == "4.3: 7 stores open; nothing to restore up to the end of the dump"
+    told = kstate("check", app, "--for", "4.3", "--dump", dump, "-o", "json").summary
+    assert (told["restores"], told["restores_exact"], told["seconds_to_running"], told["rate"]) == (0, True, 0, None)
+    # Of one store a file says more; of the others nobody says anything, and so nothing of the whole.
+    log = offsets_file(app, 0, own_offset(app) + 101)
+    alone = kstate("check", app, "--for", "4.3", "--offsets", log, "-o", "json", status=None)
+    assert (alone.summary["restores"], alone.summary["rate_from"]) == (None, None)
+    known = ("check", app, "--for", "4.3", "--offsets", log, "--dump", dump, "--guarantee", "at_least_once")
+    both = kstate(*known, "-o", "json", status=None).summary
+    assert (both["restores"], both["restores_exact"], both["rate_from"]) == (100, False, "0001-restore")
+    assert both["seconds_to_running"] == pytest.approx(100 / both["rate"], abs=0.1)
+    (line, *_) = kstate(*known, status=None).out.splitlines()
+    assert (
+        "at most 100 records to restore up to the ends that the file and the dump say: " in line
+        and "at the rate of 0001-restore" in line
+    )
+    kstate("clean", app)
+    (line, *_) = kstate(*known, status=None).out.splitlines()
+    assert line.endswith("(no rate was measured here)")

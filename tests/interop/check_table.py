@@ -26,9 +26,20 @@ everything, or, without a changelog, has lost its rows; the start fails, with th
 records are restored, and whether an offset is still in the log, is said only where the log is known: from the manifest of a dump
 (records are counted), or from a file
 `{"TOPIC": {"0": {"start": 0, "end": 42, "id": "…", "committed": 40}}}` (at most so many; `id` and `committed` may be missing,
-and so may `policy`, `delete_retention_ms` and `leader_epoch`). `--bootstrap-server` asks a broker for the same; a topic or
+and so may `policy`, `delete_retention_ms`, `leader_epoch`, `retention_ms` and `min_compaction_lag_ms`). `--bootstrap-server` asks a broker for the same; a topic or
 a partition that it does not have is a finding. Where a dump is given too, what the broker says goes first, records are counted
 in the dump as long as it is of the same log, and topic ids that differ are a finding.
+
+Of a broker the ends of logs are read as well, where that is little (up to 50,000 offsets of a partition, 500,000 and 256 MiB
+altogether) and this user may (Read): then records are counted, and none of what has an offset and is no record, a transaction
+marker or what was compacted away. What is not read is said as "at most".
+
+The first line says how much the next start restores *until RUNNING*, or, where no broker is asked, up to the end that the dump or
+the file says; and how long that takes at the rate that the last large enough restoration of kstate here measured (`kstate clean` forgets it): the least, since
+Streams writes record by record. Where none was measured it says so. Stores in memory, which every start restores whole, leave no
+trace in a directory, and are not in the sum. In JSON: `restores`, `seconds_to_running`, `rate`, `rate_from` in the summary, and for each
+store `lag`, the records that it has not seen of its log whatever the start makes of it, and `lag_seconds`, how old the first of them is.
+`kstate inspect-position` with the same options has the `lag` alone.
 
 Exit code 0: nothing but what is expected. 3: findings.
 

@@ -18,6 +18,8 @@ from confluent_kafka.admin import (
 )
 
 from kstate_cli.broker.settings import client_settings
+from kstate_cli.broker.tails import read_tails
+from kstate_cli.formats.topic_partition import TopicPartition
 
 from .broker import Broker
 from .dumping import newest
@@ -90,10 +92,15 @@ def test_what_must_be_granted_and_nothing_else(broker: Broker, tmp_path: Path) -
     grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE_CONFIGS)
     status, said = dump("--topic", TOPIC)
     assert status == 6 and "does not allow" in said and "Read" in said, said
+    # A look at the end of a log is nothing that a check fails without.
+    end = {TopicPartition(TOPIC, 0): ({15}, 20)}
+    assert read_tails(broker.bootstrap, client_settings(file), end, committed=True) == {}
     assert not list(out.glob("_manifest-*"))
     grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.READ)
     status, said = dump("--topic", TOPIC)
     assert status == 0, said
+    (tail,) = read_tails(broker.bootstrap, client_settings(file), end, committed=True).values()
+    assert tail.offsets == (15, 16, 17, 18, 19) and None not in tail.times_ms
     status, said = dump("--app", APP)
     assert status == 6 and "does not allow" in said and "group" in said, said
     grant(admin, ResourceType.GROUP, APP, AclOperation.DESCRIBE)

@@ -39,6 +39,8 @@ def test_what_a_file_says(tmp_path: Path) -> None:
         "policy": "compact,delete",
         "delete_retention_ms": 5,
         "leader_epoch": 2,
+        "retention_ms": 8,
+        "min_compaction_lag_ms": 4,
     }
     file.write_text(json.dumps({"t": {"0": facts, "11": {"start": 0, "end": 0}}, "empty": {}}), encoding="utf-8")
     found = read_facts(file)
@@ -52,6 +54,7 @@ def test_what_a_file_says(tmp_path: Path) -> None:
         5,
         2,
     )
+    assert (one.retention_ms, one.min_compaction_lag_ms) == (8, 4)
     assert (other.start, other.end, other.topic_id, other.compacted) == (0, 0, None, None)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.change.build import BuildStore
-from kstate_cli.change.expected import Expected, expected, rough_seconds
+from kstate_cli.change.expected import Expected, Rate, expected, measured_rate, rough_seconds
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.plan import EditDatabase, Plan, Step
 from tests.unit.model import database
@@ -96,3 +96,28 @@ def test_no_more_digits_than_are_known(seconds: float) -> None:
     assert rounded >= seconds and rounded >= 10
     assert rounded <= max(10, seconds * 1.1 + 1)
     assert len(str(rounded).rstrip("0")) <= 2 or rounded < 100
+
+
+def restored(number: int, took: float, records: object, *, state: RunState = RunState.KEPT) -> Run:
+    one = run(number, took, 1.0, command="restore --for 4.3", state=state)
+    one.events.insert(1, {"event": "sorted", "at": BEGAN.isoformat(), "records": records})
+    return one
+
+
+def test_a_rate_is_that_of_the_newest_restoration_that_can_tell() -> None:
+    """Not of one that was cut short, moved next to nothing, or does not say how much."""
+    silent = [
+        restored(3, 5, None),
+        restored(4, 5, True),
+        restored(5, 5, -3),
+        restored(6, 5, "9000"),
+        restored(7, 0, 9000),
+        restored(8, 5, 9000, state=RunState.FAILED),
+        restored(9, 5, 10),
+        run(10, 5, 1.0),
+    ]
+    assert measured_rate(silent, 9000) is None
+    known = [restored(1, 10, 9000), restored(2, 3, 9000), *silent]
+    assert measured_rate(known, 9000) == Rate(3000.0, "0002-migrate")
+    # Of ten records it says how long ten take, and a hundred; no more.
+    assert measured_rate(known, 100) == Rate(2.0, "0009-migrate")

@@ -29,8 +29,8 @@ from tests.unit.model import application, changelog, database, store, task
 from .made import NOW_MS, OLD, log, snapshot
 
 HERE = "check/"
-READERS = {"check/snapshot_reader.py", "check/counting.py", "check/logs.py", "check/predict.py"}
-"""Who takes the snapshot, and the sources of logs; ``check`` itself takes one and judges it."""
+READERS = {"check/snapshot_reader.py", "check/counting.py", "check/logs.py", "check/predict.py", "check/lag.py"}
+"""Who takes the snapshot, and the sources of logs; ``check`` itself takes one and judges it. A lag is no rule."""
 IMPORTS = frozenset(
     {"kstate_cli.clock", "kstate_cli.regular", "time", "shutil", "subprocess", "io", "glob", "tempfile"}
 )

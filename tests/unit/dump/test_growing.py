@@ -29,7 +29,7 @@ NAME = name_of(7)
 FILE = GrownFile("topic=t/partition=0/f.parquet", 9, DIGEST, (RowGroup(3, 8, 5, 400, 100), RowGroup(9, 18, 4, 300, 90)))
 FULL = Full(
     KEY, 2, 3, 20, 1000, (Round(3, 10, 500, 600), Round(10, 20, 700, 1010)), (FILE,), "id", "compact", 5, 1,
-    LastRecord(18, DIGEST),
+    LastRecord(18, DIGEST), 87_600_000, 3,
 )  # fmt: skip
 GROWN = Grown(7, "read_committed", (FULL,), {TopicPartition("s", 0): 12}, (Forgotten("topic=t/partition=0/old", 5),))
 CANONICAL = json.loads(render(GROWN))
@@ -41,7 +41,9 @@ def parsed(content: Any) -> Grown:
 
 def test_there_and_back() -> None:
     assert parsed(CANONICAL) == GROWN
-    bare = replace(FULL, topic_id=None, cleanup_policy=None, delete_retention_ms=None, leader_epoch=None, last=None)
+    unsaid = dict.fromkeys(("topic_id", "cleanup_policy", "leader_epoch", "last"))
+    unsaid |= dict.fromkeys(("delete_retention_ms", "retention_ms", "min_compaction_lag_ms"))
+    bare = replace(FULL, **unsaid)  # type: ignore[arg-type]
     assert parse(render(replace(GROWN, fulls=(bare,))), NAME, NAME).fulls == (bare,)
 
 
@@ -73,6 +75,8 @@ WRONG: dict[str, Callable[[Any], None]] = {
     "a log backwards": _set(*FULLS, "log_start", 21),
     "no time": _set(*FULLS, "as_of_ms", 1 << 62),
     "no policy": _set(*FULLS, "cleanup_policy", 3),
+    "no retention": _set(*FULLS, "retention_ms", -1),
+    "no lag of compaction": _set(*FULLS, "min_compaction_lag_ms", "3"),
     "no epoch": _set(*FULLS, "leader_epoch", "x"),
     "a last record that is none": _set(*FULLS, "last", "offset", 17),
     "no digest of it": _set(*FULLS, "last", "sha256", "x"),

@@ -39,17 +39,18 @@ def with_reading(**other: Any) -> dict[str, Any]:
     content = copy.deepcopy(CANONICAL)
     content["format"] = 2
     told = {"started_ms": 5, "ended_ms": 9, "cleanup_policy": "compact", "delete_retention_ms": 0, "leader_epoch": 3,
-            "last_record_sha256": DIGEST}  # fmt: skip
+            "last_record_sha256": DIGEST, "retention_ms": 7, "min_compaction_lag_ms": 8}  # fmt: skip
     content["partitions"][0]["reading"] = {name: v for name, v in {**told, **other}.items() if v is not ...}
     return content
 
 
 def test_when_it_was_read() -> None:
     content = with_reading()
-    assert parsed(content).partitions[0].reading == Reading(5, 9, "compact", 0, 3, DIGEST)
+    assert parsed(content).partitions[0].reading == Reading(5, 9, "compact", 0, 3, DIGEST, 7, 8)
     assert json.loads(render(parsed(content))) == content
     bare = with_reading(
-        **dict.fromkeys(("cleanup_policy", "delete_retention_ms", "leader_epoch", "last_record_sha256"), ...)
+        **dict.fromkeys(("cleanup_policy", "delete_retention_ms", "leader_epoch", "last_record_sha256"), ...),
+        **dict.fromkeys(("retention_ms", "min_compaction_lag_ms"), ...),
     )
     assert parsed(bare).partitions[0].reading == Reading(5, 9)
     assert json.loads(render(parsed(bare))) == bare
@@ -59,7 +60,7 @@ def test_when_it_was_read() -> None:
     ("name", "value"),
     [("started_ms", ...), ("ended_ms", ...), ("started_ms", 10), ("ended_ms", 1 << 62), ("started_ms", True),
      ("cleanup_policy", 7), ("delete_retention_ms", -1), ("leader_epoch", "3"), ("leader_epoch", 1 << 31),
-     ("last_record_sha256", "xyz"), ("last_record_sha256", 7)],
+     ("retention_ms", -1), ("min_compaction_lag_ms", True), ("last_record_sha256", "xyz"), ("last_record_sha256", 7)],
 )  # fmt: skip
 def test_a_reading_that_is_none(name: str, value: Any) -> None:
     with pytest.raises(DumpError, match="the manifest cannot be read"):

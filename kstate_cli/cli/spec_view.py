@@ -1,0 +1,117 @@
+"""``kstate ls --spec``: a kstate.toml by everything that was named, and what is left to fill in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from kstate_cli.spec.draft import SpecDraft
+    from kstate_cli.spec.told_topics import ToldTopics
+    from kstate_cli.spec.topology import TopologyText
+    from kstate_cli.statedir.model import Application
+
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SpecSources:
+    """What a specification is taken from beside the directory, as the command line names it."""
+
+    topology: Path | None = None
+    dump: str | None = None
+    bootstrap: str | None = None
+    settings: Path | None = None
+
+    @property
+    def typed(self) -> list[str]:
+        """The options that were given, but for settings that a variable has for every call (docs/environment.md)."""
+        from kstate_cli.cli.environment import variable_of
+
+        options = ("topology", "from-changelog", "bootstrap-server", "kafka-settings")
+        values = (self.topology, self.dump, self.bootstrap, self.settings)
+        given = (option for option, value in zip(options, values, strict=True) if value is not None)
+        return [f"--{option}" for option in given if variable_of("ls", option) not in os.environ]
+
+
+def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
+    """Prints a kstate.toml, and says what is missing in it; returns how many things there are to do.
+
+    Raises UsageError and DumpError for what cannot be read, RunFailed where a broker does not answer, Refused for a
+    topology's text that contradicts the directory.
+    """
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.standard import as_data
+    from kstate_cli.spec.combine import draft_of_directory
+    from kstate_cli.spec.completion import question_text
+    from kstate_cli.spec.toml_writer import to_toml
+    from kstate_cli.spec.topology import read_topology
+
+    if sources.settings is not None and sources.bootstrap is None:
+        raise UsageError("--kafka-settings goes with --bootstrap-server")
+    topology = read_topology(sources.topology) if sources.topology is not None else None
+    told = _told(app, sources, topology)
+    draft, notes = draft_of_directory(app, topology, told)
+    missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
+    about = "Written by kstate (ls --spec); comments say what a value was taken from, and what is to fill in."
+    as_data()
+    sys.stdout.write(to_toml(draft, notes=(about, *notes)))
+    for entry in missing:
+        say(question_text(entry), quiet=quiet)
+    for note in (*notes, *_of_no_store(app, draft, told)):
+        say(note, quiet=quiet)
+    return len(missing) + len(notes)
+
+
+def _told(app: Application, sources: SpecSources, topology: TopologyText | None) -> tuple[ToldTopics, ...]:
+    told = []
+    if sources.bootstrap is not None:
+        told.append(_told_by_broker(app, sources.bootstrap, sources.settings, topology))
+    if sources.dump is not None:
+        from kstate_cli.dump.open import read_dump
+        from kstate_cli.spec.told_topics import told_by_dump
+
+        dump = read_dump(sources.dump, complete=False, committed_only=False)
+        told.append(told_by_dump(dump))
+    return tuple(told)
+
+
+def _told_by_broker(
+    app: Application, bootstrap: str, settings: Path | None, topology: TopologyText | None
+) -> ToldTopics:
+    """Of the topics that the application's stores may be restored from, and no others."""
+    from kstate_cli.broker.client import admin_client, ask_broker, names_on
+    from kstate_cli.broker.settings import client_settings
+    from kstate_cli.capture.topics import own_changelogs
+    from kstate_cli.check.predict import topics_of
+    from kstate_cli.spec.told_topics import told_by_broker
+
+    conf = client_settings(settings)
+    with admin_client(bootstrap, conf) as admin:
+        on_broker, groups = names_on(admin)
+    own, _ = own_changelogs(app.app_id, on_broker, groups)
+    described = () if topology is None else topology.global_stores.values()
+    wanted = {*own, *topics_of(app), *described}
+    return told_by_broker(ask_broker(bootstrap, conf, group=None, topics=wanted))
+
+
+def _of_no_store(app: Application, draft: SpecDraft, told: tuple[ToldTopics, ...]) -> list[str]:
+    """Changelogs of the application that no store here has: worth a look, but nothing to fill in."""
+    from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, is_changelog
+    from kstate_cli.texts import some
+
+    filled = [store.filled(draft.application) for store in draft.stores]
+    known = {one.changelog for one in filled}
+    known |= {changelog_topic(changelog_prefix(app.app_id, one.topology), one.name) for one in filled}
+    others = sorted(
+        {topic for one in told for topic in one.topics if is_changelog(topic)}
+        - {topic for topic in known if topic is not None}
+    )
+    if not others:
+        return []
+    return [f"of no store here (in memory, in tasks elsewhere, or gone; --topology FILE tells): {some(others, _SHOWN)}"]
