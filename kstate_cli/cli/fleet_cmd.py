@@ -60,7 +60,9 @@ def fleet(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page for the ticket: one file, no network.", readable=False),
+        typer.Option(
+            "--html", metavar="FILE", help="Write a page for the ticket: one file, no network.", readable=False
+        ),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
@@ -163,12 +165,12 @@ def _notes(fleet: Fleet) -> list[str]:
     from kstate_cli.texts import some
 
     notes = []
-    silent = [one.name for one in fleet.reports if not one.tells_process_id and one.copies]
+    silent = [one.name for one in fleet.reports if not one.tells_process_id and one.whole]
     if silent:
         notes.append(f"process ids are not known, so clones are not seen, of {some(silent, _SHOWN)}: an older kstate")
     if fleet.group is not None and fleet.group.why is not None:
         notes.append(f"the members of the group are not known: {fleet.group.why}")
-    running = [one.name for one in fleet.reports if one.running is not False and one.copies]
+    running = [one.name for one in fleet.reports if one.running is not False and one.whole]
     if running:
         notes.append(f"{some(running, _SHOWN)}: running, or nobody can tell: as of the last flush")
     return notes

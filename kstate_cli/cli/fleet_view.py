@@ -87,7 +87,7 @@ def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     )
 
 
-def show_stores(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
+def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
     """A row for each store of a task on a host."""
     rows = []
     for task, hosts in fleet.tasks.items():
@@ -136,12 +136,10 @@ def show_findings(findings: Sequence[FleetFinding]) -> None:
         for text in first_lines([one.what for one in alike], _SHOWN):
             _folded(text)
         _folded(f"rule: {of.rule}")
-        hint, colon, pasted = of.hint.partition(": kstate ")
-        if colon:
-            _folded(f"what to do: {hint}:")
-            print_line(safe(f"{_INDENT}{_INDENT}kstate {pasted}"), "bold")
-        else:
-            _folded(f"what to do: {of.hint}")
+        _folded(f"what to do: {of.advice}{':' if of.command else ''}")
+        if of.command:
+            # On a line of its own, and never folded: it is to be pasted.
+            print_line(safe(f"{_INDENT}{_INDENT}{of.command}"), "bold")
 
 
 def _folded(text: str, style: str = "", indent: str = _INDENT) -> None:

@@ -100,7 +100,9 @@ def _damages() -> tuple[Explanation, ...]:
 
 def _of_fleets() -> tuple[Explanation, ...]:
     return tuple(
-        Explanation("fleet", name, code.level.value, texts.brief, texts.more, code.rule, texts.log, (code.hint, *texts.do))
+        Explanation(
+            "fleet", name, code.level.value, texts.brief, texts.more, code.rule, texts.log, (code.hint, *texts.do)
+        )
         for name, code in FLEET_CODES.items()
         for texts in (FLEET[name],)
     )

@@ -27,8 +27,8 @@ FLEET: Final = {
     ),
     of.PROCESS_ID_DOUBLED: Texts(
         "Two hosts have one process id",
-        "A volume was cloned with what Streams keeps in it. Both instances call themselves the same, and assignors count "
-        "them as one process with the state of either.",
+        "A volume was cloned with what Streams keeps in it. Both instances call themselves the same, and assignors "
+        "count them as one process with the state of either.",
     ),
     of.APPLICATIONS_DIFFER: Texts(
         "Directories of different applications",
@@ -37,8 +37,8 @@ FLEET: Final = {
     ),
     of.CHANGELOGS_DIFFER: Texts(
         "A store of one name has different changelogs on different hosts",
-        "One of the directories was filled by another application, or under another application.id, and renamed. A start "
-        "would take rows of the one for the state of the other.",
+        "One of the directories was filled by another application, or under another application.id, and renamed. A "
+        "start would take rows of the one for the state of the other.",
     ),
     of.KINDS_DIFFER: Texts(
         "A store of one name is of different kinds on different hosts",
@@ -55,9 +55,9 @@ FLEET: Final = {
     ),
     of.TASK_DOUBLED: Texts(
         "More hosts have the task than should",
-        "A standby, where the application has any; else a copy that was left over when the task moved, which the cleaner "
-        "of that instance deletes after state.cleanup.delay.ms. Where all instances start anew, either may be given it: "
-        "one that is behind restores the difference.",
+        "A standby, where the application has any; else a copy that was left over when the task moved, which the "
+        "cleaner of that instance deletes after state.cleanup.delay.ms. Where all instances start anew, either may be "
+        "given it: one that is behind restores the difference.",
     ),
     of.TASK_TOO_FEW: Texts(
         "Fewer hosts have the task than should",
@@ -65,8 +65,8 @@ FLEET: Final = {
     ),
     of.TASK_UNEXPECTED: Texts(
         "A task of a partition that there is not",
-        "Streams never asks for it, and its cleaner deletes it. The topic had more partitions once, or the directory, or "
-        "the specification, is another application's.",
+        "Streams never asks for it, and its cleaner deletes it. The topic had more partitions once, or the directory, "
+        "or the specification, is another application's.",
     ),
     of.STORE_MISSING: Texts(
         "A store of a task is not there",
@@ -82,8 +82,8 @@ FLEET: Final = {
     ),
     of.RELEASES_DIFFER: Texts(
         "Copies of a store were left by different releases",
-        "An upgrade or a downgrade stopped on its way, or a task has not been opened since. An older release does not open "
-        "what a newer one has left.",
+        "An upgrade or a downgrade stopped on its way, or a task has not been opened since. An older release does not "
+        "open what a newer one has left.",
     ),
     of.MEMBER_WITHOUT_HOST: Texts(
         "A member of the group works on a directory that was not given",

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from kstate_cli.broker.facts import Facts
+from kstate_cli.errors import Refused
 from kstate_cli.fleet.model import StoreCopy
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.spec.model import IN_MEMORY
 
+MOST_PARTITIONS: Final = 100_000
+"""No topic has so many: a number of a damaged file does not make a list of them."""
 SubTopology = tuple[str | None, int]
 """Name of its topology, where it has one, and number."""
 
@@ -39,7 +43,8 @@ def expected_partitions(
 ) -> dict[SubTopology, Partitions]:
     """The number of tasks of each sub-topology that any host has or the specification names.
 
-    A task for each partition of the widest changelog of the sub-topology (``PartitionGrouper``).
+    A task for each partition of the widest changelog of the sub-topology (``PartitionGrouper``). Raises Refused for
+    more partitions than any topic has.
     """
     width: dict[str, int] = {}
     for key in facts or ():
@@ -64,7 +69,15 @@ def expected_partitions(
             told[named] = max(told.get(named, 0), store.partitions)
     expected = {sub: Partitions(count, KnownFrom.SEEN) for sub, count in seen.items()}
     expected |= {sub: Partitions(count, KnownFrom.SPEC) for sub, count in told.items()}
-    return expected | {sub: Partitions(count, KnownFrom.LOGS) for sub, count in logs.items()}
+    expected |= {sub: Partitions(count, KnownFrom.LOGS) for sub, count in logs.items()}
+    for sub, partitions in expected.items():
+        if partitions.count > MOST_PARTITIONS:
+            raise Refused(
+                f"sub-topology {sub[1]} has {partitions.count:,} partitions, as {partitions.known_from.value} say: no "
+                "topic has so many",
+                hint="look at what --offsets and --spec name",
+            )
+    return expected
 
 
 def sub_topology(of: TaskId) -> SubTopology | None:

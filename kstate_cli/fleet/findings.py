@@ -26,8 +26,15 @@ class FleetCode:
 
     level: FleetLevel
     rule: str
-    hint: str
-    """A command stands last."""
+    advice: str
+    """What to do."""
+    command: str | None = None
+    """The command of it, where there is one."""
+
+    @property
+    def hint(self) -> str:
+        """What to do, with the command last."""
+        return self.advice if self.command is None else f"{self.advice}: {self.command}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +55,12 @@ class FleetFinding:
 
 _ASSIGNED: Final = f"Streams gives a task to where its state is, as far as it can ({see('start.md')})"
 _LAYOUT: Final = see("layout.md")
-_RESTORE: Final = f"fill them before the start: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
-_CHECK: Final = f"on that host: {command('check', 'APP', '--for', 'RELEASE')}"
-_LIST: Final = f"look at the named line, and list that host again: {command('ls', 'APP', '-o', 'json')}"
+_RESTORE: Final = (
+    "fill them before the start",
+    command("restore", "APP", "--from-changelog", "DUMP", "--for", "RELEASE"),
+)
+_CHECK: Final = ("on that host", command("check", "APP", "--for", "RELEASE"))
+_LIST: Final = ("look at the named line, and list that host again", command("ls", "APP", "-o", "json"))
 
 HOST_UNREAD: Final = "host-unread"
 HOST_PROBLEM: Final = "host-problem"
@@ -71,13 +81,14 @@ PROCESS_ID_DOUBLED: Final = "process-id-doubled"
 MEMBER_WITHOUT_HOST: Final = "member-without-host"
 
 FLEET_CODES: Final[dict[str, FleetCode]] = {
-    HOST_UNREAD: FleetCode(FleetLevel.UNKNOWN, "a listing ends with its summary (docs/json.md)", _LIST),
-    TASK_MISSING: FleetCode(FleetLevel.ERROR, _ASSIGNED, _RESTORE),
-    TASK_NOT_KNOWN: FleetCode(FleetLevel.UNKNOWN, "what was not read may have it", _LIST),
+    HOST_UNREAD: FleetCode(FleetLevel.UNKNOWN, "a listing ends with its summary (docs/json.md)", *_LIST),
+    TASK_MISSING: FleetCode(FleetLevel.ERROR, _ASSIGNED, *_RESTORE),
+    TASK_NOT_KNOWN: FleetCode(FleetLevel.UNKNOWN, "what was not read may have it", *_LIST),
     PROCESS_ID_DOUBLED: FleetCode(
         FleetLevel.ERROR,
         f"the process id names the client in the group ({_LAYOUT})",
-        f"on all but one of them, while it is stopped: {shell('rm', f'APP/{PROCESS_FILE}')}",
+        "on all but one of them, while it is stopped",
+        shell("rm", f"APP/{PROCESS_FILE}"),
     ),
     APPLICATIONS_DIFFER: FleetCode(
         FleetLevel.ERROR, f"the directory is called after application.id ({_LAYOUT})", "give one application at a time"
@@ -88,19 +99,19 @@ FLEET_CODES: Final[dict[str, FleetCode]] = {
         "find out whose directory it is before anything starts on it",
     ),
     KINDS_DIFFER: FleetCode(
-        FleetLevel.ERROR, f"one topology makes stores of one name of one kind ({see('stores.md')})", _CHECK
+        FleetLevel.ERROR, f"one topology makes stores of one name of one kind ({see('stores.md')})", *_CHECK
     ),
     OFFSET_OUTSIDE_LOG: FleetCode(
-        FleetLevel.ERROR, f"the next offset lies in the log, or at its end ({see('changelogs.md#log-ends')})", _CHECK
+        FleetLevel.ERROR, f"the next offset lies in the log, or at its end ({see('changelogs.md#log-ends')})", *_CHECK
     ),
-    HOST_PROBLEM: FleetCode(FleetLevel.ERROR, "what kstate ls says of that directory", _CHECK),
+    HOST_PROBLEM: FleetCode(FleetLevel.ERROR, "what kstate ls says of that directory", *_CHECK),
     TASK_DOUBLED: FleetCode(
         FleetLevel.WARNING,
-        f"one active task, and num.standby.replicas more; others are left over until the cleaner comes ({see('start.md')})",
-        "say --standby-replicas N if there are more; else leave it to state.cleanup.delay.ms, and start the one in front",
+        f"one active task, num.standby.replicas more; others stay until the cleaner comes ({see('start.md')})",
+        "say --standby-replicas N where there are some; else the cleaner deletes it after state.cleanup.delay.ms",
     ),
     TASK_TOO_FEW: FleetCode(
-        FleetLevel.WARNING, "each task has num.standby.replicas copies beside the active one", _RESTORE
+        FleetLevel.WARNING, "each task has num.standby.replicas copies beside the active one", *_RESTORE
     ),
     TASK_UNEXPECTED: FleetCode(
         FleetLevel.WARNING,
@@ -108,15 +119,16 @@ FLEET_CODES: Final[dict[str, FleetCode]] = {
         "see whether the topic was made anew with fewer partitions, or the directory is another application's",
     ),
     STORE_MISSING: FleetCode(
-        FleetLevel.WARNING, f"all tasks of a sub-topology have the same stores ({_LAYOUT})", _RESTORE
+        FleetLevel.WARNING, f"all tasks of a sub-topology have the same stores ({_LAYOUT})", *_RESTORE
     ),
-    GLOBAL_MISSING: FleetCode(FleetLevel.WARNING, f"each instance has all global stores ({_LAYOUT})", _CHECK),
+    GLOBAL_MISSING: FleetCode(FleetLevel.WARNING, f"each instance has all global stores ({_LAYOUT})", *_CHECK),
     COPY_UNCLEAN: FleetCode(
-        FleetLevel.WARNING, f"under exactly-once a store that was not left clean is wiped ({see('start.md#clean-or-not')})",
-        _CHECK,
+        FleetLevel.WARNING,
+        f"under exactly-once what was not left clean is wiped ({see('start.md#clean-or-not')})",
+        *_CHECK,
     ),
     RELEASES_DIFFER: FleetCode(
-        FleetLevel.WARNING, f"each release opens certain layouts ({see('start.md#going-down')})", _CHECK
+        FleetLevel.WARNING, f"each release opens certain layouts ({see('start.md#going-down')})", *_CHECK
     ),
     MEMBER_WITHOUT_HOST: FleetCode(
         FleetLevel.WARNING,

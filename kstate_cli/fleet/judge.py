@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from kstate_cli.fleet import findings as of
 from kstate_cli.fleet.expected import KnownFrom, sub_topology, task_name
 from kstate_cli.fleet.findings import FLEET_CODES, FleetFinding
-from kstate_cli.fleet.model import StoreCopy
 from kstate_cli.fleet.overview import Fleet
-from kstate_cli.formats.task_id import GLOBAL
+from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.texts import some
 
 _SHOWN: Final = 5
-_MOST_TASKS: Final = 100_000
-"""Streams has never been seen with more partitions; a number of a damaged file does not make a list of them."""
 _KNOWN: Final = {
     KnownFrom.LOGS: "by the partitions of its changelogs",
     KnownFrom.SPEC: "by the specification",
@@ -91,7 +88,7 @@ def _who(fleet: Fleet, task: str) -> str:
 
 def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
     for sub, partitions in fleet.expected.items():
-        for number in range(min(partitions.count, _MOST_TASKS)):
+        for number in range(partitions.count):
             task = task_name(sub, number)
             if task in fleet.tasks:
                 continue
@@ -103,19 +100,13 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
                 text = f"{task} is on no host, and there should be one ({_KNOWN[partitions.known_from]})"
                 yield FleetFinding(of.TASK_MISSING, text, task=task)
     for task, hosts in fleet.tasks.items():
-        for sub, number in _numbered(task, hosts.values()):
-            if number >= fleet.expected[sub].count:
-                text = f"{task} is on {some(list(hosts), _SHOWN)}, and its sub-topology has {fleet.expected[sub].count} tasks"
+        name = TaskId.parse(task)
+        sub_of = sub_topology(name)
+        if sub_of is not None and name.partition is not None:
+            count = fleet.expected[sub_of].count
+            if name.partition >= count:
+                text = f"{task} is on {some(list(hosts), _SHOWN)}, and its sub-topology has {count} tasks"
                 yield FleetFinding(of.TASK_UNEXPECTED, text, task=task, hosts=tuple(hosts))
-
-
-def _numbered(task: str, copies: Iterable[Sequence[StoreCopy]]) -> Iterator[tuple[tuple[str | None, int], int]]:
-    for stores in copies:
-        name = stores[0].id
-        sub = sub_topology(name)
-        if sub is not None and name.partition is not None:
-            yield sub, name.partition
-        return
 
 
 def _stores(fleet: Fleet) -> Iterator[FleetFinding]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import UsageError
+from kstate_cli.fleet.expected import MOST_PARTITIONS, sub_topology, task_name
 from kstate_cli.fleet.model import Gap, HostReport, StoreCopy, ToldProblem
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -183,13 +184,17 @@ class _Reader:
     def _same_app(self, report: HostReport, app: object) -> None:
         if isinstance(app, str) and app:
             if report.app is not None and report.app != app:
-                raise MalformedBytesError(f"lines of two directories, {report.app} and {app}, without a summary between")
+                raise MalformedBytesError(
+                    f"lines of two directories, {report.app} and {app}, without a summary between"
+                )
             report.app = app
 
     def _store(self, report: HostReport, said: Mapping[str, Any]) -> None:
         copy = _copy(said)
         if (copy.task, copy.store) in self._seen:
-            raise MalformedBytesError(f"{copy.task}/{copy.store} is told twice: lines of two hosts without a summary between")
+            raise MalformedBytesError(
+                f"{copy.task}/{copy.store} is told twice: lines of two hosts without a summary between"
+            )
         self._seen.add((copy.task, copy.store))
         report.copies.append(copy)
 
@@ -222,6 +227,11 @@ def _copy(said: Mapping[str, Any]) -> StoreCopy:
         of = TaskId.parse(task)
     except ValueError as error:
         raise MalformedBytesError(str(error)) from None
+    sub = sub_topology(of)
+    if sub is not None and (
+        of.partition is None or of.partition >= MOST_PARTITIONS or task_name(sub, of.partition) != task
+    ):
+        raise MalformedBytesError(f"{task[:40]!r} is not the name of a task as Streams writes it")
     changelog, position = said.get("changelog"), said.get("position")
     offsets = None if changelog is None else _offsets(changelog)
     inputs = {} if position is None or of.is_global else _offsets(position)
