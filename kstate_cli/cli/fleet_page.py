@@ -20,6 +20,7 @@ from kstate_cli.explain.catalogue import find
 from kstate_cli.fleet.findings import FLEET_CODES, FleetFinding
 from kstate_cli.fleet.model import HostReport, StoreCopy
 from kstate_cli.fleet.overview import Fleet
+from kstate_cli.formats.task_id import TaskId
 from kstate_cli.regular import kind_of
 from kstate_cli.texts import printable, quoted, size_text
 
@@ -134,7 +135,8 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
         'Resting the pointer on a task shows its stores.</p>\n<div class="wide"><table><thead><tr><th>host</th>'
     )
     columns = len(tasks) + len(absent) <= _MOST_COLUMNS
-    heads = [*tasks, *absent] if columns else ["tasks"]
+    in_order = sorted([*tasks, *absent], key=lambda name: TaskId.parse(name).order)
+    heads = in_order if columns else ["tasks"]
     yield "".join(f"<th>{_e(one)}</th>" for one in heads) + "</tr></thead><tbody>\n"
     for report in fleet.reports:
         mine: dict[str, list[StoreCopy]] = defaultdict(list)
@@ -149,7 +151,7 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
         yield "</tr>\n"
     if absent:
         chips = {task: f'<span class="t none">{_e(task)}</span>' for task in absent}
-        yield '<tr><th class="error">no host</th>'
+        yield f'<tr><th class="error">{"no host that was read" if fleet.unread else "no host"}</th>'
         if columns:
             yield "".join(f"<td>{chips.get(task, '')}</td>" for task in heads)
         else:

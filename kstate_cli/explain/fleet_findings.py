@@ -6,7 +6,6 @@ from typing import Final
 
 from kstate_cli.explain.model import Texts
 from kstate_cli.fleet import findings as of
-from kstate_cli.texts import command
 
 _OTHERS = "all hosts at once: see docs/how-to/fleet.md"
 
@@ -50,8 +49,7 @@ FLEET: Final = {
     ),
     of.HOST_PROBLEM: Texts(
         "kstate ls has found a problem in a directory",
-        "The same as it says there, with the code of the problem.",
-        do=(f"what that problem means: {command('explain', 'CODE')}",),
+        "The same as it says there, with the code of the problem, of which kstate explain says what it means.",
     ),
     of.TASK_DOUBLED: Texts(
         "More hosts have the task than should",

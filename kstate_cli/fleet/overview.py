@@ -66,6 +66,9 @@ class Fleet:
             for copy in report.copies:
                 best = front[copy.task, copy.store]
                 for key, offset in (copy.offsets or {}).items():
+                    # What is below zero is no offset of a record: -4 says that none was known.
+                    if offset < 0:
+                        continue
                     best[key] = max(best.get(key, offset), offset)
         return front
 
@@ -75,12 +78,12 @@ class Fleet:
             return Standing(None, None)
         next_is = 0 if copy.id.is_global else 1
         front = self.front[copy.task, copy.store]
-        behind = sum(front[key] - offset for key, offset in copy.offsets.items())
+        told = min(copy.offsets.values()) >= 0
+        behind = sum(front[key] - offset for key, offset in copy.offsets.items()) if told else None
         lags: list[int | None] = []
         outside = []
         for key, offset in copy.offsets.items():
             fact = None if self.facts is None else self.facts.get(key)
-            # What is below zero is no offset of a record: -4 says that none was known.
             if fact is None or offset < 0:
                 lags.append(None)
                 continue
@@ -92,14 +95,22 @@ class Fleet:
         return Standing(sum(known) if len(known) == len(lags) else None, behind, tuple(outside))
 
     def task_behind(self, copies: Sequence[StoreCopy]) -> int | None:
-        """How far a host's copy of a task is behind the one in front; None where that is not known of any store."""
-        known = [one for one in (self.standing(copy).behind for copy in copies) if one is not None]
-        return sum(known) if known else None
+        """How far stores are behind the copies in front, altogether; None where that is not known of one of them."""
+        return self._altogether(copies, [self.standing(copy).behind for copy in copies])
 
     def task_lag(self, copies: Sequence[StoreCopy]) -> int | None:
-        """How far it is behind the logs, all its stores together."""
-        known = [one for one in (self.standing(copy).lag for copy in copies) if one is not None]
-        return sum(known) if known else None
+        """How far stores are behind the logs, altogether; None where that is not known of one of them."""
+        return self._altogether(copies, [self.standing(copy).lag for copy in copies])
+
+    def _altogether(self, copies: Sequence[StoreCopy], told: Sequence[int | None]) -> int | None:
+        """A store that has no offset anywhere has no changelog, as far as anybody can tell, and does not count."""
+        counted = [
+            number
+            for copy, number in zip(copies, told, strict=True)
+            if number is not None or copy.offsets is None or copy.offsets or self.front.get((copy.task, copy.store))
+        ]
+        known = [number for number in counted if number is not None]
+        return sum(known) if known and len(known) == len(counted) else None
 
     def host_of(self, member: GroupMember) -> str | None:
         """The host whose directory a member works on, where its name has the process id; None where nobody can tell."""

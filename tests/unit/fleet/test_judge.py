@@ -103,6 +103,24 @@ def test_offsets_that_the_log_does_not_have(tmp_path: Path) -> None:
     assert codes(unknown) == [] and unknown.task_lag(unknown.reports[0].copies) is None
 
 
+def test_one_store_that_is_not_known_makes_its_task_not_known(tmp_path: Path) -> None:
+    """A green task with a store of which nothing is known would be the worst that a page can show."""
+    known, unlogged = store("0_0"), store("0_0", "scratch", changelog={})
+    for other, lag, behind in (
+        (unlogged, 0, 0),
+        (store("0_0", "sum"), None, 0),
+        (store("0_0", "sum", changelog=None), None, None),
+        (store("0_0", "sum", changelog={"orders-sum-changelog": {"0": -4}}), None, None),
+    ):
+        stores = [known, other]
+        one = fleet(tmp_path, text([*stores, summary(stores)]), facts=logs(1))
+        copies = one.tasks["0_0"]["h0"]
+        assert (one.task_lag(copies), one.task_behind(copies)) == (lag, behind)
+    lost = [known, store("0_0", "sum", changelog={})]
+    one = fleet(tmp_path, text([*lost, summary(lost, "a")]), listing("0_0", host="b", stores=("count", "sum")))
+    assert one.task_behind(one.tasks["0_0"]["h0"]) is None, "another copy has an offset"
+
+
 def test_what_is_not_the_same_everywhere(tmp_path: Path) -> None:
     first = listing("0_0", host="a")
     other = [{**store("0_1"), "app": "/data/sales"}]
