@@ -133,7 +133,7 @@ EXAMPLES: Final = {
         Example("What ls -o json said on three hosts", "fleet web-1.json web-2.json web-3.json"),
         Example(
             "With logs and members; a page for the ticket",
-            "fleet web-1.json web-2.json --bootstrap-server broker:9092 --html fleet.html",
+            "fleet web-1.json --bootstrap-server broker:9092 --html fleet.html",
         ),
     ),
     "verify": (

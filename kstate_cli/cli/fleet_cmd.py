@@ -28,7 +28,7 @@ _SHOWN: Final = 5
 _COUNTED: Final = {"error": "s", "warning": "s", "unknown": ""}
 
 
-class Rows(str, Enum):
+class FleetRows(str, Enum):
     """What a row of the table is."""
 
     host = "host"
@@ -41,11 +41,13 @@ def fleet(
     listing: Annotated[
         list[str],
         typer.Argument(
-            metavar="HOST.json…",
-            help="What kstate ls -o json said on each host; HOST=FILE to name it; - for a stream.",
+            metavar="HOST=FILE",
+            help="What ls -o json said on each host: web-1.json, web-1=FILE, or - for a stream. Repeatable.",
         ),
     ],
-    by: Annotated[Rows, typer.Option("--by", metavar=one_of(Rows), help="What a row of the table is.")] = Rows.host,
+    by: Annotated[
+        FleetRows, typer.Option("--by", metavar=one_of(FleetRows), help="What a row of the table is.")
+    ] = FleetRows.host,
     standby_replicas: Annotated[
         int, typer.Option("--standby-replicas", metavar="N", min=0, help="num.standby.replicas of the application.")
     ] = 0,
@@ -145,12 +147,12 @@ def _verdict(findings: Sequence[FleetFinding]) -> str:
     return f"not all is as it should be: {', '.join(counted)}"
 
 
-def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: Rows, *, quiet: bool) -> None:
+def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quiet: bool) -> None:
     from kstate_cli.cli.fleet_view import show_findings, show_hosts, show_stores, show_tasks, totals
     from kstate_cli.cli.output import print_line, safe, say
     from kstate_cli.texts import command
 
-    {Rows.host: show_hosts, Rows.task: show_tasks, Rows.store: show_stores}[by](fleet, findings)
+    {FleetRows.host: show_hosts, FleetRows.task: show_tasks, FleetRows.store: show_stores}[by](fleet, findings)
     print_line(safe(totals(fleet)))
     show_findings(findings)
     sys.stdout.flush()

@@ -91,7 +91,7 @@ def _e(text: object) -> str:
 
 def _page(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
     names = sorted({one.app_id for one in fleet.reports if one.app_id is not None})
-    title = f"kstate fleet: {', '.join(names) or 'no application'}"
+    title = f"Hosts and tasks of {', '.join(names) or 'no application'}"
     yield (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
@@ -128,7 +128,7 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
     tasks = list(fleet.tasks)
     measure = "lag behind the logs" if fleet.facts is not None else "offsets behind the copy in front"
     yield (
-        f'<h2>Hosts and tasks</h2>\n<p class="dim">By {measure}: {_key("ok", "none")} '
+        f'<h2>Tasks by host</h2>\n<p class="dim">By {measure}: {_key("ok", "none")} '
         f"{_key('near', f'up to {_NEAR:,}')} "
         f"{_key('far', f'up to {_FAR:,}')} {_key('worse', 'more')} {_key('what', 'not known')} "
         f"{_key('what bad', 'with a finding')} {_key('none', 'on no host')}; * is active in the group. "

@@ -136,10 +136,10 @@ def show_findings(findings: Sequence[FleetFinding]) -> None:
         for text in first_lines([one.what for one in alike], _SHOWN):
             _folded(text)
         _folded(f"rule: {of.rule}")
-        _folded(f"what to do: {of.advice}{':' if of.command else ''}")
-        if of.command:
+        _folded(f"what to do: {of.advice}{':' if of.to_paste else ''}")
+        if of.to_paste:
             # On a line of its own, and never folded: it is to be pasted.
-            print_line(safe(f"{_INDENT}{_INDENT}{of.command}"), "bold")
+            print_line(safe(f"{_INDENT}{_INDENT}{of.to_paste}"), "bold")
 
 
 def _folded(text: str, style: str = "", indent: str = _INDENT) -> None:

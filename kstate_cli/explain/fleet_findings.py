@@ -12,8 +12,8 @@ _OTHERS = "all hosts at once: see docs/how-to/fleet.md"
 FLEET: Final = {
     of.HOST_UNREAD: Texts(
         "What a host said is not all here, or cannot be read",
-        "The file is cut off, of another command, of a kstate with another form of output, or kstate ls failed there. "
-        "What could be read of it is shown; whatever is not seen anywhere is then not known, and not missing.",
+        "The file is cut off, of another command, of another version with another form of output, or the listing "
+        "failed there. What could be read of it is shown; whatever is not seen anywhere is then not known, and not missing.",
     ),
     of.TASK_MISSING: Texts(
         "No host has the task",
@@ -48,8 +48,8 @@ FLEET: Final = {
         "The topic was made anew, or has been cut since. The start wipes the task, and restores what the log has.",
     ),
     of.HOST_PROBLEM: Texts(
-        "kstate ls has found a problem in a directory",
-        "The same as it says there, with the code of the problem, of which kstate explain says what it means.",
+        "A problem was found in a directory there",
+        "The same as the listing said, with the code of the problem, which has an explanation of its own.",
     ),
     of.TASK_DOUBLED: Texts(
         "More hosts have the task than should",

@@ -28,13 +28,13 @@ class FleetCode:
     rule: str
     advice: str
     """What to do."""
-    command: str | None = None
+    to_paste: str | None = None
     """The command of it, where there is one."""
 
     @property
     def hint(self) -> str:
         """What to do, with the command last."""
-        return self.advice if self.command is None else f"{self.advice}: {self.command}"
+        return self.advice if self.to_paste is None else f"{self.advice}: {self.to_paste}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ FLEET_CODES: Final[dict[str, FleetCode]] = {
     OFFSET_OUTSIDE_LOG: FleetCode(
         FleetLevel.ERROR, f"the next offset lies in the log, or at its end ({see('changelogs.md#log-ends')})", *_CHECK
     ),
-    HOST_PROBLEM: FleetCode(FleetLevel.ERROR, "what kstate ls says of that directory", *_CHECK),
+    HOST_PROBLEM: FleetCode(FleetLevel.ERROR, "what the listing says of that directory", *_CHECK),
     TASK_DOUBLED: FleetCode(
         FleetLevel.WARNING,
         f"one active task, num.standby.replicas more; others stay until the cleaner comes ({see('start.md')})",

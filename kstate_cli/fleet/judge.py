@@ -25,8 +25,8 @@ def judge(fleet: Fleet) -> list[FleetFinding]:
     """All findings, in the order of their codes."""
     rules = (_unread, _problems, _identities, _tasks, _missing, _stores, _globals, _alike, _copies, _members)
     order = list(FLEET_CODES)
-    found = (finding for rule in rules for finding in rule(fleet))
-    return sorted(found, key=lambda one: order.index(one.code))
+    told = (finding for rule in rules for finding in rule(fleet))
+    return sorted(told, key=lambda one: order.index(one.code))
 
 
 def _unread(fleet: Fleet) -> Iterator[FleetFinding]:
@@ -137,8 +137,7 @@ def _globals(fleet: Fleet) -> Iterator[FleetFinding]:
 
 def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
     """Whether the same store is the same everywhere."""
-    kinds, topics = _Told(), _Told()
-    releases = _Told()
+    kinds, topics, releases = _Agreement(), _Agreement(), _Agreement()
     for report in fleet.reports:
         for copy in report.copies:
             place = (report.name, copy.task)
@@ -154,7 +153,7 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
     yield from releases.findings(of.RELEASES_DIFFER, "was left by different releases: it opens in")
 
 
-class _Told:
+class _Agreement:
     """What was told of each store, and where."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, parse_partition
 from kstate_cli.regular import read_given
-from kstate_cli.texts import size_text
+from kstate_cli.texts import command, first_lines, size_text
 
 SCHEMA_VERSION: Final = 2
 """Of the lines that are understood: docs/json.md."""
@@ -41,12 +41,26 @@ def read_listings(given: Iterable[str]) -> list[HostReport]:
 
     A file is of the host that it is called after, unless a line ``{"host": "NAME"}`` in it, or ``HOST=``, says
     otherwise; on standard input the summary says it. What cannot be read is a host with a gap. Raises UsageError for
-    two hosts of one name, and where nothing is given.
+    two hosts of one name, and where no file can be opened at all.
     """
     reports: list[HostReport] = []
+    closed: list[str] = []
     for one in given:
         name, source = _named(one)
-        reports += _read(name, source)
+        try:
+            data = _stream() if source == STREAM else read_given(source, _MOST)
+        except OSError as error:
+            why = error.strerror or str(error)
+            closed.append(f"{source}: {why}")
+            reports.append(HostReport(name or _stem(source), source, 1, gaps=[Gap(None, why)]))
+            continue
+        reports += _hosts(name, source, data)
+    if len(closed) == len(reports):
+        raise UsageError(
+            "no file of any host can be read",
+            details=first_lines(closed),
+            hint=f"make one on each host: {command('ls', 'APP', '-o', 'json')}",
+        )
     seen: dict[str, HostReport] = {}
     for report in reports:
         other = seen.setdefault(report.name, report)
@@ -72,13 +86,12 @@ def _named(given: str) -> tuple[str | None, str]:
     return name, source
 
 
-def _read(name: str | None, source: str) -> list[HostReport]:
-    stem = None if source == STREAM else Path(source).name.removesuffix(".json")
-    try:
-        data = _stream() if source == STREAM else read_given(source, _MOST)
-    except OSError as error:
-        return [HostReport(name or stem or source, source, 1, gaps=[Gap(None, error.strerror or str(error))])]
-    reader = _Reader(source, name, stem)
+def _stem(source: str) -> str:
+    return Path(source).name.removesuffix(".json") or source
+
+
+def _hosts(name: str | None, source: str, data: bytes) -> list[HostReport]:
+    reader = _ListingReader(source, name, None if source == STREAM else _stem(source))
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
             reader.line(number, line)
@@ -92,7 +105,7 @@ def _stream() -> bytes:
     return data
 
 
-class _Reader:
+class _ListingReader:
     """Takes the lines of a file apart: listings, each of one host."""
 
     def __init__(self, source: str, name: str | None, stem: str | None) -> None:
@@ -146,7 +159,7 @@ class _Reader:
             elif kind == "error":
                 self._error(report, number, said)
             else:
-                raise MalformedBytesError(f"not a line of kstate {_TELLS}: its type is {str(kind)[:40]!r}")
+                raise MalformedBytesError(f"not a line of {_TELLS}: its type is {str(kind)[:40]!r}")
         except MalformedBytesError as error:
             self._gap(number, str(error))
 
@@ -215,7 +228,7 @@ class _Reader:
     def _error(self, report: HostReport, number: int, said: Mapping[str, Any]) -> None:
         """The end of a listing that was not made, or the answer of one that was: that has its problems told already."""
         if said.get("code") != _ENDS_WITH_SUMMARY or not self._ended:
-            report.gaps.append(Gap(number, f"kstate ls failed there: {_text(said, 'message')}"))
+            report.gaps.append(Gap(number, f"the listing failed there: {_text(said, 'message')}"))
             self._ended = True
         elif not report.problems:
             report.problems.append(ToldProblem(_text(said, "code"), None, ".", _text(said, "message")))
@@ -276,21 +289,21 @@ def _offsets(said: object) -> dict[TopicPartition, int]:
 def _text(said: Mapping[str, Any], name: str) -> str:
     value = said.get(name)
     if not isinstance(value, str) or (not value and name != "message") or (name != "message" and len(value) > 4096):
-        raise MalformedBytesError(f"{name} is no text that kstate {_TELLS} gives")
+        raise MalformedBytesError(f"{name} is no text as {_TELLS} gives it")
     return value
 
 
 def _texts(said: Mapping[str, Any], name: str) -> tuple[str, ...]:
     value = said.get(name)
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise MalformedBytesError(f"{name} is no list that kstate {_TELLS} gives")
+        raise MalformedBytesError(f"{name} is no list as {_TELLS} gives it")
     return tuple(value)
 
 
 def _number(said: Mapping[str, Any], name: str) -> int:
     value = said.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_I64:
-        raise MalformedBytesError(f"{name} is no number that kstate {_TELLS} gives")
+        raise MalformedBytesError(f"{name} is no number as {_TELLS} gives it")
     return value
 
 

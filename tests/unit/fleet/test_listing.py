@@ -100,9 +100,12 @@ def test_any_member_may_be_anything(name: str, value: Any, tmp_path_factory: pyt
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "web-1.json").write_text(listing("0_0"))
     for wrong in (tmp_path / "none.json", tmp_path):
-        (report,) = read_listings([str(wrong)])
+        _, report = read_listings([str(tmp_path / "web-1.json"), str(wrong)])
         assert not report.whole and not report.copies
+        with pytest.raises(UsageError, match="no file of any host can be read"):
+            read_listings([str(wrong)])
 
 
 # --- whose it is ------------------------------------------------------------------------------------------------------
