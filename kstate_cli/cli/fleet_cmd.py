@@ -148,12 +148,12 @@ def _verdict(findings: Sequence[FleetFinding]) -> str:
 
 
 def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quiet: bool) -> None:
-    from kstate_cli.cli.fleet_view import show_findings, show_hosts, show_stores, show_tasks, totals
-    from kstate_cli.cli.output import print_line, safe, say
+    from kstate_cli.cli.fleet_view import show_findings, show_hosts, show_stores, show_tasks, show_totals
+    from kstate_cli.cli.output import say
     from kstate_cli.texts import command
 
     {FleetRows.host: show_hosts, FleetRows.task: show_tasks, FleetRows.store: show_stores}[by](fleet, findings)
-    print_line(safe(totals(fleet)))
+    show_totals(fleet)
     show_findings(findings)
     sys.stdout.flush()
     for note in _notes(fleet):

@@ -113,7 +113,7 @@ def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
 
 
 def totals(fleet: Fleet) -> str:
-    """The last line: how much it is, and where the number of tasks is known from."""
+    """How much it is, and where the number of tasks is known from."""
     tasks = [task for task in fleet.tasks if task != GLOBAL]
     sources = {one.known_from for one in fleet.expected.values()}
     should = sum(one.count for one in fleet.expected.values())
@@ -121,6 +121,11 @@ def totals(fleet: Fleet) -> str:
     size = size_text(sum(one.size for one in fleet.reports))
     ends = "" if fleet.facts is not None else "; the ends of the logs are not known"
     return f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}, {size}{seen}{ends}"
+
+
+def show_totals(fleet: Fleet) -> None:
+    """The last line of the table."""
+    _folded(totals(fleet), indent="")
 
 
 def show_findings(findings: Sequence[FleetFinding]) -> None:

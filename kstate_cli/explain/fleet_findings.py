@@ -13,7 +13,7 @@ FLEET: Final = {
     of.HOST_UNREAD: Texts(
         "What a host said is not all here, or cannot be read",
         "The file is cut off, of another command, of another version with another form of output, or the listing "
-        "failed there. What could be read of it is shown; whatever is not seen anywhere is then not known, and not missing.",
+        "failed there. What could be read is shown; what is not seen anywhere is not known then, and not missing.",
     ),
     of.TASK_MISSING: Texts(
         "No host has the task",

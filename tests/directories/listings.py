@@ -10,5 +10,5 @@ from .support import kstate
 def listed(app: Path, name: str | None = None) -> Path:
     """Written beside the directory of the application's parent, called after the host."""
     listing = app.parent.parent / f"{name or app.parent.name}.json"
-    listing.write_text(kstate("ls", app, "-o", "json").out)
+    listing.write_text(kstate("ls", app, "-o", "json", status=None).out)
     return listing
