@@ -21,6 +21,8 @@ def test_members_and_lag_of_a_running_application(harness: Harness, tmp_path: Pa
     app = application("kinds", "eos")
     state, listing = tmp_path / "state", tmp_path / "web-1.json"
     harness.produce("4.3.1", app, Batch(records=50, keys=5, partitions=2))
+    # Positions, which say what a task reads, are on disk once it has been closed.
+    good(harness.run("4.3.1", app, state, Run(read=False)))
     with Background(harness, "4.3.1", app, state, Run(conf={"client.id": ""}, read=False)) as running:
         listed = kstate("ls", state / app.name, "-o", "json")
         listing.write_text(listed.out)
