@@ -119,18 +119,19 @@ def _findings(findings: Sequence[FleetFinding]) -> Iterator[str]:
             f"<p>Rule: {_e(told.rule or '-')}</p>"
         )
         yield f"<p>What to do:</p><ul>{''.join(f'<li><code>{_e(one)}</code></li>' for one in told.do)}</ul>"
-        yield f"<ul>{''.join(f'<li>{_e(one.what)}</li>' for one in alike)}</ul></div></details>\n"
+        yield f"<p>Where:</p><ul>{''.join(f'<li>{_e(one.what)}</li>' for one in alike)}</ul></div></details>\n"
 
 
 def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
     absent = list(dict.fromkeys(one.task for one in findings if one.task and one.task not in fleet.tasks))
     wrong = {(host, one.task) for one in findings for host in one.hosts if one.task is not None}
     tasks = list(fleet.tasks)
+    unknown = "not known" if fleet.facts is not None else "not known, or the only copy"
     measure = "lag behind the logs" if fleet.facts is not None else "offsets behind the copy in front"
     yield (
         f'<h2>Tasks by host</h2>\n<p class="dim">By {measure}: {_key("ok", "none")} '
         f"{_key('near', f'up to {_NEAR:,}')} "
-        f"{_key('far', f'up to {_FAR:,}')} {_key('worse', 'more')} {_key('what', 'not known')} "
+        f"{_key('far', f'up to {_FAR:,}')} {_key('worse', 'more')} {_key('what', unknown)} "
         f"{_key('what bad', 'with a finding')} {_key('none', 'on no host')}; * is active in the group. "
         'Resting the pointer on a task shows its stores.</p>\n<div class="wide"><table><thead><tr><th>host</th>'
     )
@@ -166,7 +167,9 @@ def _key(names: str, meaning: str) -> str:
 
 def _task(fleet: Fleet, report: HostReport, copies: Sequence[StoreCopy], *, bad: bool) -> str:
     task = copies[0].task
-    far = fleet.task_lag(copies) if fleet.facts is not None else fleet.task_behind(copies)
+    # A single copy is in front of itself: that says nothing of how good it is.
+    alone = len(fleet.tasks[task]) == 1
+    far = fleet.task_lag(copies) if fleet.facts is not None else None if alone else fleet.task_behind(copies)
     health = (
         "what" if far is None else "ok" if far == 0 else "near" if far <= _NEAR else "far" if far <= _FAR else "worse"
     )

@@ -79,7 +79,7 @@ FLEET: Final = {
         "Under exactly-once the next start wipes the task there and restores it, if it is given it.",
     ),
     of.RELEASES_DIFFER: Texts(
-        "Copies of a store were left by different releases",
+        "Stores were left by different releases",
         "An upgrade or a downgrade stopped on its way, or a task has not been opened since. An older release does not "
         "open what a newer one has left.",
     ),

@@ -14,6 +14,8 @@ from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.texts import some
 
 _SHOWN: Final = 5
+_KEPT_IN: Final = {"column-family": "in the store", "checkpoint": "in .checkpoint"}
+"""Up to 4.2 in the one, from 4.3 on in the other. A custom store has a file of its own, a new one none."""
 _KNOWN: Final = {
     KnownFrom.LOGS: "by the partitions of its changelogs",
     KnownFrom.SPEC: "by the specification",
@@ -146,11 +148,26 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
                 kinds.add(named, copy.kind, place)
             if copy.offsets and not copy.id.is_global:
                 topics.add(named, some(sorted({key.topic for key in copy.offsets}), _SHOWN), place)
-            if copy.opens_in:
-                releases.add(named, some(copy.opens_in, 20), place)
+            if copy.has_directory and copy.offsets_in in _KEPT_IN:
+                releases.add(named, _KEPT_IN[copy.offsets_in], place)
     yield from kinds.findings(of.KINDS_DIFFER, "is of different kinds")
     yield from topics.findings(of.CHANGELOGS_DIFFER, "has different changelogs")
-    yield from releases.findings(of.RELEASES_DIFFER, "was left by different releases: it opens in")
+    yield from releases.findings(of.RELEASES_DIFFER, "was left by different releases, its offset")
+    yield from _no_common_release(fleet)
+
+
+def _no_common_release(fleet: Fleet) -> Iterator[FleetFinding]:
+    """SSTs of an older release stay until they are compacted, and open in more: only what excludes another counts."""
+    opens: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for report in fleet.reports:
+        for copy in report.copies:
+            if copy.has_directory and copy.opens_in and report.name not in opens[copy.opens_in]:
+                opens[copy.opens_in].append(report.name)
+    if opens and not set.intersection(*map(set, opens)):
+        parts = [f"{some(releases, 20)} (on {some(hosts, 3)})" for releases, hosts in opens.items()]
+        hosts = tuple(dict.fromkeys(host for names in opens.values() for host in names))
+        text = f"no release opens all stores; there are some for {'; for '.join(parts)}"
+        yield FleetFinding(of.RELEASES_DIFFER, text, hosts=hosts)
 
 
 class _Agreement:

@@ -261,6 +261,7 @@ def _copy(said: Mapping[str, Any]) -> StoreCopy:
         offsets=offsets,
         inputs=frozenset(inputs),
         opens_in=_texts(said, "opens_in"),
+        offsets_in=_text(said, "offsets_in"),
         unclean=bool(unclean) and running is False,
     )
 

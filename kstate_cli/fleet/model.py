@@ -27,6 +27,8 @@ class StoreCopy:
     inputs: frozenset[TopicPartition]
     """The partitions of source topics that its Position has."""
     opens_in: tuple[str, ...]
+    offsets_in: str
+    """Where the offset is kept, as ``kstate ls`` calls it."""
     unclean: bool
     """The application is stopped, and what it left may hold uncommitted rows."""
 

@@ -36,10 +36,12 @@ def test_members_and_lag_of_a_running_application(harness: Harness, tmp_path: Pa
     active = {row["task"]: row["active"] for row in done.rows if row["type"] == "task"}
     assert active["0_0"] == active["0_1"] == "web-1", active
     copies = [row for row in done.rows if row["type"] == "copy" and row["changelog"]]
-    assert copies and all(row["lag"] is not None for row in copies), "the broker says where every log ends"
+    offsets = [[offset for of in row["changelog"].values() for offset in of.values()] for row in copies]
+    unknown = [row for row, told in zip(copies, offsets, strict=True) if (row["lag"] is None) != (min(told) < 0)]
+    assert copies and not unknown, unknown
     assert done.summary["logs_known"] and done.summary["complete"]
-    # Once it has stopped all is there, but for the marks of the last transactions.
+    # A member that was closed is one until its session has timed out: Streams leaves no group when it is closed.
     listing.write_text(kstate("ls", state / app.name, "-o", "json").out)
     after = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
     assert not [row for row in after.rows if row["type"] == "finding"], after.told
-    assert [row for row in after.rows if row["type"] == "member"] == []
+    assert {row["host"] for row in after.rows if row["type"] == "member"} <= {"web-1"}

@@ -130,9 +130,18 @@ def test_what_is_not_the_same_everywhere(tmp_path: Path) -> None:
     assert codes(fleet(tmp_path, first, renamed)) == [("changelogs-differ", None)]
     assert codes(fleet(tmp_path, first, listing("0_1", host="b", kind="session"))) == [("kinds-differ", None)]
     assert codes(fleet(tmp_path, first, listing("0_1", host="b", kind="session", kind_certain=False))) == []
-    assert codes(fleet(tmp_path, first, listing("0_1", host="b", opens_in=["4.2", "4.3"]))) == [
+    assert codes(fleet(tmp_path, first, listing("0_1", host="b", offsets_in="checkpoint"))) == [
         ("releases-differ", None)
     ]
+    assert codes(fleet(tmp_path, first, listing("0_1", host="b", opens_in=["4.2"]))) == [("releases-differ", None)]
+
+
+def test_what_one_release_leaves_by_itself_is_no_difference(tmp_path: Path) -> None:
+    """SSTs that nothing has compacted since, a store without a segment yet, one without an offset."""
+    no_segment = {"opens_in": ["3.9", "4.2"], "column_families": [], "bytes": 0, "segments": []}
+    for well in ({"opens_in": ["4.2", "4.3"]}, no_segment, {"offsets_in": "none", "changelog": {}}):
+        told = codes(fleet(tmp_path, listing("0_0", host="a"), listing("0_1", host="b", **well)))
+        assert "releases-differ" not in [code for code, _ in told], well
 
 
 def test_what_hosts_say_of_themselves(tmp_path: Path) -> None:
