@@ -172,6 +172,13 @@ def _notes(fleet: Fleet) -> list[str]:
         notes.append(f"process ids are not known, so clones are not seen, of {some(silent, _SHOWN)}: an older kstate")
     if fleet.group is not None and fleet.group.why is not None:
         notes.append(f"the members of the group are not known: {fleet.group.why}")
+    if fleet.facts is not None:
+        topics = {key for one in fleet.reports for copy in one.copies for key in copy.offsets or ()}
+        silent = sorted({key.topic for key in topics if key not in fleet.facts})
+        if silent:
+            notes.append(f"nobody says where these logs end, or whether they are there: {some(silent, _SHOWN)}")
+    if len({one.app_id for one in fleet.reports} - {None}) > 1:
+        notes.append("the group was not looked at: there are directories of several applications")
     running = [one.name for one in fleet.reports if one.running is not False and one.whole]
     if running:
         notes.append(f"{some(running, _SHOWN)}: running, or nobody can tell: as of the last flush")

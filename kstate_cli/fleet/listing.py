@@ -145,7 +145,7 @@ class _ListingReader:
 
     def _typed(self, number: int, said: dict[str, Any]) -> None:
         kind = said.get("type")
-        if self._ended and not (kind == "error" and said.get("code") == _ENDS_WITH_SUMMARY):
+        if (self._ended and not (kind == "error" and said.get("code") == _ENDS_WITH_SUMMARY)) or self._only_noise():
             self._close()
         report = self._section(number)
         try:
@@ -161,7 +161,12 @@ class _ListingReader:
             else:
                 raise MalformedBytesError(f"not a line of {_TELLS}: its type is {str(kind)[:40]!r}")
         except MalformedBytesError as error:
-            self._gap(number, str(error))
+            report.gaps.append(Gap(number, str(error)))
+
+    def _only_noise(self) -> bool:
+        """Whether a stream has said nothing yet of a host but what cannot be read: of whom that is nobody can tell."""
+        now = self._now
+        return self._stem is None and now is not None and not now.name and bool(now.gaps) and now.app is None
 
     def _label(self, number: int, host: str) -> None:
         self._close()
@@ -192,6 +197,9 @@ class _ListingReader:
         self._now, self._labelled, self._ended = None, None, False
 
     def _gap(self, number: int, why: str) -> None:
+        if self._ended:
+            # Between two listings: it is of neither.
+            self._close()
         self._section(number).gaps.append(Gap(number, why))
 
     def _same_app(self, report: HostReport, app: object) -> None:

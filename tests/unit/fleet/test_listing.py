@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,15 @@ def test_a_host_that_failed_in_a_stream_does_not_become_part_of_its_neighbour(tm
     first, second, third = read(tmp_path, listing("0_0") + failed + listing("0_1", host="c"))
     assert (first.whole, second.whole, third.whole) == (True, False, True)
     assert (first.tasks, second.tasks, third.tasks) == (("0_0",), (), ("0_1",))
+
+
+def test_noise_between_listings_of_a_stream_is_of_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = "ssh: connect to host b port 22: Connection refused\n"
+    said = listing("0_0", host="a") + noise + listing("0_2", host="c")
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(said.encode())))
+    reports = read_listings(["-"])
+    assert [(one.name, one.whole) for one in reports] == [("a", True), ("-:3", False), ("c", True)]
+    assert ("task-not-known", "0_1") in [(one.code, one.task) for one in judge(Fleet(reports))]
 
 
 def test_the_answer_no_belongs_to_the_listing_before_it(tmp_path: Path) -> None:
