@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "export": Entry("export_cmd", "export", "Write a whole store to Parquet, decoded."),
     "diff": Entry("diff_cmd", "diff", "Compare the rows of two application directories."),
     "check": Entry("check_cmd", "check", "What the next start of a release will do."),
+    "fleet": Entry("fleet_cmd", "fleet", "Many hosts: who has which task, what nobody has."),
     "verify": Entry("verify_cmd", "verify", "Read everything, name what is damaged."),
     "migrate": Entry("migrate_cmd", "migrate", "Upgrade or downgrade in place, undoable."),
     "wipe": Entry("wipe_cmd", "wipe", "Move stores out, to be rebuilt from earliest."),

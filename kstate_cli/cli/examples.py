@@ -134,6 +134,13 @@ EXAMPLES: Final = {
             "check /data/app --for 4.3 --bootstrap-server broker:9092",
         ),
     ),
+    "fleet": (
+        Example("What ls -o json said on three hosts", "fleet web-1.json web-2.json web-3.json"),
+        Example(
+            "With logs and members; a page for the ticket",
+            "fleet web-1.json --bootstrap-server broker:9092 --html fleet.html",
+        ),
+    ),
     "verify": (
         Example("Read everything once", "verify /data/app"),
         Example("A seventh each night, for cron", "verify /data/app --subset 1/7 --quiet"),

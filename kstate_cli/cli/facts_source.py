@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def facts_source(
-    offsets: Path | None, bootstrap: str | None, settings: Path | None, *, group: str
+    offsets: Path | None, bootstrap: str | None, settings: Path | None, *, group: str | None
 ) -> Callable[[Iterable[str]], Facts] | None:
     """What tells the logs of topics; None where neither a file nor a broker was named. Raises UsageError."""
     if offsets is not None and bootstrap is not None:

@@ -70,6 +70,8 @@ def ls(
     With --spec a broker or a dump tells partitions, and with the rows here retentions; what contradicts is asked.
     With --spec the exit code is 1 when something in the printed kstate.toml must be filled in, or looked at.
     """
+    from socket import gethostname
+
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.only_kept import as_problem, only_kept, say_only_kept
     from kstate_cli.cli.output import say
@@ -80,6 +82,7 @@ def ls(
     from kstate_cli.rows.count import MOST_BYTES
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.problems import ProblemCode
+    from kstate_cli.statedir.process_id import read_process_id
     from kstate_cli.statedir.scan import read_application
     from kstate_cli.texts import command
 
@@ -113,6 +116,8 @@ def ls(
                 "bytes": sum(row["bytes"] for row in rows),
                 "running": application.running,
                 "as_of": application.as_of,
+                "host": gethostname(),
+                "process_id": read_process_id(path),
             }
         )
     else:

@@ -45,15 +45,16 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 class Metrics:
     """Measures one command from ``with`` to its end. Without a path it does nothing.
 
-    ``folder`` is the application directory; where ``application`` says whose it is, it is a dump.
+    ``folder`` is the application directory; where ``application`` says whose it is, it is a dump, or there is none.
 
     Raises InUse where another command writes the same file, UsageError where it cannot be written, or lies in the
     folder.
     """
 
-    def __init__(self, path: Path | None, command: str, folder: Path, *, application: str | None = None) -> None:
+    def __init__(self, path: Path | None, command: str, folder: Path | None, *, application: str | None = None) -> None:
         self._path, self._command, self._folder = path, command, folder
-        self._application, self._is_dump = application or folder.name, application is not None
+        self._application = application or ("" if folder is None else folder.name)
+        self._is_dump = application is not None
         self._lock: int | None = None
         self._began = 0.0
         self._code: int | None = None
@@ -99,7 +100,8 @@ class Metrics:
         return code
 
     def _take_lock(self, path: Path) -> int:
-        if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._folder)):
+        folder = self._folder
+        if folder is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise UsageError(
                 f"--metrics-file {quoted(path)} is in the {'dump' if self._is_dump else 'application directory'}",
                 hint="nothing foreign belongs there: name a file in the collector's folder",
@@ -136,8 +138,8 @@ class Metrics:
             self._gauge(registry, _SUCCESS, success)
         self._gauge(registry, "kstate_last_run_duration_seconds", now - self._began)
         self._gauge(registry, "kstate_last_run_exit_code", code)
-        if not self._is_dump:
-            self._gauge(registry, "kstate_bytes_pinned", self._pinned())
+        if self._folder is not None and not self._is_dump:
+            self._gauge(registry, "kstate_bytes_pinned", self._pinned(self._folder))
         if self.records is not None:
             self._gauge(registry, "kstate_records", self.records)
         if self.findings is not None:
@@ -152,11 +154,11 @@ class Metrics:
         for (code, level), count in sorted(findings.items()):
             gauge.labels(self._application, self._command, code, level).set(count)
 
-    def _pinned(self) -> int:
+    def _pinned(self, folder: Path) -> int:
         from kstate_cli.change.engine import pinned_bytes
         from kstate_cli.change.folder import read_runs
 
-        return sum(pinned_bytes(run) for run in read_runs(self._folder))
+        return sum(pinned_bytes(run) for run in read_runs(folder))
 
 
 def _declared(registry: CollectorRegistry, name: str) -> Gauge:

@@ -16,6 +16,7 @@ from kstate_cli.check.streams_log import shown
 from kstate_cli.explain.error_codes import ERRORS
 from kstate_cli.explain.exit_codes import EXITS
 from kstate_cli.explain.file_findings import FILES
+from kstate_cli.explain.fleet_findings import FLEET
 from kstate_cli.explain.layout_findings import LAYOUT
 from kstate_cli.explain.log_findings import LOGS
 from kstate_cli.explain.model import CodeGroup, Explanation, Texts, plain
@@ -26,6 +27,7 @@ from kstate_cli.explain.query_failures import FAILURES
 from kstate_cli.explain.state_texts import RESTORATION_STATES, RUN_STATES, STORE_STATUS
 from kstate_cli.explain.surrounding_findings import SURROUNDINGS
 from kstate_cli.explain.verify_findings import VERIFY
+from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.query.hints import hints
 from kstate_cli.query.result import STREAMS_SAYS
 from kstate_cli.texts import closest
@@ -47,6 +49,7 @@ def groups() -> tuple[CodeGroup, ...]:
             CodeGroup("outcome", "What the next start does with a store", "check: member outcome",
                   plain("outcome", {one.value: texts for one, texts in OUTCOMES.items()})),
             CodeGroup("verify", "Findings of verify", "verify: member code", _damages()),
+            CodeGroup("fleet", "Findings of fleet", "fleet: member code", _of_fleets()),
             CodeGroup("problem", "Problems of a directory", "ls and inspect-position, refusals: member code",
                   plain("problem", {one.value: texts for one, texts in PROBLEMS.items()})),
             CodeGroup("run", "States of a run", "status: member state", plain("run", RUN_STATES)),
@@ -93,6 +96,16 @@ def _findings() -> tuple[Explanation, ...]:
 def _damages() -> tuple[Explanation, ...]:
     levels = {code: "damage" if code in DAMAGE else "unknown" for code in VERIFY}
     return tuple(replace(one, level=levels[one.code]) for one in plain("verify", VERIFY))
+
+
+def _of_fleets() -> tuple[Explanation, ...]:
+    return tuple(
+        Explanation(
+            "fleet", name, code.level.value, texts.brief, texts.more, code.rule, texts.log, (code.hint, *texts.do)
+        )
+        for name, code in FLEET_CODES.items()
+        for texts in (FLEET[name],)
+    )
 
 
 def _failures() -> tuple[Explanation, ...]:

@@ -17,6 +17,7 @@ from kstate_cli.cli.commands import COMMANDS
 from tests.done import Done
 from tests.golden import unpack
 
+from .listings import listed
 from .support import kstate, kstate_cold
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -28,6 +29,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "export": ("APP", "visits", "--out", "OUT"),
     "diff": ("APP", "OTHER"),
     "check": ("APP", "--for", "4.3"),
+    "fleet": ("LISTING",),
     "verify": ("APP", "--each-sst", "-o", "json"),
     "migrate": ("APP", "--to", "4.2"),
     "wipe": ("APP", "--store", "visits"),
@@ -64,6 +66,7 @@ def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
     for run in (kstate, kstate_cold):
         shutil.copytree(template, here, symlinks=True)
         places: dict[object, object] = {name.upper(): here / name / "orders" for name in ("app", "other", "changed")}
+        places["LISTING"] = listed(here / "app" / "orders")
         places["OUT"] = here / "out"
         done = run(command, *(places.get(one, one) for one in ASKED[command]), status=None)
         told.append(Done(done.status, _timeless(done.out), _timeless(done.err)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import select
@@ -30,6 +31,7 @@ from tests.faults.forked import Kstate
 from tests.faults.injection import available
 from tests.faults.small import small
 
+from .listings import listed
 from .proof import NOTHING, digest, hold_to_its_word
 from .test_locks import held
 from .test_standard import DUMP, KINDS
@@ -39,7 +41,7 @@ from .warm import FULL, ROOT, Ended, Warm
 SIGNAL = 128 + signal.SIGTERM
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
-OF_NO_DIRECTORY = ("dump", "explain", "demo", "examples")
+OF_NO_DIRECTORY = ("fleet", "dump", "explain", "demo", "examples")
 """Commands that are given no application."""
 SPARK = ("--from-changelog", DUMP, "--for", "4.3", "--spec", DUMP.parent / "dump.toml")
 LOCAL = ("--engine", "local")
@@ -71,6 +73,7 @@ class World:
             "export": (STORE, "--out", self.folder / "out"),
             "diff": (self.templates["APP"],),
             "check": ("--for", "4.3"),
+            "fleet": (listed(self.templates["APP"]),),
             "migrate": ("--to", "4.2"),
             "wipe": ("--store", STORE),
             "dump": ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", self.folder / "dump", *LOCAL),
@@ -273,6 +276,22 @@ def _damaged(world: World, command: str) -> Ended:
     return world.run(app, world.argv(command, app))
 
 
+def _cut_off(world: World, command: str) -> Ended:
+    app = world.templates["APP"]
+    cut = world.folder / "cut.json"
+    cut.write_text(listed(app).read_text().rpartition('{"schema_version"')[0])
+    return world.run(app, [command, cut])
+
+
+def _too_many(world: World, command: str) -> Ended:
+    app = world.templates["APP"]
+    offsets = world.folder / "offsets.json"
+    told = listed(app)
+    (topic, *_) = [name for line in told.read_text().splitlines() for name in json.loads(line).get("changelog") or ()]
+    offsets.write_text(json.dumps({topic: {"2147483646": {"start": 0, "end": 1}}}))
+    return world.run(app, [command, told, "--offsets", offsets])
+
+
 def _different(world: World, command: str) -> Ended:
     app = world.fresh()
     assert world.run(app, ["wipe", app, "--store", STORE]).status == 0
@@ -305,6 +324,7 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "diff": {1: NO_WARNINGS, 3: _different, 5: _locked("application"), 7: READS},
     "check": {1: NO_WARNINGS, 3: lambda world, command: world.run(
         app := world.templates["APP"], ["check", app, "--for", "4.2"]), 5: _metrics_locked, 7: READS},
+    "fleet": {1: NO_WARNINGS, 3: _cut_off, 4: _too_many, 5: _metrics_locked, 7: READS},
     "verify": {1: NO_WARNINGS, 3: _damaged, 5: _metrics_locked, 7: READS},
     "migrate": {1: _with(name="WARNED"), 3: ASKS_NOTHING, 5: _locked("application"), 6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
     "wipe": {1: _with("--store", "kv-nolog", name="WARNED"), 3: ASKS_NOTHING, 5: _locked("application"),

@@ -10,6 +10,7 @@ from tests import json_lines, json_page
 from tests.frozen.texts import kept_lines
 from tests.golden import unpack
 
+from .listings import listed
 from .support import kstate
 from .test_locks import held
 
@@ -104,8 +105,8 @@ def test_problems_are_told_wherever_they_lie(tmp_path: Path) -> None:
 
 LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning")}
 """Of restorations that were interrupted: `tests/restore/test_attempts.py` has them."""
-OF_A_BROKER = {("dump", kind) for kind in ("partition", "warning", "round", "summary")}
-"""`tests/interop/test_dump_moves.py` has them."""
+OF_A_BROKER = {("dump", kind) for kind in ("partition", "warning", "round", "summary")} | {("fleet", "member")}
+"""`tests/interop/test_dump_moves.py` and `tests/interop/test_fleet.py` have them."""
 
 
 def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
@@ -137,6 +138,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
         ask(command, app, status=3)
     ask("examples", "--out", tmp_path / "examples")
     ask("examples", "--out", tmp_path / "examples", status=4)
+    ask("fleet", listed(app), status=3)
     ask("explain")
     ask("explain", "nonsense", status=2)
     ask("dump", "--bootstrap-server", "127.0.0.1:1", "--out", tmp_path / "dump", status=2)

@@ -26,6 +26,7 @@ from tests import json_lines
 from tests.faults.injection import available
 from tests.faults.small import small
 
+from .listings import listed
 from .proof import digest, hold_to_its_word
 from .warm import CLOSED, FULL, ROOT, Ended, Warm
 
@@ -42,6 +43,8 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "export": ("export", "APP", "kv-timestamped", "--out", "OUT", "-o", "json"),
     "diff": ("diff", "APP", "OTHER"),
     "check": ("check", "APP", "--for", "4.2", "-o", "json"),
+    "fleet": ("fleet", "LISTING"),
+    "fleet json": ("fleet", "LISTING", "-o", "json"),
     "verify": ("verify", "APP"),
     "migrate": ("migrate", "APP", "--to", "4.2"),
     "migrate json": ("migrate", "APP", "--to", "4.2", "-o", "json"),
@@ -90,6 +93,7 @@ class Case:
     def __init__(self, name: str, templates: dict[str, Path], folder: Path, warm: Warm) -> None:
         argv = COMMAND_LINES[name]
         places = {**templates, "OUT": folder / "out", "LOST": folder / "lost" / "orders"}
+        places["LISTING"] = listed(templates["APP"])
         places["SPEC"] = DUMP.parent / "dump.toml"
         (folder / "lost").mkdir()
         if argv[0] in CHANGING and argv[1] in templates:

@@ -12,6 +12,8 @@ import pytest
 from kstate_cli.cli.commands import COMMANDS
 from tests.golden import unpack
 
+from .listings import listed
+
 ROOT = Path(__file__).resolve().parents[2]
 _AT_START = """
 import sys
@@ -31,6 +33,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "export": [("export", "APP", STORE, "--out", "OUT"), ("export", "APP", STORE, "--out", "OUT2", "--workers", "2")],
     "diff": [("diff", "APP", "APP")],
     "check": [("check", "APP", "--for", "4.3")],
+    "fleet": [("fleet", "LISTING")],
     "verify": [("verify", "APP")],
     "migrate": [("migrate", "APP", "--to", "3.9", "--warnings-ok")],
     "dump": [("dump", "--help")],
@@ -65,6 +68,7 @@ class Bare:
             "LOST": str(folder / "orders"),
             "DUMP": str(examples / "dump"),
             "SPEC": str(examples / "dump.toml"),
+            "LISTING": str(listed(self.app)),
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "PYSPARK"))}
         self.environment = {**kept, "PATH": str(folder / "bin"), "PYTHONPATH": f"{folder / 'site'}:{ROOT}"}

@@ -5,6 +5,7 @@ What differs between two runs of the same kstate on the same directory, and is n
 - How long it took: `seconds`, what a restoration says of its pace, the nanoseconds of `query --explain`. What a
   restoration says of its progress before the end, and any run of its bytes now and then, depends on the clock alone: it
   is left out.
+- What this host is called: `host`.
 - The size of Parquet files (`bytes` of an export), which is pyarrow's.
 """
 
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_MEMBERS = {"seconds": 0, "seconds_left": 0, "records_per_second": 0}
+_MEMBERS = {"seconds": 0, "seconds_left": 0, "records_per_second": 0, "host": "HOST"}
 _OF_EXPORT = {"bytes": 0}
 _PACE = re.compile(r"\bin \d+ns\b")
 _BYTES = re.compile(r"kstate: [\d,.]+ [KMGTP]?i?B of [\d,.]+ [KMGTP]?i?B")

@@ -22,7 +22,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 DECISIONS = {
     # What a command touches.
     "app", "topic", "task", "store", "run", "global", "all", "everything", "share", "ignore", "partition", "subset", "older-than", "out",
-    "from", "to", "as-of", "at", "limit", "sort", "desc", "asc", "collate", "timestamps", "merge", "positions",
+    "by", "standby-replicas", "html", "from", "to", "as-of", "at", "limit", "sort", "desc", "asc", "collate", "timestamps", "merge", "positions",
     "ignore-timestamps", "ignore-headers", "include-expired",
     # What is done, and from what.
     "for", "dsl-store-format", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge",

@@ -30,6 +30,7 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Told, UsageError
 from kstate_cli.explain.catalogue import FINDINGS, explanations, find, groups, meant
 from kstate_cli.explain.model import Explanation
 from kstate_cli.explain.page import page
+from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
 from kstate_cli.query.result import FailureReason
 from kstate_cli.restore.states import RestoreState
@@ -97,6 +98,7 @@ def _enumerated(member: str) -> list[str]:
         ("outcome", _enumerated("outcome")),
         ("problem", [one.value for one in ProblemCode]),
         ("verify", verify_findings.ALL_CODES),
+        ("fleet", FLEET_CODES),
         ("run", _enumerated("state")),
         ("restoration", [*(one.value for one in RestoreState), INTERRUPTED]),
         ("query", [one.value for one in FailureReason]),

@@ -256,6 +256,8 @@ def test_a_line_that_is_not_as_the_schema_says_is_found() -> None:
         "bytes": 2,
         "running": None,
         "as_of": "closed",
+        "host": "web-1",
+        "process_id": None,
     }
     json_lines.check_line("ls", good)
     for bad in (

@@ -1,0 +1,47 @@
+"""kstate fleet beside a real application: a member of its group is known by the process id of its directory.
+
+The application has no `client.id` of its own, as most have none: Streams makes one of the process id (`KafkaStreams`).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .background import Background
+from .harness import Batch, Harness, Run
+from .support import application, good, kstate
+
+pytestmark = pytest.mark.interop
+
+
+def test_members_and_lag_of_a_running_application(harness: Harness, tmp_path: Path) -> None:
+    app = application("kinds", "eos")
+    state, listing = tmp_path / "state", tmp_path / "web-1.json"
+    harness.produce("4.3.1", app, Batch(records=50, keys=5, partitions=2))
+    # Positions, which say what a task reads, are on disk once it has been closed.
+    good(harness.run("4.3.1", app, state, Run(read=False)))
+    with Background(harness, "4.3.1", app, state, Run(conf={"client.id": ""}, read=False)) as running:
+        listed = kstate("ls", state / app.name, "-o", "json")
+        listing.write_text(listed.out)
+        done = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
+        good(running.finish())
+    process_id = json.loads((state / app.name / "kafka-streams-process-metadata").read_text())["processId"]
+    members = [row for row in done.rows if row["type"] == "member"]
+    assert members and {row["host"] for row in members} == {"web-1"}, done.told
+    assert all(process_id in row["client"] for row in members)
+    assert (done.summary["group_protocol"], done.summary["group_state"]) == ("classic", "STABLE")
+    active = {row["task"]: row["active"] for row in done.rows if row["type"] == "task"}
+    assert active["0_0"] == active["0_1"] == "web-1", active
+    copies = [row for row in done.rows if row["type"] == "copy" and row["changelog"]]
+    offsets = [[offset for of in row["changelog"].values() for offset in of.values()] for row in copies]
+    unknown = [row for row, told in zip(copies, offsets, strict=True) if (row["lag"] is None) != (min(told) < 0)]
+    assert copies and not unknown, unknown
+    assert done.summary["logs_known"] and done.summary["complete"]
+    # A member that was closed is one until its session has timed out: Streams leaves no group when it is closed.
+    listing.write_text(kstate("ls", state / app.name, "-o", "json").out)
+    after = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
+    assert not [row for row in after.rows if row["type"] == "finding"], after.told
+    assert {row["host"] for row in after.rows if row["type"] == "member"} <= {"web-1"}

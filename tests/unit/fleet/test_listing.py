@@ -1,0 +1,166 @@
+"""What hosts said, read line by line: whatever is wrong is named with its line, and nothing is left out."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstate_cli.errors import UsageError
+from kstate_cli.fleet.judge import judge
+from kstate_cli.fleet.listing import read_listings
+from kstate_cli.fleet.model import HostReport
+from kstate_cli.fleet.overview import Fleet
+
+from .made_up import host_line, listing, store, summary, text
+
+
+def read(folder: Path, said: str | bytes, name: str = "web-1") -> list[HostReport]:
+    path = folder / f"{name}.json"
+    path.write_bytes(said if isinstance(said, bytes) else said.encode())
+    return read_listings([str(path)])
+
+
+def test_a_whole_listing(tmp_path: Path) -> None:
+    (report,) = read(tmp_path, listing("0_0", "0_1"))
+    assert report.whole and report.name == "web-1" and report.app_id == "orders"
+    assert report.tasks == ("0_0", "0_1") and report.process_id == "id-of-vm"
+
+
+STORES = [store("0_0"), store("0_1")]
+WRONG: dict[str, tuple[str | bytes, int | None]] = {
+    "cut off after a line": (text(STORES), None),
+    "cut off amid a line": (text([*STORES, summary(STORES)])[:-40], 3),
+    "not JSON": (text(STORES) + "ssh: connect to host web-1 port 22: refused\n", 3),
+    "empty": ("", 1),
+    "blank": ("\n\n", 1),
+    "NUL": (b"\0" * 100, 1),
+    "not UTF-8": (b'{"type": "\xff"}\n', 1),
+    "an array": ("[]\n", 1),
+    "older": (text([{**one, "schema_version": 1} for one in STORES]), 1),
+    "newer": (text([{**one, "schema_version": 3} for one in STORES]), 1),
+    "of another command": (text([{"schema_version": 2, "type": "prediction", "app": "/data/orders", "task": "0_0"}]), 1),
+    "a store less": (text([STORES[0], summary(STORES)]), 2),
+    "a store twice": (text([*STORES, STORES[0], summary(STORES)]), 3),
+    "two directories": (text([STORES[0], {**STORES[1], "app": "/data/other"}, summary(STORES)]), 2),
+    "two hosts mixed": (text([STORES[0], store("0_5"), STORES[1], summary(STORES), summary([store("0_5")])]), 4),
+    "a task that is none": (text([store("0_0/../../etc"), summary([store("0_0")])]), 1),
+    "a task with a zero before it": (text([store("0_01"), summary([store("0_0")])]), 1),
+    "a task beyond all": (text([store("0_9999999999"), summary([store("0_0")])]), 1),
+    "a task of thousands of digits": (text([store("0_" + "9" * 5000), summary([store("0_0")])]), 1),
+    "an offset that is none": (text([store("0_0", changelog={"t": {"0": True}}), summary([store("0_0")])]), 1),
+    "a size below zero": (text([store("0_0", bytes=-1), summary([store("0_0")])]), 1),
+    "nested": ("[" * 5000 + "\n", 1),
+    "a name twice": ('{"schema_version": 2, "type": "store", "type": "summary"}\n', 1),
+    "ls failed": (text([{"schema_version": 2, "type": "error", "app": None, "code": "refused", "exit": 4, "message": "no"}]), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_named_with_its_line(name: str, tmp_path: Path) -> None:
+    said, line = WRONG[name]
+    reports = read(tmp_path, said)
+    assert not reports[0].whole and line in [gap.line for gap in reports[0].gaps], reports[0].gaps
+    findings = judge(Fleet(reports))
+    told = [one.what for one in findings if one.code == "host-unread"]
+    assert told and all("web-1" in one for one in told)
+    assert not [one for one in findings if one.code == "task-missing"], "not known is not missing"
+
+
+@pytest.mark.parametrize("size", range(0, len(listing("0_0", "0_1")) - 1, 13))
+def test_every_cut_is_seen(size: int, tmp_path: Path) -> None:
+    reports = read(tmp_path, listing("0_0", "0_1")[:size])
+    assert [one for report in reports for one in report.gaps]
+
+
+@given(at=st.integers(0, len(listing("0_0")) - 1), byte=st.integers(0, 255))
+def test_any_byte_may_be_wrong(at: int, byte: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    data = bytearray(listing("0_0").encode())
+    data[at] = byte
+    reports = read(tmp_path_factory.mktemp("any"), bytes(data))
+    assert reports and judge(Fleet(reports)) is not None
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=6,
+)
+
+
+@given(name=st.sampled_from(sorted(store("0_0"))), value=ANYTHING)
+def test_any_member_may_be_anything(name: str, value: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    said = json.dumps({**store("0_0"), name: value}) + "\n" + json.dumps(summary(STORES[:1]))
+    reports = read(tmp_path_factory.mktemp("any"), said)
+    judge(Fleet(reports))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "web-1.json").write_text(listing("0_0"))
+    for wrong in (tmp_path / "none.json", tmp_path):
+        _, report = read_listings([str(tmp_path / "web-1.json"), str(wrong)])
+        assert not report.whole and not report.copies
+        with pytest.raises(UsageError, match="no file of any host can be read"):
+            read_listings([str(wrong)])
+
+
+# --- whose it is ------------------------------------------------------------------------------------------------------
+
+
+def test_hosts_of_a_stream_are_told_apart_by_their_summaries_or_a_line(tmp_path: Path) -> None:
+    said = listing("0_0", host="a") + host_line("b") + listing("0_1", host="x") + listing("0_2", host="c")
+    path = tmp_path / "all.json"
+    path.write_text(said)
+    assert [(one.name, one.tasks) for one in read_listings([str(path)])] == [
+        ("all", ("0_0",)), ("b", ("0_1",)), ("c", ("0_2",))
+    ]  # fmt: skip
+
+
+def test_a_listing_without_a_name_is_called_after_its_line(tmp_path: Path) -> None:
+    said = listing("0_0") + text([store("0_1"), summary([store("0_1")], host=None)])
+    assert [one.name for one in read(tmp_path, said)] == ["web-1", f"{tmp_path}/web-1.json:3"]
+
+
+def test_a_host_that_failed_in_a_stream_does_not_become_part_of_its_neighbour(tmp_path: Path) -> None:
+    failed = text([{"schema_version": 2, "type": "error", "app": None, "code": "refused", "exit": 4, "message": "no"}])
+    first, second, third = read(tmp_path, listing("0_0") + failed + listing("0_1", host="c"))
+    assert (first.whole, second.whole, third.whole) == (True, False, True)
+    assert (first.tasks, second.tasks, third.tasks) == (("0_0",), (), ("0_1",))
+
+
+def test_noise_between_listings_of_a_stream_is_of_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = "ssh: connect to host b port 22: Connection refused\n"
+    said = listing("0_0", host="a") + noise + listing("0_2", host="c")
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(said.encode())))
+    reports = read_listings(["-"])
+    assert [(one.name, one.whole) for one in reports] == [("a", True), ("-:3", False), ("c", True)]
+    assert ("task-not-known", "0_1") in [(one.code, one.task) for one in judge(Fleet(reports))]
+
+
+def test_the_answer_no_belongs_to_the_listing_before_it(tmp_path: Path) -> None:
+    no = {
+        "schema_version": 2,
+        "type": "error",
+        "app": "/data/orders",
+        "code": "condition-not-met",
+        "exit": 3,
+        "message": "m",
+    }
+    (report,) = read(tmp_path, listing("0_0") + text([no]))
+    assert report.whole and [one.code for one in report.problems] == ["condition-not-met"]
+
+
+def test_names_that_are_given(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(listing("0_0"))
+    assert read_listings([f"web-9={tmp_path}/x.json"])[0].name == "web-9"
+    (tmp_path / "a=b.json").write_text(listing("0_0"))
+    assert read_listings([f"{tmp_path}/a=b.json"])[0].name == "a=b"
+    with pytest.raises(UsageError, match="two hosts are called 'x'"):
+        read_listings([f"{tmp_path}/x.json", f"{tmp_path}/x.json"])
+    with pytest.raises(UsageError, match="is not HOST=FILE"):
+        read_listings(["web-1="])
