@@ -181,7 +181,7 @@ CODES: dict[str, Code] = {
         Code("lost-with-its-task", _ERROR,
              "StateManagerUtil.closeStateManager wipes the directory of a corrupted task as a whole, and a store "
              "without a changelog is restored from nothing (withLoggingDisabled)",
-             "before the start, fix what its task is wiped for: nothing brings its rows back afterwards"),
+             "nothing brings its rows back after the start; before it keep them: kstate export APP STORE --out DIR"),
         # The log.
         Code("below-log-start", _WARNING,
              f"StoreChangelogReader: OffsetOutOfRangeException (KIP-406; {see('changelogs.md#log-ends')})", _RESTORE),

@@ -67,6 +67,14 @@ def is_lost(snapshot: Snapshot, task: Task, store: Store) -> bool:
     return _offsets_around(snapshot, task) or not is_logged(snapshot, task, store)
 
 
+def is_surely_lost(snapshot: Snapshot, store: Store) -> bool:
+    """Whether nothing can tell of a changelog any more: topics were asked for, or the store was closed.
+
+    4.3 writes the offset of a logged store when it commits first: one that was never closed may have none yet.
+    """
+    return bool(snapshot.logs.known) or not store.has_offsets_family or store.status == "closed"
+
+
 def _offsets_around(snapshot: Snapshot, task: Task) -> bool:
     around = [snapshot.resolved[one.name] for one in (task, *snapshot.siblings(task))]
     return any(one.offsets for resolved in around for one in resolved.stores)

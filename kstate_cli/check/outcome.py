@@ -21,6 +21,8 @@ class Outcome(Enum):
     """The task's directory is deleted (``TaskCorruptedException``), then the whole changelog is restored."""
     LOST = "lost"
     """As ``task-wiped``, but the store has no changelog: nothing brings its rows back."""
+    MAY_BE_LOST = "may-be-lost"
+    """As ``task-wiped``, but it was not closed, and nothing tells whether it has a changelog."""
     FAILS = "start-fails"
     """``KafkaStreams#start`` or a stream thread throws; the client ends in ERROR."""
     NOT_REACHED = "not-reached"

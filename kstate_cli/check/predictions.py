@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kstate_cli.check import streams_log
 from kstate_cli.check.findings import Finding, Level
-from kstate_cli.check.judge_offsets import is_lost
+from kstate_cli.check.judge_offsets import is_lost, is_surely_lost
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
 from kstate_cli.check.rule import TaskCheckDraft
@@ -71,9 +71,16 @@ def because_of(
         if outcome is not Outcome.WIPED:
             # At least once the directory stays: only what has a changelog is restored.
             return _without_offset(snapshot, draft, name, store)
-        text = f"no offset anywhere: it counts as a store without a changelog, and its task is wiped ({code})"
+        sure = is_surely_lost(snapshot, store)
+        says = (
+            "it counts as a store without a changelog"
+            if sure
+            else "it may be a store without a changelog, which --bootstrap-server, --dump or --offsets would tell"
+        )
+        text = f"no offset anywhere: {says}; and its task is wiped ({code})"
         lost = snapshot.finding("lost-with-its-task", text, task, name)
-        return Prediction(task.name, name, Outcome.LOST, None, lost.code, or_else=or_else), (lost,)
+        loses = Outcome.LOST if sure else Outcome.MAY_BE_LOST
+        return Prediction(task.name, name, loses, None, lost.code, or_else=or_else), (lost,)
     key = snapshot.changelog(task, name)
     if key is None and store is not None and store.segmented and not store.databases:
         key = snapshot.own_changelog(task, name)

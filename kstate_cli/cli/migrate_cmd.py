@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kstate_cli.change.command import ChangeOutcome
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
+    from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.statedir.model import Application
 
 
@@ -92,6 +93,7 @@ def migrate(
     from kstate_cli.change.command import ChangeRequest, change
     from kstate_cli.change.course import Terms
     from kstate_cli.change.engine import RunOptions
+    from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import PlanShown, show_plan
@@ -139,10 +141,14 @@ def migrate(
                 show_plan(plan, shown)
 
             outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
-        return metrics.done(_finish(outcome, output, quiet=quiet, warnings_ok=warnings_ok))
+        asked = CheckRequest(target, exactly_once=not options.at_least_once, headers_format=options.headers_format)
+        return metrics.done(_finish(outcome, asked, output, quiet=quiet, warnings_ok=warnings_ok))
 
 
-def _finish(outcome: ChangeOutcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
+def _finish(outcome: ChangeOutcome, asked: CheckRequest, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.next_start import warning_of_next_start
+    from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import exit_code, show_end
     from kstate_cli.texts import command
 
@@ -159,6 +165,11 @@ def _finish(outcome: ChangeOutcome, output: Format, *, quiet: bool, warnings_ok:
         "headers_dropped": result.headers_dropped if result else 0,
         "rows_converted": result.rows_converted if result else 0,
     }
+    warning = None if result is None else warning_of_next_start(plan.app, asked)
+    if warning is not None and output is Format.json:
+        JsonLines(plan.app).line("warning", {"message": warning})
+    elif warning is not None:
+        say(f"warning: {warning}")
     nothing = f"{plan.app} is where {plan.target} wants it"
     show_end(plan, result, output, members=members, nothing=nothing, done=done, quiet=quiet)
-    return exit_code(plan, warnings_ok=warnings_ok)
+    return exit_code(plan, warnings_ok=warnings_ok, warned=warning is not None)

@@ -62,6 +62,17 @@ OUTCOMES: Final = {
             _FINDING,
         ),
     ),
+    Outcome.MAY_BE_LOST: Texts(
+        "The task is wiped, and nothing tells whether the store has a changelog: without one its rows are lost",
+        "A store that was not closed cleanly may have no offset yet although it has a changelog.",
+        (log.CORRUPTED, log.REVIVED, log.WIPED, log.NOT_LOGGED),
+        _WIPED,
+        (
+            "before the start, have the topics say it: --bootstrap-server, --dump or --offsets",
+            f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', '--out', 'DIR')}",
+            _FINDING,
+        ),
+    ),
     Outcome.FAILS: Texts(
         "The start fails, or a stream thread does: the client ends in ERROR",
         "It fails in the same way each time, until what it fails at is gone. check prints the exceptions, from the "

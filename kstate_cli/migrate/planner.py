@@ -23,6 +23,7 @@ from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name,
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY
 from kstate_cli.migrate.headers import conversions, undecided
+from kstate_cli.migrate.next_start import lost_with_it, wiped_all_the_same
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
@@ -115,6 +116,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
                 continue
             draft.warnings += resolved.warnings
             draft.notes += resolved.notes
+            draft.warnings += wiped_all_the_same(draft.app, resolved, draft.target)
             (_into_family if draft.into_family else _out_of_family)(draft, resolved)
         else:
             _rewrite_only(draft, resolved.task)
@@ -277,6 +279,7 @@ def _leave_out(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
     why = f"left out, so that Streams restores it: {resolved.unclean[0]}"
     draft.steps.append(OmitTree(_relative(draft, resolved.task.path), why))
     draft.warnings.append(f"{resolved.task.name}: {why}")
+    draft.warnings += lost_with_it(draft.app, resolved)
 
 
 def _relative(draft: _MigrationDraft, path: Path) -> str:

@@ -1,0 +1,46 @@
+"""What a migration cannot keep from being restored, or lost, at the next start: nobody is to take it for kept."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kstate_cli.offsets.model import TaskOffsets
+from kstate_cli.releases import Release
+from kstate_cli.statedir.model import Application
+from kstate_cli.texts import command, some
+
+_NAMED: Final = 5
+
+
+def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release) -> list[str]:
+    """Warns of a task that the next start restores whole, migrated or not, because stores have no offset.
+
+    4.3 writes the first offset of a logged store when it commits first, and that of each when it closes. Up to 4.2
+    ``.checkpoint`` has all of them or is not there (``ProcessorStateManager.initializeStoreOffsetsFromCheckpoint``).
+    """
+    if app.running or resolved.task.is_global:
+        return []
+    without = [one.store for one in resolved.stores if one.store.databases and not one.offsets]
+    never = [one.name for one in without if one.has_offsets_family and one.status != "closed"]
+    if not never and not resolved.absent and not any(one.offsets for one in resolved.stores):
+        never = [one.name for one in without if one.empty]
+    if not never:
+        return []
+    text = (
+        f"{resolved.task.name}: no offset of {some(never, _NAMED)}: under exactly-once {target} wipes the task and "
+        "restores all of it, as any release would; else it restores those of them that have a changelog"
+    )
+    return [text]
+
+
+def lost_with_it(app: Application, resolved: TaskOffsets) -> list[str]:
+    """Warns of rows in a task that is left out which no changelog may bring back, with the command that keeps them."""
+    unknown = [one.store.name for one in resolved.stores if not one.offsets and not one.store.empty]
+    if not unknown:
+        return []
+    have = "has" if len(unknown) == 1 else "have"
+    text = (
+        f"{resolved.task.name}: no offset tells whether {some(unknown, _NAMED)} {have} a changelog: without one rows "
+        f"are lost with the task. To keep them, first: {command('export', app.path, unknown[0], '--out', 'DIR')}"
+    )
+    return [text]

@@ -1,0 +1,65 @@
+"""Where a migration ends without a warning, nothing is wiped, lost or restored from the beginning at the next start."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.releases import release
+from kstate_cli.rocks.create import create_store, layout_of
+from tests.golden import names, unpack
+
+from .support import kstate
+
+WHOLE = frozenset({"opens", "restores", "ignored"})
+
+
+def outcomes(app: Path, name: str) -> dict[str, str]:
+    rows = kstate("check", app, "--for", name, "-o", "json", status=None).rows
+    return {f"{row['task']}/{row['store']}": row["outcome"] for row in rows if row["type"] == "prediction"}
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("target", ["4.2", "4.3"])
+def test_no_warning_and_nothing_restored(tmp_path: Path, name: str, target: str) -> None:
+    app = unpack(name, tmp_path)
+    done = kstate("migrate", app, "--to", target, "-o", "json", status=None)
+    if done.status == 0 and done.summary["executed"]:
+        found = outcomes(app, target)
+        # A global store without an offset is read from its topic, by every release.
+        assert {of for of, what in found.items() if what not in WHOLE and not of.startswith("global/")} == set()
+    else:
+        assert done.status in (0, 1, 4), done.told
+
+
+def never_committed(app: Path, task: str) -> None:
+    """As 4.3 leaves the stores of a task that was killed before its first commit: no row, no offset, no status."""
+    for path in (app / task / "rocksdb").iterdir():
+        shutil.rmtree(path)
+        create_store(path, layout_of("timestamped-key-value", release("4.3")))
+
+
+def test_a_task_that_never_committed_is_told_of(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    never_committed(app, "0_0")
+    for options in (("--dry-run",), ()):
+        done = kstate("migrate", app, "--to", "4.2", *options, status=1)
+        assert "0_0: no offset of latest-order" in done.err and "wipes the task" in done.err
+    assert outcomes(app, "4.2")["0_0/latest-order"] == "task-wiped"
+
+
+def test_what_goes_with_a_task_that_is_left_out_is_named(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos-killed-open", tmp_path)
+    done = kstate("migrate", app, "--to", "4.2", "--wipe-unclean", "--dry-run", status=1)
+    assert "no offset tells whether" in done.err and "kv-nolog" in done.err
+    assert f"kstate export {app} " in done.err
+
+
+def test_what_is_not_known_is_not_said_as_a_fact(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos-killed-open", tmp_path)
+    found = outcomes(app, "4.3")
+    assert "may-be-lost" in found.values() and "lost" not in found.values()
+    assert "may lose their rows" in kstate("check", app, "--for", "4.3", status=None).out
