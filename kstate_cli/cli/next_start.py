@@ -1,4 +1,4 @@
-"""What a change that is done has made of the next start: as ``kstate check`` foretells it, said where it is not nothing."""
+"""What a change that is done has made of the next start, as ``kstate check`` foretells it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def warning_of_next_start(app: Path, asked: CheckRequest) -> str | None:
     cannot be foretold changes nothing of what is done: it is said.
     """
     from kstate_cli.check.outcome import Outcome
-    from kstate_cli.check.predict import predict
+    from kstate_cli.check.predict import check as predict
     from kstate_cli.cli.check_view import verdict
     from kstate_cli.errors import KstateError
     from kstate_cli.formats.task_id import GLOBAL
