@@ -47,7 +47,8 @@ def _denying(path: Path, wanted: int) -> tuple[Path, int]:
     for above in reversed(path.parents):
         if not os.access(above, os.X_OK, effective_ids=True):
             return above, os.X_OK
-    bits = wanted | (os.X_OK if path.is_dir() else 0)
+    # Not Path.is_dir: it raises where a directory on the way of a link may not be passed.
+    bits = wanted | (os.X_OK if os.path.isdir(path) else 0)
     missing = [bit for bit in _BITS if bits & bit and not os.access(path, bit, effective_ids=True)]
     return path, sum(missing) or wanted
 

@@ -156,11 +156,17 @@ def _told(one: Prediction) -> str:
             records=_count(one.records),
             all=f": {_count(one.records)}" if one.records is not None else "",
             file=one.file,
-            messages=" <- ".join(one.messages),
+            messages=" <- ".join(map(_part_of, one.messages)),
         )
 
     text = words(one.outcome)
     return f"{text}, or {words(one.or_else)} (chance decides)" if one.or_else else text
+
+
+def _part_of(message: str) -> str:
+    """A part of what Streams prints: what it leaves out (a number, a path) is marked."""
+    text = message.strip()
+    return f"{'…' if text[:1].islower() else ''}{text}{'…' if message.endswith(' ') else ''}"
 
 
 def _count(records: Records | None) -> str:

@@ -63,7 +63,7 @@ OUTCOMES: Final = {
         ),
     ),
     Outcome.MAY_BE_LOST: Texts(
-        "The task is wiped, and nothing tells whether the store has a changelog: without one its rows are lost",
+        "The task is wiped, and the store may have no changelog: without one its rows are lost",
         "A store that was not closed cleanly may have no offset yet although it has a changelog.",
         (log.CORRUPTED, log.REVIVED, log.WIPED, log.NOT_LOGGED),
         _WIPED,

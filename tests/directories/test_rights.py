@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,3 +87,18 @@ def test_where_the_mode_allows_it_something_else_denies_it(tmp_path: Path) -> No
     said = what_to_do(tmp_path, os.W_OK)
     assert " which allows w to " in said and "an ACL (getfacl), an attribute (lsattr)" in said
     assert what_to_do(tmp_path / "nowhere").startswith(f"{tmp_path / 'nowhere'} cannot be looked at (No such file")
+
+
+def test_a_link_that_this_user_may_not_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The advice is no traceback of its own: `Path.is_dir` raises there."""
+    (tmp_path / "closed" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "closed" / "inner")
+    real = os.stat
+
+    def denied(path: Any, *args: Any, **more: Any) -> Any:
+        if str(path).endswith("link") and more.get("follow_symlinks", True):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *args, **more)
+
+    monkeypatch.setattr(os, "stat", denied)
+    assert "give this user the right to" in what_to_do(tmp_path / "link")

@@ -8,7 +8,7 @@ import pytest
 
 from kstate_cli.check.findings import CODES
 from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.cli.check_view import _COMMAND, verdict
+from kstate_cli.cli.check_view import _COMMAND, _part_of, verdict
 from kstate_cli.texts import filled
 
 STORES = [Prediction("0_0", f"s{number}", Outcome.OPENS) for number in range(44)]
@@ -53,3 +53,15 @@ def test_the_command_of_a_hint_is_found_whatever_the_directory_is_called(code: A
     said = _COMMAND.fullmatch(hint)
     assert (said is None) == ("kstate " not in code.hint)
     assert said is None or said[2] == filled(code.hint[code.hint.index("kstate ") :], {"APP": "/a: kstate ls b", "TASK": "0_1", "STORE": "x"})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("entries but found only ", "…entries but found only…"),
+        ("Fatal user code error", "Fatal user code error"),
+        ("Invalid version: ", "Invalid version:…"),
+    ],
+)
+def test_a_part_of_a_message_is_marked_as_one(message: str, shown: str) -> None:
+    assert _part_of(message) == shown
