@@ -108,4 +108,6 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
             say(f"warning: {report.shown}: {report.null_keys:,} records without a key, which Streams skips too")
     without = sum(not report.has_position for report in outcome.reports)
     if without:
-        say(f"note: no changelog record told a Position of {without} stores: theirs is empty", quiet=quiet)
+        whose = "1 store: its Position" if without == 1 else f"{without} stores: their Positions"
+        more = "is" if without == 1 else "are"
+        say(f"note: no changelog record told a Position of {whose} {more} empty until new input comes", quiet=quiet)

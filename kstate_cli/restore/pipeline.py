@@ -15,6 +15,7 @@ from kstate_cli.change.standby import refuse_no_standby
 from kstate_cli.dump.model import Dump
 from kstate_cli.dump.open import read_dump
 from kstate_cli.errors import Interrupted, Refused, UsageError
+from kstate_cli.formats.task_id import TaskId
 from kstate_cli.restore.engines import RestoreEngine
 from kstate_cli.restore.plan import RestorePlan
 from kstate_cli.restore.planner import plan_restore
@@ -107,7 +108,7 @@ def _restore(
 def _plan(request: RestoreRequest, dump: Dump, application: Application | None) -> RestorePlan:
     if request.terms.run.standby:
         refuse_no_standby(request.terms.app)
-    only = request.options.stores or None
+    only = _asked_for(request, application)
     spec = resolve_spec(application, request.spec, request.topology, only=only, named=request.spec_name)
     if application is None or not application.tasks:
         _check_name(request.terms.app, spec)
@@ -115,6 +116,33 @@ def _plan(request: RestoreRequest, dump: Dump, application: Application | None) 
     if not plan.change.empty:
         _check_means(request, plan)
     return plan
+
+
+def _asked_for(request: RestoreRequest, application: Application | None) -> frozenset[str] | None:
+    """The stores of which the specification has to tell; None where it is all.
+
+    Where tasks are named, not those that the directory shows in other sub-topologies alone, or as global ones.
+    """
+    options = request.options
+    if options.stores or not options.tasks or application is None:
+        return options.stores or None
+    try:
+        wanted = {_place(name) for name in options.tasks}
+    except ValueError:
+        return None  # no name of a task: told by whoever looks for it
+    here: set[str] = set()
+    elsewhere: set[str] = set()
+    for task in application.tasks:
+        (here if _place(task.name) in wanted else elsewhere).update(store.name for store in task.stores)
+    stated = {store.name for store in request.spec.stores} if request.spec is not None else set()
+    described = set(request.topology.stores) if request.topology is not None else set()
+    return frozenset((here | stated | described) - (elsewhere - here))
+
+
+def _place(task: str) -> tuple[str | None, int | None]:
+    """The sub-topology of a task: all its tasks have the same stores. Raises ValueError."""
+    known = TaskId.parse(task)
+    return known.topology, known.subtopology
 
 
 def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:

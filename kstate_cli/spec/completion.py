@@ -61,7 +61,7 @@ def _refusal(missing: list[Missing], named: str) -> Refused:
     lines = [f"{table_of(m.store)} {line_of(m)}" for m in shown]
     return Refused(
         f"the specification is not complete: {said}{more}",
-        hint=f"say it in {named}, each line below its table:",
+        hint=f"say it in {named}, given with --spec (first line: format = 1), each line below its table:",
         hint_details=lines,
     )
 

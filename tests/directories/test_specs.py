@@ -63,10 +63,22 @@ def test_the_right_kind(tmp_path: Path, app: Path) -> None:
 
 
 def test_every_command_with_a_specification_is_here_or_in_restore() -> None:
-    """A new one has to refuse too: add it above. `dump` alone has no directory that a specification could contradict."""
+    """A new one has to refuse too: add it above. `dump` and `fleet` have no directory that it could contradict."""
     taking = {
         path.split()[0]
         for path, command in commands()
         if any("--spec" in parameter.opts and not parameter.is_flag for parameter in command.params)
     }
-    assert taking == {"diff", "dump", "export", "query", "restore"}
+    assert taking == {"diff", "dump", "export", "fleet", "query", "restore"}
+
+
+def test_a_task_asks_for_what_is_known_of_its_own_stores_only(tmp_path: Path) -> None:
+    """`customers` is a global store, of which the bytes do not tell whether a processor fills it."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    dump = Path(__file__).resolve().parents[2] / "examples" / "dump"
+    restore = ("restore", app, "--from-changelog", dump, "--for", "4.3", "--engine", "local", "--dry-run")
+    assert "customers: source" in kstate_here(*restore, status=4).err
+    for task in ("0_0", "0_1"):
+        kstate_here(*restore, "--task", task, "--rebuild", status=0)
+    assert "customers: source" in kstate_here(*restore, "--task", "global", status=4).err
+    assert "defect" not in kstate_here(*restore, "--task", "nothing", status=4).err

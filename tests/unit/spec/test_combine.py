@@ -44,7 +44,7 @@ def test_the_directory_alone(app: Application) -> None:
     with pytest.raises(Refused) as refused:
         resolve_spec(app, named="my.toml")
     assert refused.value.advice == (
-        "say it in my.toml, each line below its table:\n"
+        "say it in my.toml, given with --spec (first line: format = 1), each line below its table:\n"
         '    [stores.empty] kind = "key-value"\n'
         '    [stores.g] source = "table"'
     )
