@@ -20,6 +20,7 @@ from kstate_cli.change.plan import (
 )
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
@@ -152,7 +153,8 @@ def _some_stores(draft: _WipeDraft, task: TaskOffsets, stores: list[StoreOffsets
     before = dict(lines)
     lines |= {tp: OFFSET_UNKNOWN for tp in gone if tp in lines}
     for one in stores:
-        if _unreadable(one.store):
+        in_no_line = not one.offsets and bool(before) and not _keeps_offsets_inside(draft.app)
+        if in_no_line or _offset_unreadable(one.store):
             one = replace(one, offsets=_guessed_offsets(draft, task, one))
         draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app.path)), f"wiped: {_offsets(one)}"))
         _warn_unlogged(draft, task, one, "; where it is logged, exactly-once Streams restores its whole task")
@@ -163,7 +165,7 @@ def _some_stores(draft: _WipeDraft, task: TaskOffsets, stores: list[StoreOffsets
             # Streams seeks a global consumer to whatever is written: -4 there is fatal, no offset means the beginning.
             lines = {tp: offset for tp, offset in lines.items() if tp not in one.offsets}
         else:
-            lines |= {tp: OFFSET_UNKNOWN for tp in one.offsets if tp in lines}
+            lines |= {tp: OFFSET_UNKNOWN for tp in one.offsets if in_no_line or tp in lines}
             draft.steps += _left_behind(draft, keeping, one.store, unknown)
     if before and not lines:
         draft.steps.append(keeping.without_lines("no offset is left"))
@@ -190,14 +192,23 @@ def _unreadable(store: Store) -> bool:
     return not any(database.column_families for database in store.databases)
 
 
+def _offset_unreadable(store: Store) -> bool:
+    """Whether there may be an offset that damage hides."""
+    return _unreadable(store) or any(
+        OFFSETS_CF in database.column_families and database.offsets is None for database in store.databases
+    )
+
+
 def _guessed_offsets(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets) -> Offsets:
-    """A database that cannot be read tells no offset. Which changelog it has other tasks tell, else its usual name."""
-    if one.offsets or task.task.partition is None or not _keeps_offsets_inside(draft.app):
+    """What damage hides, or a line that is gone. Which changelog it has other tasks tell, else its usual name."""
+    if one.offsets or task.task.partition is None:
         return one.offsets
     same = [s for other in draft.tasks for s in other.stores if s.store.name == one.store.name and s is not one]
     topics = {tp.topic for s in same for tp in s.offsets} | draft.guessed.get(one.store.name, set())
     if not topics and any(not _unreadable(s.store) for s in same):
         return one.offsets  # the others have none: it is not logged
+    if not topics and not _keeps_offsets_inside(draft.app):
+        return one.offsets  # no line of .checkpoint anywhere: it is not logged
     if not topics:
         topics = {usual_changelog(draft.app.app_id, task.task, one.store.name).topic}
         draft.warnings.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,35 @@ def test_what_is_not_known_is_not_said_as_a_fact(tmp_path: Path) -> None:
     found = outcomes(app, "4.3")
     assert "may-be-lost" in found.values() and "lost" not in found.values()
     assert "may lose their rows" in kstate("check", app, "--for", "4.3", status=None).out
+
+
+def hidden_in_the_store(app: Path) -> None:
+    """A flipped byte in the SST of the column family ``offsets``: what the store's offset is nobody can read."""
+    path = min((app / "0_0" / "rocksdb" / "count").glob("*.sst"))
+    data = bytearray(path.read_bytes())
+    data[40] ^= 1
+    path.write_bytes(data)
+
+
+def gone_from_the_file(app: Path) -> None:
+    path = app / "0_0" / ".checkpoint"
+    version, _, *lines = path.read_text().splitlines()
+    lines = [line for line in lines if not line.startswith(f"{app.name}-count-changelog ")]
+    path.write_text("\n".join([version, str(len(lines)), *lines]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "release_name", "hide"),
+    [("4.3.1-kinds-eos", "4.3", hidden_in_the_store), ("4.2.1-kinds-eos", "4.2", gone_from_the_file)],
+)
+def test_a_wiped_store_leaves_its_task_to_the_others(
+    tmp_path: Path, name: str, release_name: str, hide: Callable[[Path], None]
+) -> None:
+    """Whatever hides its offset: what its changelog is the other tasks tell."""
+    app = unpack(name, tmp_path)
+    sound = outcomes(app, release_name)
+    hide(app)
+    kstate("wipe", app, "--task", "0_0", "--store", "count", status=0)
+    found = outcomes(app, release_name)
+    assert found.pop("0_0/count") == "restores-all"
+    assert {of: what for of, what in sound.items() if of != "0_0/count"} == found
