@@ -37,7 +37,15 @@ from .support import ALL, ROOT, kstate
 pytestmark = pytest.mark.interop
 
 _SECONDS = 60
-KILLS = 24 if ALL else 6
+KILLS = int(os.environ.get("KSTATE_KILLS", "24" if ALL else "6"))
+KILLED = (
+    (),
+    ("--follow", "0.1"),
+    ("--full", "--keep", "2"),
+    ("--follow", "0.1"),
+    ("--follow", "0.1"),
+    ("--follow", "0.1"),
+)
 _names = (f"moves-{number}" for number in itertools.count(1))
 QUICK = ("--workers", "1")
 
@@ -159,34 +167,51 @@ def test_of_two_writers_one_wins_and_the_other_leaves_nothing(harness: Harness, 
 def test_killed_at_any_moment(harness: Harness, tmp_path: Path) -> None:
     """The next call completes: nothing is doubled, nothing is missing, and at no moment half a dump passes for one."""
     topic, out = Topic(harness.bootstrap), tmp_path / "dump"
-    moments = random.Random(15)
+    moments, had = random.Random(15), 0
     began = time.monotonic()
     for number in range(KILLS):
         topic.produce(2_000)
-        with running(argv(harness, out, topic, "--max-rate", "300K")) as process:
-            # From the first import to after the commit.
-            time.sleep(moments.uniform(0.2, 4.0))
+        with running(argv(harness, out, topic, "--max-rate", "300K", *KILLED[number % len(KILLED)])) as process:
+            # From the first import to after the commit; --follow makes small files, and joins them.
+            moment = time.monotonic() + moments.uniform(0.2, 4.0)
+            while time.monotonic() < moment:
+                topic.produce(20)
+                time.sleep(0.05)
             process.send_signal(signal.SIGKILL)
             process.wait()
         if list(out.glob("_manifest-*.json")):
             whole(out)
             found = rows(out, topic)
             assert found == topic.records()[: len(found)], number
+            assert len(found) >= had, "what one manifest has, those after it have"
+            had = len(found)
     left = files_of(out)
     call(harness, out, topic)
     assert rows(out, topic) == topic.records()
     whole(out)
-    named = {file.path for full in newest(out).fulls for file in full.files}
     assert time.monotonic() - began < GRACE_SECONDS
-    assert left - named <= files_of(out), "what is young may be of a dump that goes on"
-    old = time.time() - 2 * GRACE_SECONDS
-    for path in out.rglob("*"):
-        os.utime(path, (old, old))
+    assert left <= files_of(out), "what is young may be of a dump that goes on"
+    aged(out)
     (out / f"topic={topic.name}" / "partition=0" / "notes.parquet").write_bytes(b"of somebody else")
     call(harness, out, topic)
+    now = newest(out)
+    named = {file.path for full in now.fulls for file in full.files} | {one.path for one in now.forgotten}
     assert files_of(out) == named | {f"topic={topic.name}/partition=0/notes.parquet"}
     assert [path.name for path in out.iterdir() if path.name.startswith("._")] == []
+    assert rows(out, topic) == topic.records()
     whole(out)
+
+
+def aged(out: Path) -> None:
+    """As if all of it had been there for two days."""
+    known = json.loads(render(newest(out)))
+    known["generation"] += 1
+    old = time.time() - 2 * GRACE_SECONDS
+    for one in known["forgotten"]:
+        one["at_ms"] = int(old * 1000)
+    (out / name_of(known["generation"])).write_text(json.dumps(known))
+    for path in out.rglob("*"):
+        os.utime(path, (old, old))
 
 
 @pytest.mark.skipif(not available(), reason="needs strace")
@@ -333,14 +358,7 @@ def test_small_files_are_joined_and_fulls_dropped(harness: Harness, tmp_path: Pa
     assert len(newest(out).forgotten) == TOGETHER + 3
     call(harness, out, topic)
     assert len(files_of(out)) == 1 + TOGETHER + 3
-    known = json.loads(render(newest(out)))
-    known["generation"] += 1
-    old = time.time() - 2 * GRACE_SECONDS
-    for one in known["forgotten"]:
-        one["at_ms"] = int(old * 1000)
-    (out / name_of(known["generation"])).write_text(json.dumps(known))
-    for path in out.rglob("*.parquet"):
-        os.utime(path, (old, old))
+    aged(out)
     assert call(harness, out, topic).summary["removed"] == TOGETHER + 3
     call(harness, out, topic)
     assert newest(out).forgotten == () and len(files_of(out)) == 1
