@@ -22,10 +22,11 @@ from kstate_cli.capture.writing import OWN_FOLDER
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.dump import growing, manifest
 from kstate_cli.dump.growing import Grown
-from kstate_cli.dump.location import open_location
+from kstate_cli.dump.location import is_link, open_location
 from kstate_cli.dump.open import newest_manifest
 from kstate_cli.errors import InUse, Refused, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.regular import kind_of
 from kstate_cli.statedir.special import IGNORED
 from kstate_cli.texts import printable, some
 
@@ -72,8 +73,23 @@ def read_newest(folder: str) -> Grown | None:
             f"{folder} holds what is not of a dump: {some([printable(one) for one in foreign], _SHOWN)}",
             hint="name a new folder, or one that was dumped to before",
         )
+    _refuse_what_leads_elsewhere(folder, names)
     filesystem, root = open_location(folder)
     return newest_manifest(filesystem, root, folder)
+
+
+def _refuse_what_leads_elsewhere(folder: str, names: Iterable[str]) -> None:
+    """Raises Refused for what is no folder where files are written, as a link: restore reads nothing through one."""
+    for topic in (name for name in names if name.startswith(TOPIC)):
+        inner = [os.path.join(topic, one) for one in _names(os.path.join(folder, topic)) if one.startswith(PARTITION)]
+        for relative in (topic, *inner):
+            mode = os.lstat(os.path.join(folder, relative)).st_mode
+            if not stat.S_ISDIR(mode):
+                raise Refused(
+                    f"{printable(relative)} is {kind_of(mode)}, not a folder",
+                    where=folder,
+                    hint="see who has put it there, and put the folder itself in its place",
+                )
 
 
 def _ours(name: str) -> bool:
@@ -112,9 +128,7 @@ def commit(folder: str, grown: Grown, run: str, keys: Iterable[TopicPartition]) 
     Raises InUse where another dump was there first, Refused where a file is not there any more, OSError where that
     cannot be made durable.
     """
-    for full in grown.fulls:
-        for file in full.files:
-            _check(folder, file.path, file.size)
+    check_named(folder, grown)
     for place in dict.fromkeys(part for key in keys for part in (folder_of(key), f"{TOPIC}{key.topic}", "")):
         path = os.path.join(folder, *place.split("/")) if place else folder
         if os.path.isdir(path):
@@ -141,6 +155,13 @@ def commit(folder: str, grown: Grown, run: str, keys: Iterable[TopicPartition]) 
     sync_directory_of(folder)
 
 
+def check_named(folder: str, grown: Grown) -> None:
+    """Raises Refused where a file that the manifest names is not there, or plainly not what was written."""
+    for full in grown.fulls:
+        for file in full.files:
+            _check(folder, file.path, file.size)
+
+
 def sync_directory_of(path: str) -> None:
     """Makes the names in a folder durable. Raises OSError."""
     from pathlib import Path
@@ -159,13 +180,18 @@ def _lost(folder: str, generation: int) -> InUse:
 def _check(folder: str, path: str, size: int) -> None:
     try:
         there = os.lstat(os.path.join(folder, *path.split("/")))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         there = None
-    if there is None or not stat.S_ISREG(there.st_mode) or there.st_size != size:
+    if (
+        there is None
+        or not stat.S_ISREG(there.st_mode)
+        or there.st_size != size
+        or is_link(os.path.join(folder, path), folder)
+    ):
         raise Refused(
             f"{printable(path)} is not there any more, or not what was written",
             where=folder,
-            hint="see who removes files of the dump; with --full it begins anew",
+            hint="put it back from a copy; or begin anew, in a new folder, or here with --full --keep 1",
         )
 
 

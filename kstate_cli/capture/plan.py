@@ -13,7 +13,7 @@ from typing import Final
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.growing import Full, Grown
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.forgotten import RETENTION_MS, Heard, heard, shown
+from kstate_cli.logs.forgotten import RETENTION_MS, Heard, heard, moment, set_back, shown
 
 _LEAST_RANGE: Final = 500_000
 _MOST_RANGE: Final = 4_000_000
@@ -94,6 +94,8 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
     if not (before.compacted or facts.compacted is not False):
         return None
     first = before.ranges[0]
+    if set_back(first.continues_ms, first.ended_ms, retention):
+        return "the clock of the host was set back while it was read: how long that took is not known"
     if heard(first.continues_ms, first.ended_ms, retention) is Heard.NO:
         return f"it was read too slowly to be a base (delete.retention.ms is {shown(retention)})"
     return too_late(before, facts, now_ms)
@@ -104,6 +106,11 @@ def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
     retention = retention_of(before, facts)
     if not (before.compacted or facts.compacted is not False):
         return None
+    if set_back(before.as_of_ms, ended_ms, retention):
+        return (
+            f"deletes may be forgotten: the last reading was at {moment(before.as_of_ms)}, which is still to come "
+            "by the clock of this host: how long ago it was is not known"
+        )
     if heard(before.as_of_ms, ended_ms, retention) is not Heard.NO:
         return None
     return (

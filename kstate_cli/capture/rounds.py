@@ -107,6 +107,8 @@ def dump_round(request: DumpRequest, watcher: DumpWatcher, runner: RangeRunner |
     if request.engine is CaptureEngine.spark and runner is None:
         check_java()
     grown = folder.read_newest(request.out)
+    if grown is not None and not request.full:
+        folder.check_named(request.out, grown)  # and not only after hours of reading
     one = _OneRound(request, watcher, grown)
     one.look()
     if request.dry_run:

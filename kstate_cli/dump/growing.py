@@ -57,6 +57,8 @@ from .model import PartitionDump, Piece, Round
 FORMAT: Final = 3
 _NAME: Final = re.compile(r"_manifest-([0-9]{10})\.json")
 _GROUP: Final = 5
+MOST_GENERATION: Final = 9_999_999_999
+"""Names of manifests have ten digits: none could follow this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,8 @@ def _grown(content: Any, generation: int | None) -> Grown:
         raise DumpError(f"format {whole['format']} is not known of a dump that grows (known: {FORMAT})")
     if number(whole, "generation", MAX_I64) != generation:
         raise DumpError(f"it says generation {whole['generation']}, its name another one")
+    if generation == MOST_GENERATION:
+        raise DumpError("its generation is the last one that there can be: no dump has come so far")
     fulls = [_full(one, whole["generation"]) for one in json_list(whole.get("fulls"), "fulls")]
     seen: set[tuple[TopicPartition, int]] = set()
     paths: set[str] = set()

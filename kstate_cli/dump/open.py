@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.regular import kind_of
 from kstate_cli.signals import mapped
 from kstate_cli.texts import some
 
@@ -118,7 +121,11 @@ def newest_manifest(filesystem: FileSystem, root: str, where: str) -> growing.Gr
     except OSError:
         return None  # told by whoever lists all of it
     names = {one.relative for one in entries}
-    grown = [one for one in entries if growing.generation_of(one.relative) is not None]
+    if isinstance(filesystem, fs.LocalFileSystem):
+        _refuse_manifests_that_are_none(root, where)
+    grown = sorted(
+        (one for one in entries if growing.generation_of(one.relative) is not None), key=lambda one: one.relative
+    )
     if not grown:
         return None
     if manifests.NAME in names:
@@ -127,8 +134,34 @@ def newest_manifest(filesystem: FileSystem, root: str, where: str) -> growing.Gr
             where=where,
             hint="take apart what belongs to which",
         )
-    newest = max(grown, key=lambda one: one.relative)
-    return growing.parse(_content(filesystem, newest), newest.relative, printable(newest.path))
+    newest, older = grown[-1], grown[-2:-1]
+    try:
+        return growing.parse(_content(filesystem, newest), newest.relative, printable(newest.path))
+    except DumpError as error:
+        counts = f"then {older[0].relative} counts" if older else "then there is no dump there"
+        raise DumpError(
+            error.message,
+            where=error.where,
+            hint=f"copy it again from where it is whole, or move it out of the dump: {counts}",
+        ) from None
+
+
+def _refuse_manifests_that_are_none(root: str, where: str) -> None:
+    """DumpError for what has the name of a manifest and is a link, a folder or the like.
+
+    pyarrow follows links, and leaves out all that is no file: an older manifest would count, or one of another dump.
+    """
+    for name in sorted(one for one in os.listdir(root) if growing.generation_of(one) is not None):
+        try:
+            mode = os.lstat(f"{root}/{name}").st_mode
+        except FileNotFoundError:
+            continue  # an old one, which whoever writes to the dump has removed
+        if not stat.S_ISREG(mode):
+            raise DumpError(
+                f"{name} has the name of a manifest, and is {kind_of(mode)}",
+                where=where,
+                hint="see who has put it there; without it the manifest before it counts",
+            )
 
 
 def _grown_dump(grown: growing.Grown, filesystem: FileSystem, root: str, uri: str, *, check_digests: bool) -> Dump:

@@ -31,8 +31,16 @@ def heard(as_of_ms: int | None, ended_ms: int | None, retention_ms: int) -> Hear
     """Of data as of one time, continued by a reading that ended at another (ms since 1970)."""
     if as_of_ms is None or ended_ms is None:
         return Heard.UNKNOWN
-    margin = min(retention_ms // _MARGIN, _MOST_MARGIN_MS)
-    return Heard.YES if ended_ms - as_of_ms <= retention_ms - margin else Heard.NO
+    return Heard.YES if ended_ms - as_of_ms <= retention_ms - _margin(retention_ms) else Heard.NO
+
+
+def set_back(as_of_ms: int, ended_ms: int, retention_ms: int) -> bool:
+    """Whether a clock was set back between two times, by more than clocks differ: how much passed is not known then."""
+    return ended_ms < as_of_ms - _margin(retention_ms)
+
+
+def _margin(retention_ms: int) -> int:
+    return min(retention_ms // _MARGIN, _MOST_MARGIN_MS)
 
 
 def shown(duration_ms: int) -> str:

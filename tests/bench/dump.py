@@ -1,62 +1,58 @@
 """
-How fast ``kstate dump`` is beside a bare loop of the same client that drops everything, on the same broker, in one run.
+How fast ``kstate dump`` is: beside Spark's own Kafka source that writes Parquet, a bare loop of the same client that drops
+everything, and real Streams' own restore of the same changelog, on the same broker, in one run.
 
-    python -m tests.bench.dump [--records 4000000] [--value-bytes 80] [--rounds 2]
+    python -m tests.bench.dump [--records 8000000] [--rounds 3] [--folder DIR]
 
-Two partitions, two processes. The start of two Pythons and of their imports is in the figures of the dump, and not in those of the
-loop. With the peak of memory of one process that reads.
+Two partitions; two tasks, processes or threads each; sides in turns, medians of the rounds. The start of Spark is in no figure;
+that of two Pythons is in the one of ``--engine local``, and of no other. The processor's seconds are those of a side's own
+processes, without the broker's. The connector ``spark-sql-kafka-0-10`` is fetched from Maven Central in the version of PySpark:
+with a PySpark whose connector is not there, install an older one for this. Nothing is asserted but that each side has had every
+record: figures are read by people.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
+import os
+import shutil
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+import pyarrow.dataset
+import pyspark
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from kstate_cli.capture.engines import CaptureEngine
+from kstate_cli.capture.engines import CaptureEngine, RangesOnSpark, started
 from kstate_cli.capture.jobs import RangeJob
 from kstate_cli.capture.rounds import DumpRequest, DumpWatcher, dump_round
 from kstate_cli.capture.task import capture_range
 from kstate_cli.formats import topic_partition
 from kstate_cli.spark.session import SparkSettings
-from tests.interop.broker import Broker
+from tests.interop.harness import Batch
+from tests.interop.releases import connector_jars
 from tests.memory import peak_bytes
 
-TOPIC = "bench-count-changelog"
+from .bulk import bulk
+from .cpu import children, cpu_seconds
+
+APP = "bulk-app"
 PROCESSES = 2
+VALUE_BYTES = 100
 
 
-def produce(bootstrap: str, records: int, value_bytes: int) -> None:
-    """Half of them to each partition."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    (future,) = admin.create_topics([NewTopic(TOPIC, PROCESSES, 1)]).values()
-    future.result()
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
-    value = b"v" * value_bytes
-    for number in range(records):
-        while True:
-            try:
-                producer.produce(TOPIC, value, f"key-{number % 500_000:020d}", number % PROCESSES)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if number % 10_000 == 0:
-            producer.poll(0)
-    producer.flush(300)
-
-
-def bare(bootstrap: str, partition: int) -> int:
+def bare(bootstrap: str, topic: str, partition: int) -> int:
     """Reads a partition, and drops it; how many records."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bare", "enable.partition.eof": True,
                          "isolation.level": "read_committed", "auto.offset.reset": "earliest"})  # fmt: skip
-    consumer.assign([TopicPartition(TOPIC, partition, 0)])
+    consumer.assign([TopicPartition(topic, partition, 0)])
     count = 0
     while True:
         for message in consumer.consume(20_000, 0.25):
@@ -68,46 +64,123 @@ def bare(bootstrap: str, partition: int) -> int:
                 return count
 
 
+def sparks_source(session: Any, bootstrap: str, topic: str, out: str) -> None:
+    """What Spark itself would do for such a dump: no digests, no manifest."""
+    rows = (
+        session.read.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("endingOffsets", "latest")
+        .option("includeHeaders", "true")
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+    rows.write.option("compression", "zstd").parquet(out)
+
+
+def jars() -> list[str]:
+    """The connector, and of what it needs all that Spark does not bring."""
+    brought = {path.name for path in (Path(pyspark.__file__).parent / "jars").iterdir()}
+    found = sorted(connector_jars(pyspark.__version__).glob("*.jar"))
+    return [str(path) for path in found if path.name not in brought and not path.name.startswith("slf4j-")]
+
+
 def peak(job: RangeJob) -> int:
     """Reads a range; the most memory that this process ever had, in bytes."""
     capture_range(job)
     return peak_bytes()
 
 
+class Sides:
+    """Seconds and processor seconds of each side, round by round."""
+
+    def __init__(self, folder: Path, without: set[int]) -> None:
+        self._folder, self._without = folder, without
+        self.found: dict[str, list[tuple[float, float]]] = {}
+
+    def time(self, side: str, work: Callable[[str], int], expected: int) -> None:
+        """``work`` gets a folder for its output, and says how many records it had."""
+        out = self._folder / "out"
+        os.sync()
+        used, began = cpu_seconds(os.getpid(), self._without), time.monotonic()
+        count = work(str(out))
+        seconds = time.monotonic() - began
+        self.tell(side, seconds, cpu_seconds(os.getpid(), self._without) - used, expected)
+        if count < 0:
+            count = pyarrow.dataset.dataset(out, format="parquet").count_rows()
+        assert count == expected, (side, count, expected)
+        shutil.rmtree(out, ignore_errors=True)
+
+    def tell(self, side: str, seconds: float, used: float, records: int) -> None:
+        """Another round of it."""
+        self.found.setdefault(side, []).append((seconds, used))
+        print(f"{side}: {seconds:.1f} s, {records / seconds:,.0f}/s, processor {used:.1f} s", flush=True)
+
+
+def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """All sides in turns; and the memory of one task, which is printed."""
+    spawn = multiprocessing.get_context("spawn")
+    spark = SparkSettings(f"local[{PROCESSES}]", {"spark.jars": ",".join(jars())})
+    with bulk(folder, APP, Batch(records=records, keys=keys, value_bytes=VALUE_BYTES)) as topic:
+        sides = Sides(folder, children(os.getpid()))
+
+        def dumped(engine: CaptureEngine, runner: Any) -> Callable[[str], int]:
+            def work(out: str) -> int:
+                request = DumpRequest(topic.bootstrap, {}, out, None, {topic.topic: "here"}, engine, spark, PROCESSES)
+                return dump_round(request, DumpWatcher(), runner).records
+
+            return work
+
+        with started(CaptureEngine.spark, spark, PROCESSES) as runner, spawn.Pool(PROCESSES) as pool:
+            assert isinstance(runner, RangesOnSpark)
+            session = runner.session
+
+            def loop(_: str) -> int:
+                parts = [(topic.bootstrap, topic.topic, one) for one in range(PROCESSES)]
+                return sum(pool.starmap(bare, parts, chunksize=1))
+
+            def source(out: str) -> int:
+                sparks_source(session, topic.bootstrap, topic.topic, out)
+                return -1
+
+            expected = loop("")
+            for number in range(rounds):
+                sides.time("a bare loop", loop, expected)
+                sides.time("kstate dump on Spark", dumped(CaptureEngine.spark, runner), expected)
+                sides.time("Spark's Kafka source", source, expected)
+                sides.time("kstate dump --engine local", dumped(CaptureEngine.local, None), expected)
+                sides.tell("real Streams' restore", *topic.restored(PROCESSES), expected)
+                print(f"round {number + 1} of {rounds} is done", flush=True)
+        for part in (expected // 8, expected // PROCESSES):
+            key = topic_partition.TopicPartition(topic.topic, 0)
+            job = RangeJob(key, 0, part, str(folder / f"peak-{part}"), 1, "0" * 12, topic.bootstrap, {})
+            with spawn.Pool(1) as pool:
+                most = pool.apply(peak, (job,)) / 2**20
+            print(f"peak of a process that reads {part:,} records: {most:,.0f} MiB", flush=True)
+        return sides.found
+
+
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
-    parser.add_argument("--records", type=int, default=4_000_000)
-    parser.add_argument("--value-bytes", type=int, default=80)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=8_000_000)
+    parser.add_argument("--keys", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where everything is made; temporary by default")
     options = parser.parse_args()
-    spawn = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(prefix="kstate-bench-") as folder, Broker(Path(folder) / "broker") as broker:
-        produce(broker.bootstrap, options.records, options.value_bytes)
-        for number in range(options.rounds):
-            with spawn.Pool(PROCESSES) as pool:
-                pool.map(abs, range(PROCESSES))
-                began = time.monotonic()
-                count = sum(pool.starmap(bare, [(broker.bootstrap, one) for one in range(PROCESSES)], chunksize=1))
-                _tell("a bare loop", count, time.monotonic() - began)
-            request = DumpRequest(broker.bootstrap, {}, str(Path(folder) / f"dump-{number}"), None, {TOPIC: "here"},
-                                  CaptureEngine.local, SparkSettings(), PROCESSES)  # fmt: skip
-            began = time.monotonic()
-            outcome = dump_round(request, DumpWatcher())
-            _tell("kstate dump, with its start", outcome.records, time.monotonic() - began)
-        key = topic_partition.TopicPartition(TOPIC, 0)
-        job = RangeJob(
-            key, 0, options.records // PROCESSES, str(Path(folder) / "peak"), 1, "0" * 12, broker.bootstrap, {}
-        )
-        with spawn.Pool(1) as pool:
-            sys.stdout.write(f"peak of a process that reads one range: {pool.apply(peak, (job,)) / 2**20:,.0f} MiB\n")
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="kstate-bench-"))
+    folder.mkdir(exist_ok=True)
+    try:
+        found = measured(folder, options.records, options.keys, options.rounds)
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    for side, rounds in found.items():
+        seconds, used = (statistics.median(of) for of in zip(*rounds, strict=True))
+        print(f"{side:28} {seconds:7.1f} s {options.records / seconds / 1e6:6.2f} M records/s, processor {used:7.1f} s")
+    print(json.dumps({"records": options.records, "spark": pyspark.__version__, "sides": found}))
     return 0
-
-
-def _tell(what: str, records: Any, seconds: float) -> None:
-    sys.stdout.write(f"{what}: {records:,} records, {seconds:.1f} s, {records / seconds:,.0f}/s, ")
-    sys.stdout.write(f"{seconds * 1e6 / records:.2f} µs a record\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

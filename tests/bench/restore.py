@@ -110,39 +110,16 @@ def limit(folder: Path, dump_path: Path, memory: int) -> dict[str, float]:
 
 
 def streams(folder: Path, records: int, keys: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds that real 4.3.1 needs to restore such a changelog, with one thread and with two."""
-    from tests.interop.harness import App, Batch, Harness, Run
-    from tests.interop.jvm import Jvm
+    """Seconds that real Streams needs to restore such a changelog, with one thread and with two."""
+    from tests.interop.harness import Batch
+
+    from .bulk import bulk
 
     found: dict[str, list[float]] = {}
-    app = App(APP, "bulk", "alos")
-    state = folder / "streams"
-    # With the second compiler, as users run it.
-    with (
-        Harness(folder / "harness") as harness,
-        Jvm("4.3.1", folder / "harness" / "streams.log", heap="2g", quick=False) as jvm,
-    ):
-
-        def call(command: dict[str, Any]) -> Any:
-            reply = jvm.call({"bootstrap": harness.bootstrap, **command}, timeout=3600)
-            assert reply.rc == 0, reply.told()
-            return reply
-
-        # A first run makes the changelog topic; its bulk is then produced straight into it.
-        call(Batch(records=100, keys=100, value_bytes=VALUE_BYTES).command(app.topology, app.input))
-        call(harness.run_command(app, state, Run(read=False)))
-        bulk = Batch(records=records, keys=keys, value_bytes=VALUE_BYTES)
-        call({**bulk.command(app.topology, app.input), "into": f"{APP}-bulk-changelog"})
+    with bulk(folder, APP, Batch(records=records, keys=keys, value_bytes=VALUE_BYTES)) as changelog:
         for _ in range(rounds):
-            for threads in ("1", "2"):
-                shutil.rmtree(state)
-                conf = {"num.stream.threads": threads}
-                reply = call({**harness.run_command(app, state, Run(read=False, conf=conf)), "timeout": 1800})
-                summary = reply.of("summary")[-1]
-                told = sum(int(one.rpartition("=")[2]) for one in summary["restored"])
-                assert told >= records, summary
-                found.setdefault(threads, []).append(float(summary["restoreSeconds"]))
-        shutil.rmtree(state)
+            for threads in (1, 2):
+                found.setdefault(str(threads), []).append(changelog.restored(threads)[0])
     return found
 
 

@@ -43,6 +43,12 @@ def streams_jars(version: str) -> Path:
     return _jars(home() / "lib" / version, f"org.apache.kafka:kafka-streams:{version}")
 
 
+def connector_jars(version: str) -> Path:
+    """The folder with Spark's own Kafka connector, of this release of Spark, and what it needs."""
+    folder = home() / "lib" / f"spark-sql-kafka-{version}"
+    return _jars(folder, f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}")
+
+
 def broker_jars() -> Path:
     """The folder with the jars of the broker; fetched on first use."""
     return _jars(home() / "lib" / f"broker-{BROKER_VERSION}", f"org.apache.kafka:kafka_2.13:{BROKER_VERSION}")

@@ -37,7 +37,15 @@ from .support import ALL, ROOT, kstate
 pytestmark = pytest.mark.interop
 
 _SECONDS = 60
-KILLS = 24 if ALL else 6
+KILLS = 100 if ALL else 6
+KILLED = (
+    (),
+    ("--follow", "0.1"),
+    ("--full", "--keep", "2"),
+    ("--follow", "0.1"),
+    ("--follow", "0.1"),
+    ("--follow", "0.1"),
+)
 _names = (f"moves-{number}" for number in itertools.count(1))
 QUICK = ("--workers", "1")
 
@@ -159,34 +167,51 @@ def test_of_two_writers_one_wins_and_the_other_leaves_nothing(harness: Harness, 
 def test_killed_at_any_moment(harness: Harness, tmp_path: Path) -> None:
     """The next call completes: nothing is doubled, nothing is missing, and at no moment half a dump passes for one."""
     topic, out = Topic(harness.bootstrap), tmp_path / "dump"
-    moments = random.Random(15)
+    moments, had = random.Random(15), 0
     began = time.monotonic()
     for number in range(KILLS):
         topic.produce(2_000)
-        with running(argv(harness, out, topic, "--max-rate", "300K")) as process:
-            # From the first import to after the commit.
-            time.sleep(moments.uniform(0.2, 4.0))
+        with running(argv(harness, out, topic, "--max-rate", "300K", *KILLED[number % len(KILLED)])) as process:
+            # From the first import to after the commit; --follow makes small files, and joins them.
+            moment = time.monotonic() + moments.uniform(0.2, 4.0)
+            while time.monotonic() < moment:
+                topic.produce(20)
+                time.sleep(0.05)
             process.send_signal(signal.SIGKILL)
             process.wait()
         if list(out.glob("_manifest-*.json")):
             whole(out)
             found = rows(out, topic)
             assert found == topic.records()[: len(found)], number
+            assert len(found) >= had, "what one manifest has, those after it have"
+            had = len(found)
     left = files_of(out)
     call(harness, out, topic)
     assert rows(out, topic) == topic.records()
     whole(out)
-    named = {file.path for full in newest(out).fulls for file in full.files}
     assert time.monotonic() - began < GRACE_SECONDS
-    assert left - named <= files_of(out), "what is young may be of a dump that goes on"
-    old = time.time() - 2 * GRACE_SECONDS
-    for path in out.rglob("*"):
-        os.utime(path, (old, old))
+    assert left <= files_of(out), "what is young may be of a dump that goes on"
+    aged(out)
     (out / f"topic={topic.name}" / "partition=0" / "notes.parquet").write_bytes(b"of somebody else")
     call(harness, out, topic)
+    now = newest(out)
+    named = {file.path for full in now.fulls for file in full.files} | {one.path for one in now.forgotten}
     assert files_of(out) == named | {f"topic={topic.name}/partition=0/notes.parquet"}
     assert [path.name for path in out.iterdir() if path.name.startswith("._")] == []
+    assert rows(out, topic) == topic.records()
     whole(out)
+
+
+def aged(out: Path, what: str = "*") -> None:
+    """As if it had been there for two days."""
+    known = json.loads(render(newest(out)))
+    known["generation"] += 1
+    old = time.time() - 2 * GRACE_SECONDS
+    for one in known["forgotten"]:
+        one["at_ms"] = int(old * 1000)
+    (out / name_of(known["generation"])).write_text(json.dumps(known))
+    for path in out.rglob(what):
+        os.utime(path, (old, old))
 
 
 @pytest.mark.skipif(not available(), reason="needs strace")
@@ -252,29 +277,50 @@ def test_a_full_disk(harness: Harness, tmp_path: Path) -> None:
         assert rows(out, topic) == topic.records()
 
 
-def test_a_broker_that_goes_away(tmp_path: Path) -> None:
+def on_its_own(out: Path, topic: Topic) -> tuple[str, ...]:
+    """The call, for a broker of the test's own, whose address comes last."""
+    return ("dump", "--out", str(out), "--engine", "local", "--topic", topic.name, *QUICK, "--bootstrap-server")
+
+
+def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
     with Broker(tmp_path / "broker") as broker:
         topic, out = Topic(broker.bootstrap), tmp_path / "dump"
         topic.produce(100)
-        done = kstate(
-            "dump", "--bootstrap-server", broker.bootstrap, "--out", out, "--engine", "local", "--topic", topic.name
-        )
+        command = on_its_own(out, topic)
+        done = kstate(*command, broker.bootstrap)
         assert done.status == 0, done.told
         broker.stop()
-        command = [
-            "dump",
-            "--bootstrap-server",
-            broker.bootstrap,
-            "--out",
-            out,
-            "--engine",
-            "local",
-            "--topic",
-            topic.name,
-        ]
-        gone = kstate(*command)
+        gone = kstate(*command, broker.bootstrap)
         assert gone.status == 6 and f"{broker.bootstrap} does not answer" in gone.err and "refused" in gone.err
         assert len(files_of(out)) == 1
+        whole(out)
+
+
+@pytest.mark.in_full
+def test_a_broker_that_goes_away(tmp_path: Path) -> None:
+    """In the middle of a call: it waits 45 s for it; the dump is as it was then, and the next call goes on."""
+    with Broker(tmp_path / "broker") as broker:
+        topic, out = Topic(broker.bootstrap), tmp_path / "dump"
+        topic.produce(100)
+        command = on_its_own(out, topic)
+        done = kstate(*command, broker.bootstrap)
+        assert done.status == 0, done.told
+        first = files_of(out)
+        topic.produce(10_000, value=os.urandom(2_000))  # more than the client fetches ahead
+        wanted = topic.records()
+        with running([sys.executable, "-m", "kstate_cli", *command, broker.bootstrap, "--max-rate", "2M"]) as slow:
+            assert slow.stderr is not None
+            assert "at most 10,000 records" in slow.stderr.readline()
+            broker.stop()
+            _, said = slow.communicate(timeout=2 * _SECONDS)
+        assert slow.returncode == 6, said
+        assert f"of {topic.name}:0 cannot be read" in said and "run the command again" in said
+        assert files_of(out) == first, "what was half read is gone"
+        whole(out)
+        broker.start()
+        again = kstate(*command, broker.bootstrap)
+        assert again.status == 0, again.told
+        assert rows(out, topic) == wanted
         whole(out)
 
 
@@ -333,14 +379,7 @@ def test_small_files_are_joined_and_fulls_dropped(harness: Harness, tmp_path: Pa
     assert len(newest(out).forgotten) == TOGETHER + 3
     call(harness, out, topic)
     assert len(files_of(out)) == 1 + TOGETHER + 3
-    known = json.loads(render(newest(out)))
-    known["generation"] += 1
-    old = time.time() - 2 * GRACE_SECONDS
-    for one in known["forgotten"]:
-        one["at_ms"] = int(old * 1000)
-    (out / name_of(known["generation"])).write_text(json.dumps(known))
-    for path in out.rglob("*.parquet"):
-        os.utime(path, (old, old))
+    aged(out, "*.parquet")
     assert call(harness, out, topic).summary["removed"] == TOGETHER + 3
     call(harness, out, topic)
     assert newest(out).forgotten == () and len(files_of(out)) == 1

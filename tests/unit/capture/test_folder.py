@@ -9,6 +9,7 @@ import pytest
 
 from kstate_cli.capture import folder
 from kstate_cli.capture.file_names import new_manifest, path_of, run_of
+from kstate_cli.capture.packing import kept
 from kstate_cli.clock import now_ms, now_seconds
 from kstate_cli.dump.growing import Forgotten, Full, Grown, name_of
 from kstate_cli.dump.model import Round
@@ -62,6 +63,47 @@ def test_a_manifest_never_takes_the_place_of_another(tmp_path: Path, there: int)
         folder.commit(out, grown(1), RUN, [])
     assert names(tmp_path) == [name_of(there)]
     assert (tmp_path / name_of(there)).read_bytes() == before
+
+
+@pytest.mark.parametrize("place", ["topic=t", "topic=t/partition=0"])
+@pytest.mark.parametrize("what", ["a link", "a link to nothing", "a file", "a FIFO"])
+def test_nothing_is_written_where_restore_would_not_read_it(tmp_path: Path, place: str, what: str) -> None:
+    """Refused before anything is read; and at the commit, for a link that came meanwhile."""
+    dump, elsewhere = tmp_path / "dump", tmp_path / "elsewhere"
+    (dump / place).parent.mkdir(parents=True)
+    if what == "a file":
+        (dump / place).touch()
+    elif what == "a FIFO":
+        os.mkfifo(dump / place)
+    else:
+        if what == "a link":
+            elsewhere.mkdir()
+        (dump / place).symlink_to(elsewhere)
+    with pytest.raises(Refused, match="not a folder") as refused:
+        folder.read_newest(str(dump))
+    assert place in refused.value.message and refused.value.hint
+    if what == "a link":
+        one = written(dump, "one", range(9))
+        with pytest.raises(Refused, match="not what was written"):
+            folder.commit(str(dump), grown(1, files=(one,)), RUN, [KEY])
+        assert not list(dump.glob("_manifest*"))
+
+
+def test_a_file_that_is_gone_is_told_before_anything_is_read(tmp_path: Path) -> None:
+    """And what the hint names helps: the fulls before go, and what is lost with them."""
+    out, one = str(tmp_path), written(tmp_path, "one", range(9))
+    known = grown(1, files=(one,))
+    folder.commit(out, known, RUN, [KEY])
+    folder.check_named(out, known)
+    (tmp_path / one.path).unlink()
+    with pytest.raises(Refused, match="is not there any more") as refused:
+        folder.check_named(out, known)
+    assert "--full --keep 1" in str(refused.value.hint)
+    anew = Full(KEY, 2, 0, 99, 5, (Round(0, 99, 1, 2),), (written(tmp_path, "two", range(9)),))
+    smaller, gone = kept(Grown(2, "read_committed", (*known.fulls, anew)), 1)
+    assert gone == known.fulls
+    folder.commit(out, smaller, RUN, [KEY])
+    assert folder.read_newest(out) == smaller
 
 
 def test_a_file_that_is_gone_is_not_named(tmp_path: Path) -> None:

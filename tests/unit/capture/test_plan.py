@@ -57,11 +57,22 @@ def test_what_is_new() -> None:
         ({"delete_retention_ms": 2 * HOUR}, 2 * HOUR, "deletes may be forgotten"),
         ({"policy": None}, 24 * HOUR, "deletes may be forgotten"),
         ({"delete_retention_ms": HOUR}, 0, "too slowly"),
+        ({}, -HOUR, None),
+        ({}, -HOUR - 1, "by the clock of this host"),
+        ({}, -999 * HOUR, "by the clock of this host"),
     ],
 )
 def test_what_is_not_continued(facts: dict[str, Any], later: int, why: str | None) -> None:
     told = not_continued(BEFORE, replace(FACTS, **facts), NOW + later)
     assert told is None if why is None else why in (told or "")
+
+
+def test_a_clock_that_was_set_back_says_nothing_of_how_long_it_was() -> None:
+    """Neither between two readings, nor in one: who knew less than nothing had passed heard of every delete."""
+    back = replace(BEFORE, ranges=(Round(0, 50, NOW, NOW - 2 * HOUR),))
+    assert "set back while it was read" in (not_continued(back, FACTS, NOW) or "")
+    assert not_continued(replace(BEFORE, ranges=(Round(0, 50, NOW, NOW - HOUR),)), FACTS, NOW) is None
+    assert too_late(BEFORE, FACTS, NOW - 2 * HOUR) is not None
 
 
 def test_a_log_that_was_never_compacted_forgets_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,22 @@ import pyarrow as pa
 import pytest
 
 from kstate_cli.capture.columns import schema
+from kstate_cli.capture.folder import read_newest
 from kstate_cli.capture.writing import RangeFile
 from kstate_cli.dump.errors import DumpError
-from kstate_cli.dump.growing import Forgotten, Full, Grown, GrownFile, LastRecord, RowGroup, name_of, parse, render
+from kstate_cli.dump.growing import (
+    MOST_GENERATION,
+    Forgotten,
+    Full,
+    Grown,
+    GrownFile,
+    LastRecord,
+    RowGroup,
+    generation_of,
+    name_of,
+    parse,
+    render,
+)
 from kstate_cli.dump.location import open_location
 from kstate_cli.dump.model import PartitionDump, Round
 from kstate_cli.dump.open import read_dump
@@ -186,6 +200,47 @@ def test_a_dump_that_is_not_what_it_says(tmp_path: Path, what: str) -> None:
         (dump / "_manifest.json").write_text("{}")
     with pytest.raises(DumpError):
         read_dump(str(dump), complete=False, committed_only=False)
+
+
+@pytest.mark.parametrize("what", ["a link", "a link to nothing", "a folder", "a FIFO"])
+def test_what_only_has_the_name_of_a_manifest(tmp_path: Path, what: str) -> None:
+    """Left out, an older one would count; followed, one of another dump."""
+    dump, other = tmp_path / "dump", tmp_path / "other"
+    one = written(dump, "one", range(10))
+    commit(dump, 1, (one,), 10)
+    other.mkdir()
+    name = dump / name_of(2)
+    if what == "a folder":
+        name.mkdir()
+    elif what == "a FIFO":
+        os.mkfifo(name)
+    else:
+        if what == "a link":
+            commit(other, 2, (one,), 10)
+        name.symlink_to(other / name_of(2))
+    for read in (lambda: read_dump(str(dump), complete=False, committed_only=False), lambda: read_newest(str(dump))):
+        with pytest.raises(DumpError, match="has the name of a manifest, and is") as refused:
+            read()
+        assert name_of(2) in refused.value.message
+
+
+@pytest.mark.parametrize("generation", [2, MOST_GENERATION])
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"format": 3', None])
+def test_a_manifest_that_cannot_be_read_says_what_to_do(tmp_path: Path, generation: int, data: bytes | None) -> None:
+    """An older one never counts by itself. The last generation there can be is none: what came after would not count."""
+    commit(tmp_path, 1, (written(tmp_path, "one", range(10)),), 10)
+    if data is None:
+        commit(tmp_path, generation, (), 0)
+    else:
+        (tmp_path / name_of(generation)).write_bytes(data)
+    if data is None and generation != MOST_GENERATION:
+        assert generation_of(name_of(generation + 1)) == generation + 1
+        return
+    with pytest.raises(DumpError, match="the manifest cannot be read") as refused:
+        read_dump(str(tmp_path), complete=False, committed_only=False)
+    assert f"then {name_of(1)} counts" in str(refused.value.hint)
+    (tmp_path / name_of(generation)).unlink()
+    assert read_dump(str(tmp_path), complete=False, committed_only=False).partitions[KEY].rows == 10
 
 
 def test_a_file_says_the_same_in_its_footer(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""A changelog of real Streams with as many records as are asked for, and real Streams that restores it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.interop.harness import App, Batch, Harness, Run
+from tests.interop.jvm import Jvm
+
+from .cpu import cpu_seconds
+
+RELEASE = "4.3.1"
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """The changelog ``topic`` on the broker ``bootstrap``, and the JVM of its application."""
+
+    bootstrap: str
+    topic: str
+    records: int
+    harness: Harness
+    jvm: Jvm
+    app: App
+    state: Path
+
+    def call(self, command: dict[str, Any]) -> Any:
+        """A command of the JVM; fails where it does."""
+        reply = self.jvm.call({"bootstrap": self.bootstrap, **command}, timeout=3600)
+        assert reply.rc == 0, reply.told()
+        return reply
+
+    def restored(self, threads: int) -> tuple[float, float]:
+        """Seconds from RESTORING to RUNNING without any state, and of the processor for the whole start."""
+        shutil.rmtree(self.state, ignore_errors=True)
+        before = cpu_seconds(self.jvm.pid)
+        conf = {"num.stream.threads": str(threads)}
+        run = self.harness.run_command(self.app, self.state, Run(read=False, conf=conf))
+        summary = self.call({**run, "timeout": 1800}).of("summary")[-1]
+        told = sum(int(one.rpartition("=")[2]) for one in summary["restored"])
+        assert told >= self.records, summary
+        return float(summary["restoreSeconds"]), cpu_seconds(self.jvm.pid) - before
+
+
+@contextmanager
+def bulk(folder: Path, name: str, batch: Batch) -> Iterator[Bulk]:
+    """The application ``name``, whose changelog holds ``batch`` besides 100 records of its first run."""
+    app, state = App(name, "bulk", "alos"), folder / "streams"
+    # With the second compiler, as users run it.
+    with (
+        Harness(folder / "harness") as harness,
+        Jvm(RELEASE, folder / "harness" / "streams.log", heap="2g", quick=False) as jvm,
+    ):
+        it = Bulk(harness.bootstrap, f"{name}-bulk-changelog", batch.records, harness, jvm, app, state)
+        # A first run makes the changelog topic; its bulk is then produced straight into it.
+        it.call(Batch(records=100, keys=100, value_bytes=batch.value_bytes).command(app.topology, app.input))
+        it.call(harness.run_command(app, state, Run(read=False)))
+        it.call({**batch.command(app.topology, app.input), "into": it.topic})
+        yield it
+        shutil.rmtree(state, ignore_errors=True)
