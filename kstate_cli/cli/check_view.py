@@ -166,7 +166,7 @@ def _told(one: Prediction) -> str:
 def _part_of(message: str) -> str:
     """A part of what Streams prints: what it leaves out (a number, a path) is marked."""
     text = message.strip()
-    return f"{'…' if text[:1].islower() else ''}{text}{'…' if message.endswith(' ') else ''}"
+    return f"{'…' if text[:1].islower() else ''}{text}{'…' if len(text) < len(message) else ''}"
 
 
 def _count(records: Records | None) -> str:
