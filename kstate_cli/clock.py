@@ -1,8 +1,12 @@
-"""What time it is. Nothing else here asks the system, so that a test can say it."""
+"""What time it is, and how spans of it are written. Nothing else here asks the system, so that a test can say it."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import re
+from datetime import datetime, timedelta, timezone
+from typing import Final
+
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def now() -> datetime:
@@ -18,3 +22,9 @@ def now_seconds() -> float:
 def now_ms() -> int:
     """The time of day, in whole milliseconds since 1970."""
     return int(now_seconds() * 1000)
+
+
+def span(text: str) -> timedelta | None:
+    """``7d``, ``12h``, ``30m`` as a span of time; None for anything else."""
+    match = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
+    return None if match is None else timedelta(**{_UNITS[match[2]]: int(match[1])})

@@ -33,6 +33,7 @@ from kstate_cli.query.result import FailureReason
 from kstate_cli.releases import PROVEN, RELEASES, OffsetsHome, Release
 from kstate_cli.restore.states import TRANSITIONS, RestoreState
 from kstate_cli.spec.model import spec_kinds
+from kstate_cli.spec.tables import APP, DEFAULTS, MAINTAIN, STEPS, keys_of
 from kstate_cli.spec.toml_file import KEYS, TOP
 from kstate_cli.statedir.problems import ProblemCode
 from tests import json_lines, syntax
@@ -361,8 +362,8 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     "`kstate ls APP --spec` writes it from a healthy directory, and asks for what it could not find out; with "
                     "`--topology`, `--bootstrap-server` or `--from-changelog` that is "
                     "[less](../how-to/restore.md). Keys that "
-                    "are not here are refused. An example that has all of them: "
-                    "[examples/kstate.toml](../../examples/kstate.toml)."
+                    "are not here are refused. Examples that have all of them: "
+                    "[examples/kstate.toml](../../examples/kstate.toml), [examples/maintain.toml](../../examples/maintain.toml)."
                 ),
                 markdown_table(("key", "meaning"), [(f"`{name}`", markdown(says)) for name, says in top.items()]),
                 "## A store",
@@ -378,6 +379,33 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                         for name, one in keys.items()
                     ],
                 ),
+                "## Defaults of commands",
+                (
+                    "In `[defaults]`, for every command that is given the file with `--config`: the command line comes first, then "
+                    "[variables](../environment.md), then the file. A file with stores is the `--spec` of these commands as well. A "
+                    "file that `KSTATE_CONFIG` names gives no more than variables may: how kstate works, never what is touched."
+                ),
+                markdown_table(
+                    ("key", "value", "stands for", "meaning"),
+                    [
+                        (f"`{name}`", markdown(one.expected), ", ".join(map(_filled, one.fills)), markdown(one.meaning))
+                        for name, one in DEFAULTS.items()
+                    ],
+                ),
+                "## Maintenance",
+                "In `[maintain]`, for [`kstate maintain`](../how-to/maintain.md); a step is done that has a table, `[maintain.STEP]`:",
+                markdown_table(
+                    ("key", "value", "meaning"),
+                    [(f"`{name}`", markdown(one.expected), markdown(one.meaning)) for name, one in MAINTAIN.items()],
+                ),
+                markdown_table(("step", "does"), [(f"`{name}`", markdown(says)) for name, (says, _) in STEPS.items()]),
+                markdown_table(
+                    ("key of a step", "of", "value", "meaning"),
+                    [
+                        (f"`{name}`", _listed(f"`{one}`" for one in of), markdown(key.expected), markdown(key.meaning))
+                        for name, (key, of) in _step_keys().items()
+                    ],
+                ),
                 "## Kinds",
                 markdown_table(
                     ("kind", "since"),
@@ -387,6 +415,20 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
         )
         + "\n"
     )
+
+
+def _filled(option: str) -> str:
+    """An option, or the argument, that a key stands for."""
+    return "`APP`" if option == APP else f"`{option if ' ' in option else f'--{option}'}`"
+
+
+def _step_keys() -> dict[str, tuple[Any, list[str]]]:
+    """Each key of a step, and the steps that have it."""
+    found: dict[str, tuple[Any, list[str]]] = {}
+    for step in STEPS:
+        for name, key in keys_of(step).items():
+            found.setdefault(name, (key, []))[1].append(step)
+    return found
 
 
 def _since(kind: str) -> str:

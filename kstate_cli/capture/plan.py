@@ -13,7 +13,7 @@ from typing import Final
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.growing import Full, Grown
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.forgotten import RETENTION_MS, Heard, heard, moment, set_back, shown
+from kstate_cli.logs.forgotten import RETENTION_MS, Heard, heard, moment, most_ms, set_back, shown
 
 _LEAST_RANGE: Final = 500_000
 _MOST_RANGE: Final = 4_000_000
@@ -121,8 +121,20 @@ def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
 
 def retention_of(before: Full | None, facts: LogFacts) -> int:
     """The least ``delete.retention.ms`` that was ever seen of it."""
-    told = [facts.delete_retention_ms, before.delete_retention_ms if before is not None else None]
+    return _least(facts.delete_retention_ms, before.delete_retention_ms if before is not None else None)
+
+
+def _least(*told: int | None) -> int:
     return min((one for one in told if one is not None), default=RETENTION_MS)
+
+
+def continued_until(full: Full) -> int | None:
+    """When the next reading of a full has to have ended, ms since 1970, or it begins anew: as far as the dump knows.
+
+    None where the log is not compacted, and forgets no delete: what its retention removes is a gap, which nobody can
+    foretell by time alone.
+    """
+    return full.as_of_ms + most_ms(_least(full.delete_retention_ms)) if full.compacted else None
 
 
 def ranges(plans: Iterable[PartitionPlan], slots: int) -> list[tuple[PartitionPlan, int, int]]:

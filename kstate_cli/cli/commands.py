@@ -10,6 +10,7 @@ from typing import Any, Final
 import typer
 import typer.main
 
+from kstate_cli.cli.config import give_config
 from kstate_cli.cli.empty import refuse_empty
 from kstate_cli.cli.environment import give_variables, tell_unread
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
@@ -41,6 +42,7 @@ COMMANDS: Final = {
     "wipe": Entry("wipe_cmd", "wipe", "Move stores out, to be rebuilt from earliest."),
     "dump": Entry("dump_cmd", "dump", "Write changelogs of a broker to a dump that grows."),
     "restore": Entry("restore_cmd", "restore", "Restore stores in bulk from a changelog dump."),
+    "maintain": Entry("maintain_cmd", "maintain", "All of it, again and again, from kstate.toml."),
     "undo": Entry("undo_cmd", "undo", "Take the newest change back."),
     "status": Entry("status_cmd", "status", "Runs of kstate: state, progress, bytes kept."),
     "clean": Entry("clean_cmd", "clean", "DELETES what runs have kept for undo."),
@@ -91,6 +93,7 @@ def _made(name: str, entry: Entry) -> Any:
 def _rules(command: Any, path: str) -> None:
     """What holds for every argument and option, of subcommands too; ``path`` is how it is called: ``query key``."""
     command.words = path
+    give_config(command, path)
     refuse_empty(command, path)
     note_subject(command)
     note_format(command)

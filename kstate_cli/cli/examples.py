@@ -164,6 +164,10 @@ EXAMPLES: Final = {
         Example("The plan", "restore /data/app --from-changelog /dump/app --for 4.3 --dry-run"),
         Example("A lost host, without Spark", "restore /data/app --from-changelog dump --for 4.3 --engine local"),
     ),
+    "maintain": (
+        Example("What would be done, as commands to paste", "maintain --config /etc/kstate/orders.toml --dry-run"),
+        Example("From cron, every hour", "maintain --config /etc/kstate/orders.toml --quiet -o json"),
+    ),
     "undo": (
         Example("Take the newest change back", "undo /data/app"),
         Example("Although the application has run since", "undo /data/app --discard-newer"),

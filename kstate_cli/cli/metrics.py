@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from kstate_cli.cli import standard
 from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.cli.output import say
 from kstate_cli.errors import EXIT_OK, InUse, KstateError, UsageError
+from kstate_cli.maintain.measures import MEASURES, Measure
 from kstate_cli.regular import kind_of, read_given
 from kstate_cli.texts import quoted
 
@@ -38,6 +39,7 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_bytes_pinned": ("Bytes that are kept for undo.", _LABELS),
     "kstate_records": ("Records, or rows, that it went through.", _LABELS),
     _FINDINGS: ("Findings by code and level.", (*_LABELS, "code", "level")),
+    **MEASURES,
 }
 """Name of each gauge -> what it says, and its labels. No other is written."""
 
@@ -61,6 +63,8 @@ class Metrics:
         self.records: int | None = None
         self.findings: Mapping[tuple[str, str], int] | None = None
         """(code, level) -> how many."""
+        self.more: Callable[[], Iterable[Measure]] | None = None
+        """What else is told, asked when the file is written."""
 
     def __enter__(self) -> Metrics:
         self._began = clock.now_seconds()
@@ -144,6 +148,8 @@ class Metrics:
             self._gauge(registry, "kstate_records", self.records)
         if self.findings is not None:
             self._findings(registry, self.findings)
+        if self.more is not None:
+            self._more(registry, self.more())
         write_to_textfile(str(path), registry)
 
     def _gauge(self, registry: CollectorRegistry, name: str, value: float) -> None:
@@ -153,6 +159,12 @@ class Metrics:
         gauge = _declared(registry, _FINDINGS)
         for (code, level), count in sorted(findings.items()):
             gauge.labels(self._application, self._command, code, level).set(count)
+
+    def _more(self, registry: CollectorRegistry, measures: Iterable[Measure]) -> None:
+        gauges: dict[str, Gauge] = {}
+        for name, labels, value in measures:
+            gauge = gauges.get(name) or gauges.setdefault(name, _declared(registry, name))
+            gauge.labels(self._application, *labels).set(value)
 
     def _pinned(self, folder: Path) -> int:
         from kstate_cli.change.engine import pinned_bytes

@@ -10,12 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from kstate_cli import clock
 from kstate_cli.carried import LOCK_IS_SHARED
 from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH, one_of
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores, tasks
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Guarantee(str, Enum):
@@ -178,10 +177,10 @@ def age(option: str, text: str) -> timedelta:
     """``7d``, ``12h``, ``30m`` as a time span; UsageError, naming the option, for anything else."""
     from kstate_cli.errors import UsageError
 
-    match = re.fullmatch(r"(\d{1,6})([smhdw])", text)
-    if match is None:
+    length = clock.span(text)
+    if length is None:
         raise UsageError(f"{option} {text!r} is not an age", hint="for example 7d, 12h, 30m")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    return length
 
 
 def part_of(option: str, text: str, hint: str) -> tuple[int, int]:

@@ -132,7 +132,7 @@ class CaseOptions:
         typer.Option(
             "--on-invalid-offset",
             metavar="ACTION",
-            help="The log no longer has the offset (KIP-406): rebuild the store, or fail.",
+            help="Offset out of range: KIP-406.",
         ),
     ] = OnInvalid.rebuild
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="An empty changelog may empty a store.")] = False

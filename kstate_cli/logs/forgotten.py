@@ -31,7 +31,12 @@ def heard(as_of_ms: int | None, ended_ms: int | None, retention_ms: int) -> Hear
     """Of data as of one time, continued by a reading that ended at another (ms since 1970)."""
     if as_of_ms is None or ended_ms is None:
         return Heard.UNKNOWN
-    return Heard.YES if ended_ms - as_of_ms <= retention_ms - _margin(retention_ms) else Heard.NO
+    return Heard.YES if ended_ms - as_of_ms <= most_ms(retention_ms) else Heard.NO
+
+
+def most_ms(retention_ms: int) -> int:
+    """How long after what it continues a reading may end, and still hear of every delete."""
+    return retention_ms - _margin(retention_ms)
 
 
 def set_back(as_of_ms: int, ended_ms: int, retention_ms: int) -> bool:

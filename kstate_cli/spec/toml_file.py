@@ -18,13 +18,15 @@ from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
 from kstate_cli.regular import NotReadableError, read_given
 from kstate_cli.spec.completion import complete
 from kstate_cli.spec.draft import SpecDraft, StoreDraft
+from kstate_cli.spec.keys import flag, known, one_of, short, similar, whole
 from kstate_cli.spec.model import (
     GLOBAL_SOURCES,
     SOURCE_TOPIC,
     Spec,
     spec_kinds,
 )
-from kstate_cli.texts import close_to, command, example
+from kstate_cli.spec.tables import DEFAULTS_TABLE, MAINTAIN_TABLE, require_defaults, require_maintain
+from kstate_cli.texts import command, example
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,11 +35,12 @@ else:
 
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 << 20
-_MAX_SHOWN: Final = 100
 TOP: Final[Mapping[str, str]] = {
     "format": "1: the form of the file. It has to be there.",
     "application": "application.id, the prefix of the changelogs. Without it each changelog has to be named.",
     "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` where the name has dots.',
+    DEFAULTS_TABLE: "What commands are told that are given this file with `--config`.",
+    MAINTAIN_TABLE: "What `maintain` does, and how often.",
 }
 """The keys of the file, and what they mean."""
 
@@ -51,7 +54,18 @@ def read_spec(path: Path) -> Spec:
 
 
 def read_draft(path: Path) -> SpecDraft:
-    """What a file says. Raises UsageError, naming file, table and key, where it cannot be understood."""
+    """What a file says of stores. Raises UsageError, naming file, table and key, where it cannot be understood."""
+    return parse_draft(_text(path), str(path))
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """All that a file says, every key of it understood. Raises UsageError, naming file, table and key."""
+    text = _text(path)
+    parse_draft(text, str(path))
+    return tomllib.loads(text)
+
+
+def _text(path: Path) -> str:
     try:
         data = read_given(path, _MAX_BYTES)
     except NotReadableError as error:
@@ -62,10 +76,9 @@ def read_draft(path: Path) -> SpecDraft:
             hint=f"name a specification; to have one written: {command('ls', 'APP', '--spec')}",
         ) from None
     try:
-        text = data.decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 at byte {error.start}", hint="TOML is always UTF-8") from None
-    return parse_draft(text, str(path))
 
 
 def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
@@ -76,19 +89,21 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         raise UsageError(
             f"{where} is not TOML: {error}", hint=f"the form is that of {example('kstate.toml')}"
         ) from None
-    _known(where, "the file", document, TOP)
+    known(where, "the file", document, TOP)
     number = document.get("format")
     if number != FORMAT or type(number) is not int:
-        said = "has no format" if number is None else f"has format {_short(number)}"
+        said = "has no format" if number is None else f"has format {short(number)}"
         raise UsageError(f"{where} {said}", hint=f"this kstate reads 'format = {FORMAT}'")
     application = document.get("application")
     if application is not None and not (isinstance(application, str) and legal_topic(application)):
         raise UsageError(
-            f"{where}: application = {_short(application)} is no application.id", hint=f"an application.id is {_LEGAL}"
+            f"{where}: application = {short(application)} is no application.id", hint=f"an application.id is {_LEGAL}"
         )
     stores = document.get("stores", {})
     if not isinstance(stores, dict):
         raise UsageError(f"{where}: stores is not a table", hint='write a table for each store: [stores."NAME"]')
+    require_defaults(where, document.get(DEFAULTS_TABLE, {}))
+    require_maintain(where, document.get(MAINTAIN_TABLE, {}))
     return SpecDraft(application, tuple(_store(where, name, table) for name, table in stores.items()))
 
 
@@ -105,21 +120,8 @@ class _Key:
     meaning: str
 
 
-def _whole(least: int, greatest: int) -> Callable[[Any], bool]:
-    # type(), because True is an int for isinstance.
-    return lambda value: type(value) is int and least <= value <= greatest
-
-
-def _one_of(names: Iterable[str]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and value in names
-
-
 def _kind(value: Any) -> bool:
     return isinstance(value, str) and value in spec_kinds()
-
-
-def _flag(value: Any) -> bool:
-    return type(value) is bool
 
 
 def _topic(value: Any) -> bool:
@@ -135,19 +137,19 @@ KEYS: Final[Mapping[str, _Key]] = {
     ),
     "logged": _Key(
         "logged",
-        _flag,
+        flag,
         "true or false",
         "Whether it has a changelog: `false` is `withLoggingDisabled`. The default is `true`.",
     ),
     "global": _Key(
         "is_global",
-        _flag,
+        flag,
         "true or false",
         "Whether it is a global store, which every instance has in `global`.",
     ),
     "source": _Key(
         "source",
-        _one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}),
+        one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}),
         '"table", "processor" or "topic"',
         "What its changelog is, where that is no changelog topic. `topic`: the source topic of a table "
         "(`topology.optimization`). Of a global store `table`: a `globalTable`; `processor`: an `addGlobalStore`, "
@@ -161,32 +163,32 @@ KEYS: Final[Mapping[str, _Key]] = {
     ),
     "subtopology": _Key(
         "subtopology",
-        _whole(0, MAX_I32),
+        whole(0, MAX_I32),
         "a whole number from 0",
         "The first number of its tasks: 0 for `0_0`, `0_1`, …",
     ),
     "partitions": _Key(
         "partitions",
-        _whole(1, MAX_I32),
+        whole(1, MAX_I32),
         "a whole number from 1",
         "How many partitions its changelog has.",
     ),
     "retention_ms": _Key(
         "retention_ms",
-        _whole(1, MAX_I64),
+        whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
         "How long windows, sessions or versions are kept: `withRetention`, or window size and grace; of a versioned "
         "store its history retention.",
     ),
     "segment_interval_ms": _Key(
         "segment_interval_ms",
-        _whole(1, MAX_I64),
+        whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
         "The time that a segment covers. The default is half the retention, at least a minute.",
     ),
     "indexed": _Key(
         "indexed",
-        _flag,
+        flag,
         "true or false",
         "Whether a time-ordered store has an index: `true` for sliding windows.",
     ),
@@ -202,7 +204,7 @@ KEYS: Final[Mapping[str, _Key]] = {
 
 def _store(where: str, name: str, table: object) -> StoreDraft:
     if not legal_store_name(name):
-        raise UsageError(f"{where}: {_short(name)} is no legal store name", hint=f"a store name is {_LEGAL}")
+        raise UsageError(f"{where}: {short(name)} is no legal store name", hint=f"a store name is {_LEGAL}")
     shown = f"[stores.{name}]"
     if not isinstance(table, dict):
         hint = f'write [stores."{name}"] for it; a name with dots needs the quotes'
@@ -211,13 +213,13 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
         inner = next(key for key, value in table.items() if isinstance(value, dict))
         hint = f'a store name with dots needs quotes: [stores."{name}.{inner}"]'
         raise UsageError(f"{where}: {shown} holds a table {inner!r}", hint=hint)
-    _known(where, shown, table, KEYS)
+    known(where, shown, table, KEYS)
     values: dict[str, Any] = {}
     for key, value in table.items():
         rule = KEYS[key]
         if not rule.fits(value):
-            close = _similar(value, spec_kinds()) if key == "kind" else None
-            message = f"{where}: {shown} {key} = {_short(value)} does not fit"
+            close = similar(value, spec_kinds()) if key == "kind" else None
+            message = f"{where}: {shown} {key} = {short(value)} does not fit"
             raise UsageError(message, hint=close or f"{key} is {rule.expected}")
         values[rule.field] = value
     if values.get("source") in GLOBAL_SOURCES:
@@ -251,20 +253,3 @@ def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
                     yield f"is of kind {store.kind} and has {key}", f"that kind has none: remove {key}"
         if store.indexed and not is_time_ordered(store.kind):
             yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
-
-
-def _known(where: str, table: str, members: Mapping[str, Any], known: Iterable[str]) -> None:
-    for key in members:
-        if key not in known:
-            hint = _similar(key, known) or f"the keys are {', '.join(known)}"
-            raise UsageError(f"{where}: {table} has an unknown key {_short(key)}", hint=hint)
-
-
-def _similar(value: object, known: Iterable[str]) -> str | None:
-    close = close_to(str(value), known)
-    return None if close is None else f"did you mean {close!r}?"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

@@ -35,6 +35,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "wipe": ("APP", "--store", "visits"),
     "dump": ("--help",),
     "restore": ("APP", *RESTORE, "--rebuild", "-q", "-o", "json"),
+    "maintain": ("--config", EXAMPLES / "maintain.toml", "--dry-run"),
     "undo": ("CHANGED",),
     "status": ("CHANGED",),
     "clean": ("CHANGED",),

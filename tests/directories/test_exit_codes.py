@@ -41,7 +41,7 @@ from .warm import FULL, ROOT, Ended, Warm
 SIGNAL = 128 + signal.SIGTERM
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
-OF_NO_DIRECTORY = ("fleet", "dump", "explain", "demo", "examples")
+OF_NO_DIRECTORY = ("fleet", "dump", "maintain", "explain", "demo", "examples")
 """Commands that are given no application."""
 SPARK = ("--from-changelog", DUMP, "--for", "4.3", "--spec", DUMP.parent / "dump.toml")
 LOCAL = ("--engine", "local")
@@ -79,9 +79,20 @@ class World:
             "dump": ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", self.folder / "dump", *LOCAL),
             "restore": (*SPARK, "--dry-run"),
             "examples": ("--out", self.folder / "examples"),
+            "maintain": ("--config", self.config(), "--dry-run"),
         }
         words = ("query", "range") if command == "query" else (command,)
         return [*words, *(() if command in OF_NO_DIRECTORY else (app,)), *more.get(command, ())]
+
+    def config(self) -> Path:
+        """What ``maintain`` is told: to check an application."""
+        path = self.folder / "maintain.toml"
+        app = self.templates["APP"]
+        path.write_text(
+            f'format = 1\n[defaults]\ndirectory = "{app}"\nrelease = "4.3"\n'
+            '[maintain]\nmemory_file = "memory.json"\n[maintain.check]\n'
+        )
+        return path
 
     def run(self, app: Path, argv: list[object], *more: object, **streams: Any) -> Ended:
         """Run a command, and hold it to its word."""
@@ -147,6 +158,19 @@ def _locked(kind: str) -> Cell:
             return world.run(app, argv)
 
     return drive
+
+
+def _no_memory(world: World, command: str) -> Ended:
+    """What is remembered is somebody else's file."""
+    (world.folder / "memory.json").write_text("{}")
+    return world.run(world.templates["APP"], world.argv(command, ""))
+
+
+def _memory_locked(world: World, command: str) -> Ended:
+    argv = world.argv(command, "")[:-1]  # without --dry-run, which asks for no lock
+    with open(world.folder / ".memory.json.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return world.run(world.templates["APP"], argv)
 
 
 def _metrics_locked(world: World, command: str) -> Ended:
@@ -315,6 +339,7 @@ NO_DIRECTORY = "it is about no directory"
 OWN = "its directory is its own, in a temporary folder"
 NEW = "its directory is a new one, which is there whole or not at all"
 WAY_ON = "it is asked for one thing: there is nothing to warn of"
+OF_ITS_STEPS = "it is the code of a command that it ran: test_maintain.py"
 OF_A_BROKER = "it takes a broker: tests/interop/test_dump_moves.py"
 TABLE: dict[str, dict[int, Cell | str]] = {
     "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
@@ -332,6 +357,7 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "dump": {0: OF_A_BROKER, 1: OF_A_BROKER, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: OF_A_BROKER, 6: OF_A_BROKER,
              7: "a manifest is there whole or not at all", SIGNAL: OF_A_BROKER},
     "restore": {1: _unlogged, 3: ASKS_NOTHING, 5: _locked("application"), 7: _summary_lost},
+    "maintain": {1: OF_ITS_STEPS, 3: OF_ITS_STEPS, 4: _no_memory, 5: _memory_locked, 7: OF_ITS_STEPS},
     "undo": {1: WAY_ON, 3: ASKS_NOTHING, 5: _locked("application"), 6: _failing("renameat2", "EIO", "1", "CHANGED"),
              7: _after_the_exchange},
     "status": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: BESIDE, 7: READS},

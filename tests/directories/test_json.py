@@ -15,6 +15,7 @@ from .support import kstate
 from .test_locks import held
 
 GOLDEN = "4.3.1-demo-eos"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_the_page_is_as_the_schemas_are() -> None:
@@ -142,6 +143,8 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("explain")
     ask("explain", "nonsense", status=2)
     ask("dump", "--bootstrap-server", "127.0.0.1:1", "--out", tmp_path / "dump", status=2)
+    ask("maintain", "--config", EXAMPLES / "maintain.toml", "--dry-run")
+    ask("maintain", "--config", tmp_path / "none.toml", status=2)
     kept = kept_lines()
     known = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
     assert known - kept - told == LONG | OF_A_BROKER

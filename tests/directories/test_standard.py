@@ -56,6 +56,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "clean": ("clean", "CHANGED"),
     "explain": ("explain",),
     "explain json": ("explain", "status-open", "-o", "json"),
+    "maintain": ("maintain", "--config", "CONFIG", "--dry-run"),
     "demo": ("demo",),
     "examples": ("examples", "--out", "OUT"),
     "help": ("--help",),
@@ -95,6 +96,7 @@ class Case:
         places = {**templates, "OUT": folder / "out", "LOST": folder / "lost" / "orders"}
         places["LISTING"] = listed(templates["APP"])
         places["SPEC"] = DUMP.parent / "dump.toml"
+        places["CONFIG"] = DUMP.parent / "maintain.toml"
         (folder / "lost").mkdir()
         if argv[0] in CHANGING and argv[1] in templates:
             here = templates["APP"]

@@ -37,6 +37,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "verify": [("verify", "APP")],
     "migrate": [("migrate", "APP", "--to", "3.9", "--warnings-ok")],
     "dump": [("dump", "--help")],
+    "maintain": [("maintain", "--config", "CONFIG", "--dry-run")],
     "undo": [("undo", "APP")],
     "wipe": [("wipe", "APP", "--store", STORE, "--warnings-ok")],
     "status": [("status", "APP")],
@@ -69,6 +70,7 @@ class Bare:
             "DUMP": str(examples / "dump"),
             "SPEC": str(examples / "dump.toml"),
             "LISTING": str(listed(self.app)),
+            "CONFIG": str(examples / "maintain.toml"),
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "PYSPARK"))}
         self.environment = {**kept, "PATH": str(folder / "bin"), "PYTHONPATH": f"{folder / 'site'}:{ROOT}"}

@@ -14,6 +14,7 @@ import pytest
 from kstate_cli.check.findings import CODES, Code, Level
 from kstate_cli.cli.metrics import METRICS
 from kstate_cli.errors import Told
+from kstate_cli.maintain.measures import MEASURES
 from kstate_cli.releases import PROVEN, RELEASES, OffsetsHome, Release
 from kstate_cli.rows.serdes import NAMES
 from kstate_cli.spec.toml_file import KEYS, TOP
@@ -176,6 +177,7 @@ def test_a_metric_that_is_not_declared_is_not_written(tmp_path: Any) -> None:
     with Metrics(tmp_path / "out.prom", "check", tmp_path / "app") as metrics:
         metrics.records = 1
         metrics.findings = {("status-open", "warning"): 2}
+        metrics.more = lambda: ((name, ("x",) * (len(labels) - 1), 1.0) for name, (_, labels) in MEASURES.items())
         metrics.done(0)
     text = (tmp_path / "out.prom").read_text(encoding="utf-8")
     written = {one.name: tuple(one.samples[0].labels) for one in text_string_to_metric_families(text)}

@@ -29,6 +29,8 @@ DECISIONS = {
     "copy", "overwrite", "drop-headers", "full", "standby", "follow", "keep", "wipe-unclean", "allow-empty",
     # Something else, or nothing, is done.
     "version", "verbose", "help", "dry-run", "spec (flag)",
+    # Says all of these at once; what KSTATE_CONFIG names says settings alone: test_config.py.
+    "config",
     # Confirms, permits, vouches.
     "yes", "after-error", "discard-newer", "lock-is-shared", "dump-is-complete", "dump-is-committed", "skip-digests",
     "guarantee", "accept-resurrected", "times-lost", "warnings-ok", "last-flush", "require-active", "assume-active",

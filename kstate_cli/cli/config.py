@@ -1,0 +1,134 @@
+"""``--config FILE``, or KSTATE_CONFIG: what a command is not told on its command line stands in a ``kstate.toml``.
+
+Command line, then environment, then the file. Which key of ``[defaults]`` stands for which option is one table
+(:data:`kstate_cli.spec.tables.DEFAULTS`); besides, the file itself is the ``--spec`` of commands that take one, and its
+``application`` the ``--app`` of a dump without.
+
+A file that KSTATE_CONFIG names says no more than variables may (:mod:`kstate_cli.cli.environment`): how kstate works,
+never what a command touches. ``kstate wipe --all`` with a forgotten variable must not find a directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+import typer.main
+
+from kstate_cli.cli.environment import is_setting, name_of
+from kstate_cli.cli.help_panels import TOLD
+from kstate_cli.spec.tables import APP, DEFAULTS
+
+if TYPE_CHECKING:
+    from kstate_cli.spec.configuration import Configuration
+
+VARIABLE: Final = "KSTATE_CONFIG"
+OPTION: Final = "config"
+_SPEC: Final = "spec"
+_ID: Final = "dump --app"
+_INSTEAD: Final = {
+    "--spec": ("--app", "--topic"),
+    "--app": ("--spec", "--topic"),
+    "--bootstrap-server": ("--offsets",),
+    "--kafka-settings": ("--offsets",),
+}
+"""Option -> those of which one, given on the command line, says something else in its place."""
+
+
+def give_config(click_command: Any, path: str) -> None:
+    """Gives ``click_command``, called as ``path``, its ``--config``, where the file has anything to say to it."""
+    if not list(_filled(click_command, path)) or any(one.name == OPTION for one in click_command.params):
+        return
+    option = _option()
+    option.callback = lambda ctx, _, value: _read(click_command, path, ctx, value)
+    click_command.params.append(option)
+
+
+def _option() -> Any:
+    """As typer makes one, of whatever version it is."""
+    maker = typer.Typer(add_completion=False)
+    maker.command()(_declaration)
+    return next(one for one in typer.main.get_command(maker).params if one.name == OPTION)
+
+
+def _declaration(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="kstate.toml with [defaults].",
+            rich_help_panel=TOLD,
+            readable=False,
+            is_eager=True,
+            expose_value=False,
+        ),
+    ] = None,
+) -> None:
+    """Declares the option."""
+
+
+def _filled(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """(key, parameter) for all that the file may say; the key of the file itself, and of its application, too."""
+    arguments = [one for one in click_command.params if one.param_type_name == "argument"]
+    options = {name_of(one): one for one in click_command.params if one.param_type_name == "option"}
+    for key, rule in DEFAULTS.items():
+        if APP in rule.fills and len(arguments) == 1 and arguments[0].name == "app":
+            yield key, arguments[0]
+        yield from (
+            (key, one)
+            for name, one in options.items()
+            if not one.is_flag and {name, f"{path} --{name}"} & {*rule.fills}
+        )
+    if _SPEC in options and not options[_SPEC].is_flag:
+        yield _SPEC, options[_SPEC]
+    if path == _ID.split()[0]:
+        yield _ID, options["app"]
+
+
+def _read(click_command: Any, path: str, ctx: Any, given: Any) -> None:
+    if ctx.resilient_parsing:
+        return
+    named = given or os.environ.get(VARIABLE)
+    if not named:
+        return
+    from kstate_cli.spec.configuration import read_configuration
+
+    configuration = read_configuration(Path(named))
+    wanted = [
+        (key, one)
+        for key, one in _filled(click_command, path)
+        if given or (one.param_type_name == "option" and is_setting(one))
+    ]
+    ctx.default_map = _Defaults(ctx, configuration, wanted)
+
+
+class _Defaults(dict[str, Any]):
+    """What Click takes where neither the command line nor the environment says anything."""
+
+    def __init__(self, ctx: Any, configuration: Configuration, wanted: list[tuple[str, Any]]) -> None:
+        super().__init__((one.name, value) for key, one in wanted if (value := _value(configuration, key)) is not None)
+        self._ctx = ctx
+        options = {f"--{name_of(one)}": one.name for one in ctx.command.params if one.param_type_name == "option"}
+        self._instead = {
+            options[name]: [options[other] for other in others if other in options]
+            for name, others in _INSTEAD.items()
+            if name in options
+        }
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value; ``default`` where the command line says something in its place."""
+        if any(self._ctx.params.get(other) for other in self._instead.get(name, ())):
+            return default  # what is on the command line is processed before what is not
+        return super().get(name, default)
+
+
+def _value(configuration: Configuration, key: str) -> Any:
+    if key == _SPEC:
+        return os.fspath(configuration.path) if configuration.has_stores else None
+    if key == _ID:
+        return None if configuration.has_stores else configuration.application
+    return configuration.defaults.get(key)

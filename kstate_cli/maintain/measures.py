@@ -1,0 +1,149 @@
+"""What the metrics of ``kstate maintain`` say beside those that every command has: of its steps, stores and dump.
+
+What is not known is not said: a gauge that is absent is never taken for a zero.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kstate_cli import clock
+from kstate_cli.formats.task_id import GLOBAL
+
+if TYPE_CHECKING:
+    from kstate_cli.dump.growing import Grown
+    from kstate_cli.maintain.memory import Memory, Result
+
+Measure: TypeAlias = tuple[str, tuple[str, ...], float]
+"""Name of a gauge, the values of its labels after ``application``, and its value."""
+_STEP: Final = ("application", "step", "of")
+_STORE: Final = ("application", "of", "task", "store")
+_DUMP: Final = ("application",)
+
+MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "kstate_step_last_run_timestamp_seconds": ("maintain: when the step last ended.", _STEP),
+    "kstate_step_last_success_timestamp_seconds": ("maintain: when it last did what it was asked for.", _STEP),
+    "kstate_step_duration_seconds": ("maintain: how long it took the last time.", _STEP),
+    "kstate_step_exit_code": ("maintain: its last exit code; 6 where its time was over.", _STEP),
+    "kstate_step_findings": ("maintain: what it found, by code and level.", (*_STEP, "code", "level")),
+    "kstate_verify_circle_timestamp_seconds": (
+        "maintain: when every store had last been verified, part by part.",
+        ("application", "of"),
+    ),
+    "kstate_kept_bytes": ("maintain: bytes that are kept for undo.", ("application", "of")),
+    "kstate_lag_records": ("maintain: records of the broker's log that the store has not seen.", _STORE),
+    "kstate_lag_seconds": ("maintain: how old the first of those is.", _STORE),
+    "kstate_dump_lag_offsets": (
+        "maintain: offsets from the store's end to the dump's, markers of transactions too; 0 where it is past it.",
+        _STORE,
+    ),
+    "kstate_dump_bytes": ("maintain: bytes of the files of the dump.", _DUMP),
+    "kstate_dump_read_timestamp_seconds": (
+        "maintain: when the broker was last asked, of the partition that was so the longest ago.",
+        _DUMP,
+    ),
+    "kstate_dump_headroom_seconds": (
+        (
+            "maintain: how long until the dump can no longer be continued: delete.retention.ms of its compacted "
+            "topics, less a margin, since they were last read. Less than 0: the next dump begins anew."
+        ),
+        _DUMP,
+    ),
+    "kstate_dump_continued_until_timestamp_seconds": (
+        "maintain: when that is over, which stays right while nobody writes the file.",
+        _DUMP,
+    ),
+}
+"""Gauges that ``kstate maintain`` alone writes: what each says, and its labels."""
+
+
+def measures(memory: Memory, directories: Mapping[str, Path], dump: str | None) -> Iterator[Measure]:
+    """All that is known. Raises KstateError and OSError for a dump, or runs, that cannot be read."""
+    for result in memory.results.values():
+        yield from _of_step(result)
+    for of, (_, _, _, full) in memory.parts.items():
+        if full is not None:
+            yield "kstate_verify_circle_timestamp_seconds", (of,), full / 1000
+    for of, path in directories.items():
+        yield "kstate_kept_bytes", (of,), _kept(path)
+    grown = None if dump is None else newest(dump)
+    for result in memory.results.values():
+        if result.step == "lag" and result.of in directories and result.good:
+            yield from _of_stores(result, {} if grown is None else _ends(grown))
+    if grown is not None:
+        yield from _of_dump(grown, clock.now_ms())
+
+
+def _of_step(result: Result) -> Iterator[Measure]:
+    labels = (result.step, result.of or "")
+    yield "kstate_step_last_run_timestamp_seconds", labels, result.ended_ms / 1000
+    if result.success_ms is not None:
+        yield "kstate_step_last_success_timestamp_seconds", labels, result.success_ms / 1000
+    yield "kstate_step_duration_seconds", labels, (result.ended_ms - result.began_ms) / 1000
+    yield "kstate_step_exit_code", labels, result.exit
+    for told, count in result.findings.items():
+        level, code = told.split()
+        yield "kstate_step_findings", (*labels, code, level), count
+
+
+def _kept(path: Path) -> int:
+    from kstate_cli.change.engine import pinned_bytes
+    from kstate_cli.change.folder import read_runs
+
+    return sum(pinned_bytes(run) for run in read_runs(path))
+
+
+def newest(dump: str) -> Grown | None:
+    """The manifest of a dump that grows; None where there is none. Raises DumpError for one that cannot be read."""
+    from kstate_cli.dump.location import open_location, shown
+    from kstate_cli.dump.open import newest_manifest
+
+    if "://" not in dump and not os.path.isdir(dump):
+        return None
+    filesystem, root = open_location(dump)
+    return newest_manifest(filesystem, root, shown(dump))
+
+
+def _ends(grown: Grown) -> dict[tuple[str, int], int]:
+    return {(key.topic, key.partition): full.end for key, full in grown.newest().items()}
+
+
+def _of_stores(result: Result, ends: Mapping[tuple[str, int], int]) -> Iterator[Measure]:
+    for one in result.lags:
+        labels = (result.of or "", one["task"], one["store"])
+        if one["lag"] is not None:
+            yield "kstate_lag_records", labels, one["lag"]
+        if one["lag_seconds"] is not None:
+            yield "kstate_lag_seconds", labels, one["lag_seconds"]
+        behind = list(_behind(one, ends))
+        if behind and None not in behind:
+            yield "kstate_dump_lag_offsets", labels, sum(number for number in behind if number is not None)
+
+
+def _behind(one: Mapping[str, object], ends: Mapping[tuple[str, int], int]) -> Iterator[int | None]:
+    """Of each partition the offsets from the store's end to the dump's; None where either is not known."""
+    is_global = one["task"] == GLOBAL
+    offsets = one["reached"]
+    if not isinstance(offsets, dict):
+        return
+    for topic, partitions in offsets.items():
+        for partition, offset in partitions.items():
+            end = ends.get((topic, int(partition)))
+            # A task store keeps the offset of its last record, a global store that of the next one.
+            yield None if end is None or offset < 0 else max(0, end - (offset if is_global else offset + 1))
+
+
+def _of_dump(grown: Grown, now_ms: int) -> Iterator[Measure]:
+    from kstate_cli.capture.plan import continued_until
+
+    yield "kstate_dump_bytes", (), sum(file.size for full in grown.fulls for file in full.files)
+    newest_fulls = grown.newest().values()
+    if newest_fulls:
+        yield "kstate_dump_read_timestamp_seconds", (), min(full.as_of_ms for full in newest_fulls) / 1000
+    untils: Iterable[int] = [until for full in newest_fulls if (until := continued_until(full)) is not None]
+    if untils:
+        yield "kstate_dump_headroom_seconds", (), (min(untils) - now_ms) / 1000
+        yield "kstate_dump_continued_until_timestamp_seconds", (), min(untils) / 1000

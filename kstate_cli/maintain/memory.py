@@ -1,0 +1,205 @@
+"""What ``kstate maintain`` remembers from call to call: a file of its own, replaced as a whole after every step.
+
+Without it everything is due, no more: nothing that is done depends on what was remembered.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli.change.system_calls import sync_directory
+from kstate_cli.errors import InUse, Refused, UsageError
+from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.numbers import MAX_I64
+from kstate_cli.regular import NotReadableError, read_given
+from kstate_cli.statedir.names import LOCK
+from kstate_cli.texts import printable, quoted
+
+FORMAT: Final = 1
+_OURS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
+GOOD: Final = (0, 1)
+"""Exit codes of a command that did what it was asked for."""
+_FOUND: Final = 3
+"""Of one that has looked at everything, and found something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a step the last time; times are ms since 1970."""
+
+    step: str
+    of: str | None
+    began_ms: int
+    ended_ms: int
+    exit: int
+    success_ms: int | None
+    """When it last ended with 0 or 1."""
+    message: str | None = None
+    findings: Mapping[str, int] = field(default_factory=dict)
+    """``level code`` -> how many."""
+    lags: tuple[Mapping[str, Any], ...] = ()
+    """Of each store: ``task``, ``store``, ``lag``, ``lag_seconds``, and ``reached``: {topic: {partition: offset}}."""
+
+    @property
+    def good(self) -> bool:
+        """Whether it did what it was asked for."""
+        return self.exit in GOOD
+
+
+@dataclass(slots=True)
+class Memory:
+    """All of it."""
+
+    results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
+    parts: dict[str, tuple[int, int, int | None, int | None]] = field(default_factory=dict)
+    """Of a directory: the part that was verified last, of how many, when the circle began, when one was last full."""
+
+    def result(self, step: str, of: str | None) -> Result | None:
+        """What came of a step the last time."""
+        return self.results.get((step, of))
+
+    def forget_others(self, wanted: Collection[tuple[str, str | None]]) -> None:
+        """Steps that are no longer asked for: nothing is to look as if they were late."""
+        self.results = {key: one for key, one in self.results.items() if key in wanted}
+        self.parts = {of: one for of, one in self.parts.items() if ("verify", of) in wanted}
+
+    def next_part(self, of: str | None, parts: int) -> tuple[int, int]:
+        """The part that comes next; the first where they are other parts now."""
+        last, known, _, _ = self.parts.get(of or "", (0, parts, None, None))
+        return (last % parts + 1 if known == parts else 1), parts
+
+    def verified(self, of: str | None, part: tuple[int, int], began_ms: int, ended_ms: int) -> bool:
+        """A part was read; whether that was the last of a full circle."""
+        number, parts = part
+        _, _, circle, full = self.parts.get(of or "", (0, parts, None, None))
+        circle = began_ms if number == 1 else circle
+        is_full = number == parts and circle is not None
+        self.parts[of or ""] = (number, parts, circle, ended_ms if is_full else full)
+        return is_full
+
+
+def looked(exit_code: int) -> bool:
+    """Whether a command that only looks has looked at everything."""
+    return exit_code in (*GOOD, _FOUND)
+
+
+def take_lock(path: Path) -> int:
+    """The lock of a memory file, held until its descriptor is closed in every process that has it.
+
+    Raises InUse where a call, or a command of one that was killed, is still there; UsageError where it cannot be made.
+    """
+    try:
+        lock = os.open(path.with_name(f".{path.name}{LOCK}"), os.O_CREAT | os.O_RDWR | _OURS, 0o600)
+    except OSError as error:
+        raise UsageError(
+            f"memory_file {quoted(path)} cannot be written: {error.strerror}",
+            hint="its folder has to be there, and yours",
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        who = os.pread(lock, 200, 0).decode("utf-8", "replace").strip()
+        os.close(lock)
+        raise InUse(
+            "another call with this memory_file is at work",
+            where=os.fspath(path),
+            hint=f"wait for it; last it said: {printable(who)}" if who else "wait for it",
+        ) from None
+    return lock
+
+
+def tell_in_lock(lock: int, text: str) -> None:
+    """Whoever finds the lock taken is told this."""
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, text.encode("utf-8", "replace"), 0)
+
+
+def read_memory(path: Path) -> Memory:
+    """What is remembered; nothing where there is no file. Raises Refused for a file that is none of ours."""
+    try:
+        content = parse_json(read_given(path))
+        return _memory(content)
+    except FileNotFoundError:
+        return Memory()
+    except NotReadableError as error:
+        raise _refused(path, error.why) from None
+    except OSError as error:
+        raise _refused(path, f"cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise _refused(path, "is not what is written here") from None
+
+
+def _refused(path: Path, why: str) -> Refused:
+    return Refused(
+        f"memory_file {quoted(path)} {why}",
+        hint="look at it, and move it elsewhere: without it every step is due, and verify begins with its first part",
+    )
+
+
+def _memory(content: Any) -> Memory:
+    if content["format"] != FORMAT:
+        raise ValueError("another format")
+    memory = Memory()
+    for one in content["results"]:
+        result = Result(**{**one, "lags": tuple(one["lags"])})
+        for number in (result.began_ms, result.ended_ms, result.exit):
+            _number(number)
+        if not isinstance(result.step, str) or not (result.of is None or isinstance(result.of, str)):
+            raise TypeError("a step has a name")
+        if result.success_ms is not None:
+            _number(result.success_ms)
+        for code, count in result.findings.items():
+            if len(code.split()) != 2:
+                raise ValueError("a level and a code")
+            _number(count)
+        for lag in result.lags:
+            _lag(lag)
+        memory.results[result.step, result.of] = result
+    for of, (number, parts, circle, full) in content["parts"].items():
+        for value in (number, parts, *(one for one in (circle, full) if one is not None)):
+            _number(value)
+        if not 1 <= number <= parts:
+            raise ValueError("a part")
+        memory.parts[of] = (number, parts, circle, full)
+    return memory
+
+
+def _lag(lag: Mapping[str, Any]) -> None:
+    if not isinstance(lag["task"], str) or not isinstance(lag["store"], str):
+        raise TypeError("a store has a name")
+    for key in ("lag", "lag_seconds"):
+        if lag[key] is not None and not isinstance(lag[key], (int, float)):
+            raise TypeError("a lag is a number")
+    for partitions in lag["reached"].values():
+        for offset in partitions.values():
+            if type(offset) is not int:
+                raise TypeError("an offset is a number")
+
+
+def _number(value: Any) -> None:
+    if type(value) is not int or not 0 <= value <= MAX_I64:
+        raise ValueError("a number")
+
+
+def write_memory(path: Path, memory: Memory) -> None:
+    """Replaces the file. Raises OSError, with the old one as it was."""
+    content = {
+        "format": FORMAT,
+        "results": [asdict(one) for one in memory.results.values()],
+        "parts": {of: list(one) for of, one in memory.parts.items()},
+    }
+    new = path.with_name(f".{path.name}.new")  # under the lock: nobody else writes it
+    with open(
+        os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8"
+    ) as file:
+        file.write(json.dumps(content) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    sync_directory(path.parent)

@@ -1,0 +1,131 @@
+"""One call of ``kstate maintain``: every step that is due, one after the other, whatever became of those before."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli import clock
+from kstate_cli.errors import name_of_signal
+from kstate_cli.maintain.children import NO_CODE, Ended, argv_of, run
+from kstate_cli.maintain.memory import Memory, Result, looked, tell_in_lock, write_memory
+from kstate_cli.maintain.steps import STANDBY, StepCommand
+
+DONE: Final = "done"
+FOUND: Final = "found"
+FAILED: Final = "failed"
+TIMED_OUT: Final = "timed-out"
+NOT_DUE: Final = "not-due"
+NOT_THERE: Final = "not-there"
+PLANNED: Final = "planned"
+_SHOWN: Final = 3
+_LAG: Final = ("lag", "lag_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """What became of one command."""
+
+    task: StepCommand
+    came: str
+    exit: int | None = None
+    seconds: float | None = None
+    message: str | None = None
+
+
+def do_all(
+    wanted: Sequence[StepCommand], memory: Memory, memory_file: Path, lock: int, hear: Callable[[StepEnd], None]
+) -> list[StepEnd]:
+    """Runs what is due; the memory is written after each command, so that a kill costs one step at most.
+
+    Raises OSError where the memory cannot be written: nothing is begun that would not be remembered.
+    """
+    memory.forget_others({(one.step, one.of) for one in wanted})
+    write_memory(memory_file, memory)
+    told = []
+    for task in wanted:
+        one = _left_out(task) or _do(task, memory, lock)
+        write_memory(memory_file, memory)
+        told.append(one)
+        hear(one)
+    return told
+
+
+def _left_out(task: StepCommand) -> StepEnd | None:
+    if task.not_due is not None:
+        return StepEnd(task, NOT_DUE, message=task.not_due)
+    if task.step != "restore" and task.of == STANDBY and task.directory and not os.path.lexists(task.directory):
+        return StepEnd(task, NOT_THERE, message="the standby is not there yet")
+    return None
+
+
+def _do(task: StepCommand, memory: Memory, lock: int) -> StepEnd:
+    began = clock.now_ms()
+    seconds = task.timeout.total_seconds()
+
+    def started(pid: int) -> None:
+        tell_in_lock(lock, f"{task.name}, process {pid}, since {clock.now().isoformat(timespec='seconds')}")
+
+    try:
+        ended = run(argv_of(task.words), seconds, lock=lock, started=started)
+    except OSError as error:
+        ended = Ended(NO_CODE, False, None, ({"type": "error", "message": f"it cannot be started: {error.strerror}"},))
+    now = clock.now_ms()
+    before = memory.result(task.step, task.of)
+    message = _message(task, ended)
+    good = ended.exit in (0, 1)
+    memory.results[task.step, task.of] = Result(
+        task.step,
+        task.of,
+        began,
+        max(began, now),
+        ended.exit,
+        now if good else None if before is None else before.success_ms,
+        message,
+        _findings(ended.lines),
+        _lags(ended.lines) if task.step == "lag" else (),
+    )
+    if task.part is not None and looked(ended.exit) and memory.verified(task.of, task.part, began, now):
+        message = f"{f'{message}; ' if message else ''}every store was read since the circle began"
+    came = TIMED_OUT if ended.timed_out else DONE if good else FOUND if looked(ended.exit) else FAILED
+    return StepEnd(task, came, ended.exit, (max(began, now) - began) / 1000, message)
+
+
+def _message(task: StepCommand, ended: Ended) -> str | None:
+    if ended.timed_out:
+        return f"not done after {task.timeout.total_seconds():g} s, its limit: ended"
+    errors = [str(one.get("message")) for one in ended.lines if one.get("type") == "error"]
+    if errors:
+        return errors[-1]
+    if ended.signal is not None:
+        return f"ended by {name_of_signal(ended.signal)}"
+    warnings = [str(one.get("message")) for one in ended.lines if one.get("type") == "warning"]
+    return "; ".join(warnings[:_SHOWN]) or None
+
+
+def _findings(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    return dict(Counter(f"{one.get('level')} {one.get('code')}" for one in lines if one.get("type") == "finding"))
+
+
+def _lags(lines: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Of each store what it said of its lag, and its offsets. What it did not say is null, and never a number."""
+    return tuple(
+        {
+            "task": str(one["task"]),
+            "store": str(one["store"]),
+            **{key: one.get(key) for key in _LAG},
+            "reached": one.get("changelog") or {},
+        }
+        for one in lines
+        if one.get("type") == "store" and "task" in one and "store" in one
+    )
+
+
+def worst(told: Iterable[StepEnd]) -> StepEnd | None:
+    """The command whose exit code is the highest, the first of those; None where none has run."""
+    ran = [one for one in told if one.exit is not None]
+    return max(ran, key=lambda one: one.exit or 0, default=None)

@@ -1,0 +1,425 @@
+"""``kstate maintain``: real directories and dumps, and the very commands that it runs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kstate_cli import clock
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.capture.plan import continued_until, not_continued
+from kstate_cli.cli.metrics import METRICS
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.maintain import children
+from kstate_cli.maintain.measures import newest
+from kstate_cli.maintain.memory import Memory, read_memory
+from kstate_cli.maintain.steps import maintenance_of, tasks
+from kstate_cli.spec.configuration import read_configuration
+from tests.golden import unpack
+from tests.growing import GrowingDump
+from tests.restore.support import APP, SPEC, TOPIC
+from tests.restore.support import digest as rows_of
+
+from .support import kstate, tree_hash
+from .test_verify import _flip
+
+KEYS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
+HOUR = 3_600_000
+
+
+class Host:
+    """A dump that grows, and a standby of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.dump = GrowingDump(folder / "dump")
+        self.standby = folder / "standby" / APP
+        self.standby.parent.mkdir()
+        self.metrics_file = folder / "kstate.prom"
+        self.steps = (
+            "[maintain.restore]\n[maintain.lag]\n[maintain.check]\n[maintain.verify]\nparts = 2\n[maintain.clean]\n"
+        )
+        self._made = 0
+
+    def more(self, count: int = 20) -> None:
+        """One more round of the dump."""
+        rows = []
+        for _ in range(count):
+            self._made += 1
+            rows.append((b"k%05d" % (self._made % 50), b"v%08d" % self._made, 1_700_000_000_000 + self._made))
+        self.dump.add(dict.fromkeys(KEYS, rows))
+
+    def config(self, defaults: str = "", maintain: str = "") -> Path:
+        path = self.folder / "kstate.toml"
+        path.write_text(
+            f'{SPEC}\n[defaults]\nrelease = "4.3"\ndump = "dump"\nengine = "local"\nguarantee = "at_least_once"\n{defaults}\n'
+            f'[maintain]\nmemory_file = "memory.json"\nstandby = "standby/{APP}"\nmetrics_file = "kstate.prom"\n{maintain}\n{self.steps}'
+        )
+        return path
+
+    def call(self, *more: object, status: int | None = 0) -> Any:
+        return kstate("maintain", "--config", self.config(), "-o", "json", *more, status=status)
+
+    def metrics(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+        families = text_string_to_metric_families(self.metrics_file.read_text())
+        return {
+            (one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples
+        }
+
+    def metric(self, name: str, **labels: str) -> list[float]:
+        """The values of a gauge that have these labels."""
+        return [
+            value for (one, has), value in self.metrics().items() if one == name and set(labels.items()) <= set(has)
+        ]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    made = Host(tmp_path)
+    made.more()
+    return made
+
+
+def _came(done: Any) -> list[tuple[str, str]]:
+    return [(row["step"], row["came"]) for row in done.rows if row["type"] == "maintained"]
+
+
+def test_rounds(host: Host) -> None:
+    """The standby is made, and caught up with what came since; the stores are verified in a circle, part by part."""
+    host.dump.add({})
+    done = host.call()
+    assert _came(done) == [(step, "done") for step in ("restore", "lag", "check", "verify", "clean")]
+    assert done.summary["ended"] == 0
+    (row,) = [one for one in done.rows if one.get("step") == "verify"]
+    assert row["words"][row["words"].index("--subset") + 1] == "1/2" and row["message"] is None
+    assert host.metric("kstate_dump_lag_offsets", of="standby") == [0, 0]
+    assert not host.metric("kstate_verify_circle_timestamp_seconds")
+    host.more()
+    done = host.call()
+    (row,) = [one for one in done.rows if one.get("step") == "verify"]
+    assert row["words"][row["words"].index("--subset") + 1] == "2/2"
+    assert row["message"] == "every store was read since the circle began"
+    assert len(host.metric("kstate_verify_circle_timestamp_seconds", of="standby")) == 1
+    other = host.folder / "other" / APP
+    other.parent.mkdir()
+    kstate("restore", other, "--config", host.config())
+    assert rows_of(other) == rows_of(host.standby)
+
+
+def test_the_lag_of_a_standby_that_is_behind(host: Host) -> None:
+    host.call()
+    host.more(30)
+    host.steps = "[maintain.lag]\n"
+    host.call()
+    assert host.metric("kstate_dump_lag_offsets", of="standby", store="bulk") == [30, 30]
+    assert not host.metric("kstate_lag_records"), "no broker was asked: absent, and not 0"
+
+
+def test_what_is_printed_is_what_runs(host: Host) -> None:
+    """Each line of --dry-run, given to a shell, and then what a call runs: the same words."""
+    planned = kstate("maintain", "--config", host.config(), "--dry-run").out.splitlines()
+    told = [row["words"] for row in host.call("--dry-run").rows if row["type"] == "maintained"]
+    assert [shlex.split(line)[1:] for line in planned] == told
+    assert not host.standby.exists() and not (host.folder / "memory.json").exists(), "nothing was done"
+    ran = [row["words"] for row in host.call().rows if row["type"] == "maintained"]
+    assert ran == told
+    for words in told:
+        kstate(*words, status=None)
+
+
+def test_a_step_that_fails_does_not_keep_the_next_ones(host: Host) -> None:
+    """Without its broker nothing is dumped, and no log is asked; all else is done, and the worst exit code is told."""
+    host.call()
+    host.steps = "[maintain.dump]\n" + host.steps
+    path = host.config(defaults='bootstrap_server = "127.0.0.1:1"')
+    done = kstate("maintain", "--config", path, "-o", "json", status=6)
+    came = dict(_came(done))
+    assert list(came) == ["dump", "restore", "lag", "check", "verify", "clean"]
+    assert came["dump"] == came["restore"] == "failed" and came["verify"] == came["clean"] == "done"
+    assert done.summary["ended"] == 6 and done.error["exit"] == 6
+    assert "dump ended with exit code 6" in done.error["message"]
+    assert host.metric("kstate_step_exit_code", step="dump") == [6]
+    assert not host.metric("kstate_step_last_success_timestamp_seconds", step="dump")
+    assert host.metric("kstate_step_last_success_timestamp_seconds", step="restore"), "of the call before"
+
+
+def test_the_exit_code_is_that_of_the_worst(host: Host) -> None:
+    """3 of a check, then 3 and 4: a standby that somebody has used is refused."""
+    host.call()
+    _flip(next((host.standby / "0_0" / "rocksdb" / "bulk").glob("*.sst")), 20)
+    host.steps = "[maintain.verify]\nparts = 1\n[maintain.clean]\n"
+    done = host.call(status=3)
+    assert _came(done) == [("verify", "found"), ("clean", "done")]
+    assert host.metric("kstate_step_findings", level="damage") == [1]
+    shutil.rmtree(host.standby)
+    unpack("4.3.1-demo-eos", host.folder / "else").rename(host.standby)
+    host.more()
+    host.steps = "[maintain.restore]\n[maintain.verify]\nparts = 1\n"
+    before = tree_hash(host.standby)
+    done = host.call(status=4)
+    assert _came(done)[0] == ("restore", "failed")
+    assert tree_hash(host.standby) == before
+
+
+def test_a_broker_that_never_answers(host: Host) -> None:
+    """A step that hangs is ended when its time is over, and the next ones run."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        host.call()
+        host.steps = '[maintain.dump]\ntimeout = "3s"\n[maintain.clean]\n'
+        path = host.config(defaults=f'bootstrap_server = "127.0.0.1:{silent.getsockname()[1]}"')
+        done = kstate("maintain", "--config", path, "-o", "json", status=6)
+    assert _came(done) == [("dump", "timed-out"), ("clean", "done")]
+    (row,) = [one for one in done.rows if one.get("step") == "dump"]
+    assert (row["ended"], row["message"]) == (6, "not done after 3 s, its limit: ended")
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_the_end_of_a_process_that_hangs(tmp_path: Path, stubborn: bool) -> None:
+    """SIGTERM; and what does not end by that is killed, with everything that it started."""
+    script = tmp_path / "hangs.py"
+    script.write_text(
+        "import signal, subprocess, sys, time\n"
+        f"signal.signal(signal.SIGTERM, {'signal.SIG_IGN' if stubborn else 'lambda *_: sys.exit(143)'})\n"
+        "other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
+        'print(\'{"type": "error", "message": "half"}\', flush=True)\n'
+        f"open({str(tmp_path / 'pids')!r}, 'w').write(str(other.pid))\n"
+        "time.sleep(1000)\n"
+    )
+    pids: list[int] = []
+    with open(tmp_path / "lock", "w") as lock:
+        ended = children.run([sys.executable, str(script)], 2, lock=lock.fileno(), started=pids.append, grace=1)
+    assert (ended.exit, ended.timed_out, ended.signal) == (6, True, signal.SIGKILL if stubborn else signal.SIGTERM)
+    assert [one["message"] for one in ended.lines] == ["half"]
+    other = int((tmp_path / "pids").read_text())
+    if stubborn:
+        _gone(other)
+    else:
+        os.kill(other, signal.SIGKILL)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+
+
+def _gone(pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{pid} lives on")
+
+
+def test_never_two_at_once(host: Host) -> None:
+    with open(host.folder / ".memory.json.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("check of standby, process 7")
+        lock.flush()
+        done = host.call(status=5)
+    assert done.error["code"] == "in-use" and "check of standby, process 7" in done.error["hint"]
+    assert not host.standby.exists()
+
+
+@pytest.fixture
+def killed(host: Host) -> Iterator[tuple[Host, int]]:
+    """A call was killed amid its dump, whose command goes on: it waits for a broker that does not answer."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        path = host.config(defaults=f'bootstrap_server = "127.0.0.1:{silent.getsockname()[1]}"')
+        path.write_text(path.read_text() + "[maintain.dump]\n")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kstate_cli", "maintain", "--config", path], stdout=subprocess.DEVNULL
+        )
+        lock = host.folder / ".memory.json.lock"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (lock.exists() and "dump, process" in lock.read_text()):
+            time.sleep(0.05)
+        child = int(lock.read_text().split("process ")[1].split(",")[0])
+        process.kill()
+        process.wait()
+        yield host, child
+        try:
+            os.kill(child, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def test_a_call_that_was_killed(killed: tuple[Host, int]) -> None:
+    """Its command still has the lock, so nothing goes beside it; once that has ended the next call goes on."""
+    host, child = killed
+    done = host.call(status=5)
+    assert f"process {child}" in done.error["hint"]
+    os.kill(child, signal.SIGTERM)
+    _gone(child)
+    done = host.call()
+    assert {came for _, came in _came(done)} == {"done"}
+
+
+def test_a_signal_ends_the_command_too(host: Host) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        path = host.config(defaults=f'bootstrap_server = "127.0.0.1:{silent.getsockname()[1]}"')
+        path.write_text(path.read_text() + "[maintain.dump]\n")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kstate_cli", "maintain", "--config", path], stdout=subprocess.DEVNULL
+        )
+        lock = host.folder / ".memory.json.lock"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (lock.exists() and "dump, process" in lock.read_text()):
+            time.sleep(0.05)
+        child = int(lock.read_text().split("process ")[1].split(",")[0])
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+# --- what is due ------------------------------------------------------------------------------------------------------
+
+
+def _due(host: Host, memory: Memory, now_ms: int) -> dict[str, bool]:
+    configuration = read_configuration(host.config())
+    return {
+        one.step: one.not_due is None for one in tasks(configuration, maintenance_of(configuration), memory, now_ms)
+    }
+
+
+def test_a_step_is_due_again_a_tenth_early(host: Host) -> None:
+    """A timer that comes each hour is not to find an hourly step done 59 minutes ago; after a failure it is due at once."""
+    host.steps = '[maintain.restore]\n[maintain.check]\nevery = "1h"\n'
+    host.call()
+    memory = read_memory(host.folder / "memory.json")
+    result = memory.result("check", "standby")
+    assert result is not None
+    began = result.began_ms
+    assert _due(host, memory, began + HOUR * 9 // 10 - 1) == {"restore": True, "check": False}
+    assert _due(host, memory, began + HOUR * 9 // 10) == {"restore": True, "check": True}
+    assert _due(host, memory, began - 1)["check"], "a clock that was set back must not keep it from running"
+    assert _came(host.call()) == [("restore", "done"), ("check", "not-due")]
+    assert host.metric("kstate_step_exit_code", step="check") == [0], "what is not due is still told"
+
+
+def test_what_is_no_longer_asked_for_is_not_late(host: Host) -> None:
+    host.call()
+    host.steps = "[maintain.restore]\n"
+    host.call()
+    assert {dict(labels).get("step") for _, labels in host.metrics()} == {None, "restore"}
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def test_headroom_is_what_a_dump_holds_itself_to(host: Host) -> None:
+    """At that moment the next reading is an increment still, and a moment later a full: by the plan of a dump itself."""
+    host.call()
+    grown = newest(str(host.dump.path))
+    assert grown is not None
+    for full in grown.newest().values():
+        until = continued_until(full)
+        assert until is not None
+        facts = LogFacts(0, full.end, "t", policy="compact", delete_retention_ms=full.delete_retention_ms)
+        assert not_continued(full, facts, until) is None
+        assert "deletes may be forgotten" in str(not_continued(full, facts, until + 1))
+    (told,) = host.metric("kstate_dump_headroom_seconds")
+    (moment,) = host.metric("kstate_dump_continued_until_timestamp_seconds")
+    assert moment == min(continued_until(one) or 0 for one in grown.newest().values()) / 1000
+    assert told <= moment - host.metric("kstate_step_last_run_timestamp_seconds", step="clean")[0]
+    assert host.metric("kstate_dump_bytes") == [sum(p.stat().st_size for p in host.dump.path.rglob("*.parquet"))]
+    assert host.metric("kstate_dump_read_timestamp_seconds")[0] <= clock.now_seconds()
+
+
+def test_every_metric_is_one_that_is_documented(host: Host) -> None:
+    host.call()
+    for name, labels in host.metrics():
+        assert tuple(sorted(METRICS[name][1])) == tuple(key for key, _ in labels)
+    assert host.metric("kstate_last_run_exit_code", command="maintain", application=APP) == [0]
+    assert all(value == 0 for value in host.metric("kstate_kept_bytes"))
+
+
+def test_a_dump_that_cannot_be_read_is_no_number(host: Host) -> None:
+    host.call()
+    (host.dump.path / "_manifest-0000009999.json").write_text("{}")
+    host.steps = "[maintain.clean]\n"
+    done = host.call()
+    assert "the metrics could not be written" in done.err
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_is_told_before_anything_is_done(host: Host) -> None:
+    host.steps = ""
+    assert "says nothing of what is to be done" in host.call(status=2).error["message"]
+    host.steps = "[maintain.dump]\n"
+    assert "[maintain.dump] needs bootstrap_server" in host.call(status=2).error["message"]
+    host.steps = "[maintain.check]\n"
+    path = host.config(defaults=f'directory = "standby/{APP}"')
+    assert (
+        "is in the standby, or the same"
+        in kstate("maintain", "--config", path, "-o", "json", status=2).error["message"]
+    )
+    for key in ("memory_file", "metrics_file"):
+        for place in ("dump", f"standby/{APP}", f"standby/.kstate/{APP}"):
+            path = host.config()
+            lines = [f'{key} = "{place}/x"' if line.startswith(key) else line for line in path.read_text().splitlines()]
+            path.write_text("\n".join(lines))
+            refused = kstate("maintain", "--config", path, "-o", "json", status=2)
+            assert refused.error["message"].startswith(f"{key} ") or "--metrics-file" in refused.error["message"]
+    refused = host.call("--metrics-file", host.dump.path / "x.prom", status=2)
+    assert "is in the dump" in refused.error["message"]
+    assert not host.standby.exists() and not (host.folder / "memory.json").exists()
+
+
+MEMORIES = ("", "{}", "[]", '{"format": 2}', '{"format": 1, "results": [{}], "parts": {}}', "\x00",
+            '{"format": 1, "results": [], "parts": {"standby": [9, 2, null, null]}}',
+            '{"format": 1, "results": [], "parts": {"standby": [true, 2, null, null]}}')  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MEMORIES)
+def test_a_memory_that_is_none_of_ours(host: Host, text: str) -> None:
+    """It is refused, and stays: who named somebody else's file must not lose it."""
+    path = host.folder / "memory.json"
+    path.write_text(text)
+    assert host.call(status=4).error["code"] == "refused"
+    assert path.read_text() == text and not host.standby.exists()
+
+
+def test_what_it_writes_it_reads(host: Host) -> None:
+    host.call()
+    path = host.folder / "memory.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    memory = read_memory(path)
+    assert {step for step, _ in memory.results} == {"restore", "lag", "check", "verify", "clean"}
+    assert json.loads(path.read_text())["parts"]["standby"][:2] == [1, 2]
+
+
+def test_a_standby_that_was_taken_is_made_anew(host: Host) -> None:
+    """Its host is lost, and the standby goes there, as the tutorial says: the next call makes another one."""
+    host.call()
+    taken = host.folder / "state" / APP
+    taken.parent.mkdir()
+    host.standby.rename(taken)
+    host.more()
+    assert dict(_came(host.call()))["restore"] == "done"
+    kstate("restore", taken, "--config", host.config(), status=None)
+    assert rows_of(host.standby) == rows_of(taken)

@@ -1,0 +1,192 @@
+"""``--config``: command line, then environment, then the file; and what a file may not say that a variable names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstate_cli.cli.commands import COMMANDS, LazyGroup
+from kstate_cli.cli.config import _INSTEAD, VARIABLE, _filled
+from kstate_cli.cli.environment import is_setting, name_of, options_of
+from kstate_cli.errors import UsageError
+from kstate_cli.spec.tables import APP, DEFAULTS, MAINTAIN, STEPS, keys_of
+from kstate_cli.spec.toml_file import parse_draft
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "maintain.toml"
+ROOT: Any = LazyGroup(name="kstate")
+WITHOUT = {"explain", "demo", "examples"}
+"""Commands that the file has nothing to say to."""
+
+
+def _below(path: str, command: Any) -> list[tuple[str, Any]]:
+    return [(path, command), *(one for name, inner in getattr(command, "commands", {}).items() for one in _below(f"{path} {name}", inner))]  # fmt: skip
+
+
+ALL = dict(one for name in COMMANDS for one in _below(name, ROOT.commands[name]))
+
+
+def _parsed(path: str, *words: str) -> dict[str, Any]:
+    """What the command would be called with."""
+    command = ALL[path]
+    context = command.make_context(path, list(words))
+    return dict(context.params)
+
+
+def _file(folder: Path, text: str) -> str:
+    path = folder / "kstate.toml"
+    path.write_text(f"format = 1\n{text}", encoding="utf-8")
+    return str(path)
+
+
+def test_every_command_takes_it() -> None:
+    """But those that it has nothing to say to, and groups, whose commands take it."""
+    have = {path for path, one in ALL.items() if any(p.name == "config" for p in one.params)}
+    assert {path.split()[0] for path in ALL} - {path.split()[0] for path in have} == WITHOUT
+    for path in have - {"maintain"}:
+        assert list(_filled(ALL[path], path)), path
+
+
+def test_every_key_stands_for_something() -> None:
+    """No key is a slip of the pen: each option that it names is one of a command, and every option that it may fill."""
+    names = {f"{path} --{name_of(one)}" for path in ALL for words, one in options_of(ALL[path], path) if words == path}
+    alone = {name.split(" --")[1] for name in names}
+    for key, rule in DEFAULTS.items():
+        for option in rule.fills:
+            assert option == APP or (option in names if " --" in option else option in alone), (key, option)
+    for name, others in _INSTEAD.items():
+        assert {name, *others} <= {f"--{one}" for one in alone}
+
+
+VALUES = {"workers": 3, "engine": "local", "guarantee": "at_least_once", "dsl_store_format": "HEADERS"}
+FILLED = [
+    (path, key, one.name) for path, command in ALL.items() for key, one in _filled(command, path) if key in DEFAULTS
+]
+
+
+@pytest.mark.parametrize(("path", "key", "name"), FILLED)
+def test_each_key_of_each_command(tmp_path: Path, path: str, key: str, name: str) -> None:
+    """With everything else on the command line, the file alone says it."""
+    value = VALUES.get(key, "x1")
+    shown = value if isinstance(value, int) else f'"{value}"'
+    file = _file(tmp_path, f"[defaults]\n{key} = {shown}\n")
+    command = ALL[path]
+    words: list[str] = []
+    for one in command.params:
+        if one.name != name and one.required:
+            words += [f"--{name_of(one)}", "1"] if one.param_type_name == "option" else ["/a"]
+    got = _parsed(path, *words, "--config", file)[name]
+    wanted = tmp_path / "x1" if DEFAULTS[key].is_path else value
+    assert str(getattr(got, "value", got)) == str(wanted)
+
+
+def test_command_line_then_environment_then_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = _file(tmp_path, '[defaults]\ndirectory = "here"\nrelease = "4.3"\nbootstrap_server = "file:1"\n')
+    words = ("--config", file)
+    assert _parsed("check", *words)["bootstrap_server"] == "file:1"
+    monkeypatch.setenv("KSTATE_CHECK_BOOTSTRAP_SERVER", "variable:1")
+    assert _parsed("check", *words)["bootstrap_server"] == "variable:1"
+    assert _parsed("check", *words, "--bootstrap-server", "typed:1")["bootstrap_server"] == "typed:1"
+    assert str(_parsed("check", "/typed", *words)["app"]) == "/typed"
+
+
+def test_what_a_variable_names_says_settings_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that a command touches, and nothing that is done, comes from where nobody sees it."""
+    monkeypatch.setenv(
+        VARIABLE, _file(tmp_path, '[defaults]\ndirectory = "here"\nrelease = "4.3"\nbootstrap_server = "f:1"\n')
+    )
+    given = _parsed("check", "/typed", "--for", "4.2")
+    assert (str(given["app"]), given["release"], given["bootstrap_server"]) == ("/typed", "4.2", "f:1")
+    with_directory = [path for path, key, _ in FILLED if key == "directory"]
+    assert {"wipe", "clean", "undo", "migrate", "restore"} <= set(with_directory)
+    for path in with_directory:
+        required = [one for one in ALL[path].params if one.required and one.param_type_name == "option"]
+        with pytest.raises(Exception, match="Missing parameter: app"):
+            _parsed(path, *(word for one in required for word in (f"--{name_of(one)}", "4.2")))
+
+
+@pytest.mark.parametrize(("path", "key", "name"), FILLED)
+def test_of_each_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, key: str, name: str) -> None:
+    """A file that a variable names fills exactly what has a variable of its own."""
+    value = VALUES.get(key, "x1")
+    monkeypatch.setenv(
+        VARIABLE, _file(tmp_path, f"[defaults]\n{key} = {value if isinstance(value, int) else repr(value)}\n")
+    )
+    command = ALL[path]
+    context = command.context_class(command)
+    (config,) = [one for one in command.params if one.name == "config"]
+    config.callback(context, config, None)
+    (one,) = [one for one in command.params if one.name == name]
+    assert (context.lookup_default(name) is not None) is (one.param_type_name == "option" and is_setting(one))
+
+
+def test_a_variable_that_names_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "none.toml"))
+    with pytest.raises(UsageError, match=r"none\.toml"):
+        _parsed("check", "/typed", "--for", "4.2")
+
+
+def test_what_is_typed_takes_the_place_of_what_would_contradict_it(tmp_path: Path) -> None:
+    stores = '[stores.s]\nkind = "key-value"\nsubtopology = 0\npartitions = 1\n'
+    file = _file(
+        tmp_path, f'application = "a"\n[defaults]\ndump = "d"\nbootstrap_server = "b:1"\nkafka_settings = "k"\n{stores}'
+    )
+    dump = _parsed("dump", "--config", file)
+    assert (str(dump["spec"]), dump["app"]) == (file, None)
+    for words in (("--app", "x"), ("--topic", "t")):
+        assert _parsed("dump", "--config", file, *words)["spec"] is None
+    check = _parsed("check", "/a", "--for", "4.3", "--config", file, "--offsets", "o.json")
+    assert check["bootstrap_server"] is None and check["kafka_settings"] is None
+    alone = _file(tmp_path, 'application = "a"\n[defaults]\ndump = "d"\nbootstrap_server = "b:1"\n')
+    dump = _parsed("dump", "--config", alone)
+    assert (dump["spec"], dump["app"]) == (None, "a")
+
+
+HOSTILE = ("", " ", "-x", "--purge", "a\\nb", "\\u001b[2J", "\\u202e")
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("key", [key for key in DEFAULTS if key != "workers"])
+def test_hostile_values_are_refused(key: str, value: str) -> None:
+    with pytest.raises(UsageError, match=r"does not fit") as refused:
+        parse_draft(f'format = 1\n[defaults]\n{key} = "{value}"\n')
+    assert refused.value.hint is not None and refused.value.hint.startswith(f"{key} is ")
+    assert refused.value.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults = 1",
+        "maintain = 1",
+        "[defaults]\ndirektory = 'x'",
+        "[defaults]\nworkers = true",
+        "[defaults]\ndirectory = 7",
+        "[defaults]\ndirectory = '~/x'",
+        "[defaults]\ndump = '$HOME/x'",
+        "[maintain]\nmemory = 'x'",
+        "[maintain.dumps]",
+        "[maintain]\ndump = true",
+        "[maintain.dump]\nparts = 3",
+        "[maintain.dump]\nkeep = 0",
+        "[maintain.dump]\nevery = 60",
+        "[maintain.dump]\nevery = '0s'",
+        "[maintain.dump]\ntimeout = '1y'",
+        "[maintain.verify]\nparts = 0",
+        "[maintain.clean]\nolder_than = 'x'",
+    ],
+)
+def test_a_slip_of_the_pen_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_draft(f"format = 1\n{text}\n", "some.toml")
+    assert refused.value.message.startswith("some.toml: ") and refused.value.hint
+
+
+def test_the_example_has_every_key() -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    parse_draft(text)
+    parse_draft(text.replace("# master", "master").replace("# staging", "staging").replace("# memory", "memory"))
+    for key in (*DEFAULTS, *MAINTAIN, *(key for step in STEPS for key in keys_of(step))):
+        assert f"{key} = " in text, key
+    assert all(f"[maintain.{step}]" in text for step in STEPS)
