@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from kstate_cli.offsets.model import TaskOffsets
@@ -33,9 +34,12 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release)
     return [text]
 
 
-def lost_with_it(app: Application, resolved: TaskOffsets) -> list[str]:
-    """Warns of rows in a task that is left out which no changelog may bring back, with the command that keeps them."""
-    unknown = [one.store.name for one in resolved.stores if not one.offsets and not one.store.empty]
+def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str]) -> list[str]:
+    """Warns of rows in a task that is left out which no changelog may bring back, with the command that keeps them.
+
+    ``logged`` are the stores that have an offset in any task.
+    """
+    unknown = [one.store.name for one in resolved.stores if one.store.name not in logged and not one.store.empty]
     if not unknown:
         return []
     have = "has" if len(unknown) == 1 else "have"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,10 +107,12 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     _refuse_unreadable(draft)
     _refuse_sessions_of_before(draft)
     unclean: list[str] = []
-    for resolved in resolve_to_plan(app):
+    all_resolved = resolve_to_plan(app)
+    logged = {one.store.name for resolved in all_resolved for one in resolved.stores if one.offsets}
+    for resolved in all_resolved:
         if _moves_offsets(draft, resolved.task):
             if resolved.unclean and options.wipe_unclean:
-                _leave_out(draft, resolved)
+                _leave_out(draft, resolved, logged)
                 continue
             if resolved.unclean and not options.at_least_once:
                 unclean += map(str, resolved.unclean)
@@ -275,11 +278,11 @@ def _not_all_read(where: Path, lines: list[str]) -> Refused:
     )
 
 
-def _leave_out(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
+def _leave_out(draft: _MigrationDraft, resolved: TaskOffsets, logged: Collection[str]) -> None:
     why = f"left out, so that Streams restores it: {resolved.unclean[0]}"
     draft.steps.append(OmitTree(_relative(draft, resolved.task.path), why))
     draft.warnings.append(f"{resolved.task.name}: {why}")
-    draft.warnings += lost_with_it(draft.app, resolved)
+    draft.warnings += lost_with_it(draft.app, resolved, logged)
 
 
 def _relative(draft: _MigrationDraft, path: Path) -> str:

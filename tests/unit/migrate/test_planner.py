@@ -156,7 +156,10 @@ def test_what_was_not_left_clean_is_refused_left_out_or_vouched_for(why: str) ->
         plan(app, to)
     assert "0_0" in refused.value.message and "--wipe-unclean" in refused.value.advice
     left_out = plan(app, to, wipe_unclean=True)
-    assert steps(left_out) == [("leave out", "0_0")] and len(left_out.warnings) == 1
+    assert steps(left_out) == [("leave out", "0_0")]
+    # Without any offset nothing tells whether a changelog brings the rows back.
+    unsure = [one for one in left_out.warnings if "no offset tells whether count has a changelog" in one]
+    assert len(unsure) == (why == "rows without .checkpoint") and len(left_out.warnings) == 1 + len(unsure)
     vouched = plan(app, to, at_least_once=True)
     assert ("leave out", "0_0") not in steps(vouched)
 
