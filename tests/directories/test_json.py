@@ -104,8 +104,8 @@ def test_problems_are_told_wherever_they_lie(tmp_path: Path) -> None:
     assert done.error["code"] == "condition-not-met"
 
 
-LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning")}
-"""Of restorations that were interrupted: `tests/restore/test_attempts.py` has them."""
+LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning")} | {("restore", "round")}
+"""Of restorations that were interrupted, and that go on: `tests/restore/test_attempts.py` and `…/test_standby.py`."""
 OF_A_BROKER = {("dump", kind) for kind in ("partition", "warning", "round", "summary")} | {("fleet", "member")}
 """`tests/interop/test_dump_moves.py` and `tests/interop/test_fleet.py` have them."""
 

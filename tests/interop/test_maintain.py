@@ -50,6 +50,7 @@ def _gauges(file: Path) -> dict[str, list[float]]:
     return found
 
 
+@pytest.mark.in_full("tests/interop/test_dump.py::test_dumped_restored_and_started")
 def test_the_loop(harness: Harness, tmp_path: Path) -> None:
     """Two calls; the host is lost; Streams restores from the standby exactly what came after the last call."""
     app = application("demo", "eos")
