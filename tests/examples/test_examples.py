@@ -65,8 +65,11 @@ def _commands(path: Path) -> Iterator[list[str]]:
 def _lines() -> Iterator[Any]:
     lines = [(path, words) for path in (README, *TEXTS) for words in _commands(path)]
     crontab = EXAMPLES / "crontab"
-    last = shlex.split(crontab.read_text(encoding="utf-8").splitlines()[-1])
-    for path, words in [*lines, (crontab, last[last.index("kstate") + 1 :])]:
+    for line in crontab.read_text(encoding="utf-8").splitlines():
+        if " kstate " in line and not line.startswith("#"):
+            words = shlex.split(line.partition(" kstate ")[2].replace("$(date +\\%u)", "3"))
+            lines.append((crontab, [word for word in words if not word.startswith(">")]))
+    for path, words in lines:
         yield pytest.param(words, id=f"{path.relative_to(ROOT)}: {' '.join(words)[:60]}")
 
 
