@@ -85,7 +85,7 @@ CODES: dict[str, Code] = {
         Code("sessions-before-headers", _ERROR,
              "RocksDBTimeOrderedSessionStoreWithHeaders of 4.3.1 puts a zero byte before on-window-close sessions of "
              f'before (KIP-1285): a number is read as "{NOT_A_LONG}", a text is another one without a word',
-             f"leave dsl.store.format at DEFAULT; once it was HEADERS, wipe it and restore it: {_WIPE_STORE}"),
+             "leave dsl.store.format at DEFAULT; what was started with HEADERS once has to be wiped and restored"),
         Code("sst-not-named", _WARNING,
              "VersionSet::Recover: RocksDB opens what the MANIFEST names; one that is cut off between two records "
              "opens as it once was, and after a crash such files are harmless",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from kstate_cli.cli.json_lines import JsonLines
@@ -12,6 +13,7 @@ from kstate_cli.cli.output import safe, say
 from kstate_cli.diff.model import Diff, Difference, DiffWatcher, RowIn, StoreDiff
 from kstate_cli.diff.rows import as_json, as_text, key_fields, value_fields
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.topic_partition import typed_offsets
 
 _SECONDS = 10.0
 _SHOWN = 80
@@ -74,7 +76,7 @@ class DiffReport(DiffWatcher):
             if one.unreadable is not None:
                 say(f"cannot be read: {one.unreadable.text}")
             for name, (in_a, in_b) in one.offsets.items():
-                say(f"{shown}: {name}: A {in_a}, B {in_b}", quiet=self._quiet)
+                say(f"{shown}: {name}: A {_placed(in_a)}, B {_placed(in_b)}", quiet=self._quiet)
             hidden = one.only_a + one.only_b + one.different - self._shown[one.task, one.store]
             if hidden:
                 say(f"{shown}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)
@@ -89,6 +91,19 @@ class DiffReport(DiffWatcher):
         for side, as_of in zip("AB", compared.as_of, strict=True):
             if as_of != "closed":
                 say(f"{side}: the application is running: this is the state of its last flush", quiet=self._quiet)
+        stores = len(compared.stores)
+        counts = {
+            "equal": sum(one.unreadable is None and not compared.differs(one) for one in compared.stores),
+            "different": sum(map(compared.differs, compared.stores)),
+            "not to be read": sum(one.unreadable is not None for one in compared.stores),
+        }
+        told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        say(f"{stores:,} {'store' if stores == 1 else 'stores'}: {told or 'nothing to compare'}", quiet=self._quiet)
+
+
+def _placed(shown: Any) -> str:
+    """Offsets by topic and partition as they are typed."""
+    return " ".join(typed_offsets(shown)) or "none" if isinstance(shown, Mapping) else str(shown)
 
 
 def _value(side: Any) -> dict[str, Any] | None:

@@ -52,13 +52,16 @@ def explain(
 def _refuse(code: str) -> None:
     """Raises UsageError, with the codes that may be meant."""
     from kstate_cli.errors import UsageError
-    from kstate_cli.explain.catalogue import meant
+    from kstate_cli.explain.catalogue import in_the_log, meant
     from kstate_cli.texts import command
 
-    near = meant(code)
+    near, printed = meant(code), in_the_log(code)
+    details = [f"Streams prints that where it is {' or '.join(printed)}"] if printed else []
+    if near and not printed:
+        details = [f"did you mean {' or '.join(near)}?"]
     raise UsageError(
         f"there is no code {code!r}",
-        details=[f"did you mean {' or '.join(near)}?"] if near else [],
+        details=details,
         hint=f"all codes: {command('explain')}",
     )
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def warning_of_next_start(app: Path, asked: CheckRequest) -> str | None:
     """The verdict of ``check`` where a task is wiped or lost, restores everything, or fails; None for a good one.
 
-    A global store without an offset is read from its topic by every release, which nobody calls a restoration. What
-    cannot be foretold changes nothing of what is done: it is said.
+    What is as expected is none of it: a store that was wiped before, a global one that every release reads from its
+    topic. What cannot be foretold changes nothing of what is done: it is said.
     """
     from kstate_cli.check.outcome import Outcome
     from kstate_cli.check.predict import check as predict
@@ -31,7 +31,7 @@ def warning_of_next_start(app: Path, asked: CheckRequest) -> str | None:
     except (KstateError, RocksError, OSError) as error:
         return f"what the next start does could not be foretold: {error}; by itself: {whole}"
     good = {Outcome.OPENS, Outcome.RESTORES, Outcome.IGNORED}
-    if all(
+    if report.clean or all(
         one.outcome in good or (one.task == GLOBAL and one.outcome is Outcome.RESTORES_ALL)
         for one in report.predictions
     ):

@@ -36,6 +36,8 @@ from kstate_cli.verify.findings import DAMAGE
 FINDINGS: Final[dict[str, Texts]] = {**LAYOUT, **FILES, **OFFSETS, **LOGS, **SURROUNDINGS}
 """Texts of the findings of ``check``, by their codes."""
 _MOST_MEANT: Final = 3
+_LEAST_OF_A_LINE: Final = 8
+"""Characters of a line of a log: fewer are in too many."""
 _NEAR_ENOUGH: Final = 0.6
 
 
@@ -81,6 +83,14 @@ def meant(code: str) -> list[str]:
     """Codes that are spelt nearly like one that there is not, the nearest first; with their groups where it has one."""
     names = [one.full_name if ":" in code else one.code for one in explanations()]
     return closest(code, names, _MOST_MEANT, _NEAR_ENOUGH)
+
+
+def in_the_log(text: str) -> list[str]:
+    """The codes, with their groups, of which Streams prints ``text`` (any part of a line, in any case)."""
+    wanted = text.strip().casefold()
+    if len(wanted) < _LEAST_OF_A_LINE:
+        return []
+    return [one.full_name for one in explanations() if any(wanted in sentence.casefold() for sentence in one.log or ())]
 
 
 def _findings() -> tuple[Explanation, ...]:
