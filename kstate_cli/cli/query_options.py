@@ -14,7 +14,6 @@ from kstate_cli.cli.help_panels import TOLD, one_of
 from kstate_cli.cli.options import App, Quiet
 from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import UsageError
-from kstate_cli.rows.serde_type import NOT_TAKEN
 
 if TYPE_CHECKING:
     from kstate_cli.query import Serde, StoreSerdes
@@ -171,6 +170,8 @@ class Asked:
 
     def raw_key(self, data: bytes) -> Any:
         """The bytes of a row's key as the serde reads them, or what says that it does not."""
+        from kstate_cli.rows.serde_type import NOT_TAKEN
+
         try:
             return self.serdes.key.deserialize(data)
         except NOT_TAKEN as error:
@@ -178,6 +179,8 @@ class Asked:
 
     def value(self, data: bytes, key: bytes) -> Any:
         """The bytes of a row's value as the serde reads them, or what says that it does not."""
+        from kstate_cli.rows.serde_type import NOT_TAKEN
+
         try:
             return self.serdes.value.deserialize(data)
         except NOT_TAKEN as error:
