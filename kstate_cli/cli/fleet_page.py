@@ -5,9 +5,7 @@ Every name on it comes from elsewhere, and is escaped twice: what cannot be seen
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
@@ -22,6 +20,7 @@ from kstate_cli.fleet.model import HostReport, StoreCopy
 from kstate_cli.fleet.overview import Fleet
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.regular import kind_of
+from kstate_cli.replaced import replace_text
 from kstate_cli.texts import printable, quoted, size_text
 
 _MOST_COLUMNS: Final = 40
@@ -61,28 +60,11 @@ def write_page(path: Path, fleet: Fleet, findings: Sequence[FleetFinding]) -> No
         raise UsageError(f"--html {quoted(path)} is {what}", hint="name a regular file, or one that is not there")
     text = "".join(_page(fleet, findings))
     try:
-        descriptor, written = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(written, 0o666 & ~_umask())
-            os.replace(written, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(written)
-            raise
+        replace_text(path, text, mode=0o666)
     except OSError as error:
         raise UsageError(
             f"--html {quoted(path)} cannot be written: {error.strerror}", hint="name a file in a folder of yours"
         ) from None
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def _e(text: object) -> str:

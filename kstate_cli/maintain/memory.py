@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import InUse, Refused, UsageError
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.regular import NotReadableError, read_given
+from kstate_cli.replaced import replace_text
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.texts import printable, quoted
 
@@ -194,12 +194,4 @@ def write_memory(path: Path, memory: Memory) -> None:
         "results": [asdict(one) for one in memory.results.values()],
         "parts": {of: list(one) for of, one in memory.parts.items()},
     }
-    new = path.with_name(f".{path.name}.new")  # under the lock: nobody else writes it
-    with open(
-        os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8"
-    ) as file:
-        file.write(json.dumps(content) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_directory(path.parent)
+    replace_text(path, json.dumps(content) + "\n", mode=0o600)

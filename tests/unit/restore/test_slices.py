@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -112,6 +113,13 @@ def test_a_finished_slice_with_a_flipped_bit_is_made_anew(tmp_path: Path, part: 
     assert not Path(file.path).exists()
 
 
+def says_the_same(one: bytes, other: bytes) -> bool:
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return False
+
+
 def test_a_note_is_believed_whole_or_not_at_all(tmp_path: Path) -> None:
     """Wherever a byte of a note is changed: nothing else than what was written is ever taken over."""
     app, job, result = finished_slice(tmp_path, RECORDS[:20])
@@ -122,6 +130,8 @@ def test_a_note_is_believed_whole_or_not_at_all(tmp_path: Path) -> None:
     for at in range(0, len(whole), 4):
         changed = bytearray(whole)
         changed[at] = ord("7") if whole[at : at + 1].isdigit() and whole[at] != ord("7") else whole[at] ^ 1
+        if says_the_same(bytes(changed), whole):
+            continue  # the last digit of a float
         note.parent.mkdir(exist_ok=True)
         Path(result.files[0].path).write_bytes(sst)
         note.write_bytes(changed)

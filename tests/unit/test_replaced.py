@@ -1,0 +1,66 @@
+"""A file that is replaced is the old one or the new one, whoever is killed and whoever writes beside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.replaced import replace_text
+
+WRITER = """
+import sys
+from pathlib import Path
+from kstate_cli.replaced import replace_text
+print("begun", flush=True)
+while True:
+    replace_text(Path(sys.argv[1]), sys.argv[2] * 100_000, mode=0o600)
+"""
+
+
+def test_two_writers_one_of_them_killed(tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    replace_text(page, "0" * 100_000, mode=0o600)
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(page), letter], stdout=subprocess.PIPE, text=True)
+        for letter in "ab"
+    ]
+    for one in writers:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "begun\n"
+    seen = set()
+    for _ in range(300):
+        text = page.read_text()
+        assert len(text) == 100_000
+        assert len(set(text)) == 1
+        seen.add(text[0])
+    for one in writers:
+        one.send_signal(signal.SIGKILL)
+        one.communicate()
+    assert seen & {"a", "b"}
+    replace_text(page, "c", mode=0o600)
+    assert page.read_text() == "c"
+    assert os.listdir(tmp_path) == ["page"]
+
+
+def test_a_link_where_the_new_file_goes_is_not_followed(tmp_path: Path) -> None:
+    page, victim = tmp_path / "page", tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / ".page.new").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"):
+        replace_text(page, "new", mode=0o600)
+    assert victim.read_text() == "mine"
+    assert not page.exists()
+
+
+def test_the_umask_narrows_what_is_made(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        replace_text(tmp_path / "page", "text", mode=0o666)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "page").stat().st_mode & 0o777 == 0o640
