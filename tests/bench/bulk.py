@@ -15,6 +15,8 @@ from tests.interop.jvm import Jvm
 from .cpu import cpu_seconds
 
 RELEASE = "4.3.1"
+FIRST_RECORDS = 100
+"""Of the first run, which makes the changelog topic."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Bulk:
 
 @contextmanager
 def bulk(folder: Path, name: str, batch: Batch) -> Iterator[Bulk]:
-    """The application ``name``, whose changelog holds ``batch`` besides 100 records of its first run."""
+    """The application ``name``, whose changelog holds ``batch`` besides those of its first run."""
     app, state = App(name, "bulk", "alos"), folder / "streams"
     # With the second compiler, as users run it.
     with (
@@ -58,7 +60,11 @@ def bulk(folder: Path, name: str, batch: Batch) -> Iterator[Bulk]:
     ):
         it = Bulk(harness.bootstrap, f"{name}-bulk-changelog", batch.records, harness, jvm, app, state)
         # A first run makes the changelog topic; its bulk is then produced straight into it.
-        it.call(Batch(records=100, keys=100, value_bytes=batch.value_bytes).command(app.topology, app.input))
+        it.call(
+            Batch(records=FIRST_RECORDS, keys=FIRST_RECORDS, value_bytes=batch.value_bytes).command(
+                app.topology, app.input
+            )
+        )
         it.call(harness.run_command(app, state, Run(read=False)))
         it.call({**batch.command(app.topology, app.input), "into": it.topic})
         yield it

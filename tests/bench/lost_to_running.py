@@ -1,0 +1,122 @@
+"""
+How long it takes from a lost state directory to RUNNING: real Streams alone, with last night's dump, and from a standby.
+
+    python -m tests.bench.lost_to_running [--records 20000000] [--rounds 2] [--folder DIR]
+
+One broker and one JVM for all sides, in turns. Each side begins without the state directory and ends when real Streams 4.3.1
+is RUNNING: with the dump, ``kstate restore`` is counted whole, the start of its Python and of Spark too, and then Streams'
+restoration of the records since. 5 % of the records came after the dump. It must restore those exactly, or the benchmark fails.
+The first rounds are told apart: a dump, the standby's first round, and a round of it that brings 10,000 records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.interop.harness import Batch, Run
+
+from .bulk import FIRST_RECORDS, Bulk, bulk
+from .restore import APP, SPEC, VALUE_BYTES
+
+ROUND = 10_000
+THREADS = 2
+SINCE = 0.05
+
+
+def kstate(*arguments: object) -> float:
+    """Runs a command; the seconds that it took."""
+    os.sync()
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-m", "kstate_cli", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def to_running(topic: Bulk, state: Path, expected: int) -> float:
+    """Starts real Streams on a state directory; seconds until it is RUNNING."""
+    os.sync()
+    run = topic.harness.run_command(topic.app, state, Run(read=False, conf={"num.stream.threads": str(THREADS)}))
+    reply = topic.call({**run, "timeout": 3600})
+    summary = reply.of("summary")[-1]
+    told = sum(int(one.rpartition("=")[2]) for one in summary["restored"])
+    assert told == expected, (told, expected, summary)
+    return float(next(one["ms"] for one in reply.of("state") if one["to"] == "RUNNING")) / 1000
+
+
+def more(topic: Bulk, batch: Batch) -> None:
+    """Records straight into the changelog."""
+    topic.call({**batch.command(topic.app.topology, topic.app.input), "into": topic.topic})
+
+
+def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each side, round by round."""
+    since = int(records * SINCE)
+    first = Batch(records=records - since - ROUND, keys=keys, value_bytes=VALUE_BYTES)
+    found: dict[str, list[float]] = {}
+
+    def tell(side: str, seconds: float) -> None:
+        found.setdefault(side, []).append(seconds)
+        print(f"{side}: {seconds:.1f} s", flush=True)
+
+    dump, standby, spec = folder / "dump", folder / "standby" / APP, folder / "kstate.toml"
+    spec.write_text(SPEC)
+    standby.parent.mkdir()
+    how = ("--from-changelog", dump, "--for", "4.3", "--spec", spec, "--quiet")
+    with bulk(folder, APP, first) as topic:
+        capture = ("dump", "--bootstrap-server", topic.bootstrap, "--topic", topic.topic, "--out", dump, "--quiet")
+        tell("(the first dump)", kstate(*capture))
+        tell("(the standby's first round)", kstate("restore", standby, *how, "--standby"))
+        more(topic, ten := Batch(ROUND, first.records, keys, VALUE_BYTES))
+        tell(f"(a dump of {ROUND:,} records)", kstate(*capture))
+        tell(f"(a round of the standby with {ROUND:,} records)", kstate("restore", standby, *how, "--standby"))
+        more(topic, Batch(since, ten.first + ROUND, keys, VALUE_BYTES))
+        whole = records + FIRST_RECORDS
+        for number in range(rounds):
+            shutil.rmtree(topic.state, ignore_errors=True)
+            tell("real Streams alone", to_running(topic, topic.state, whole))
+            shutil.rmtree(topic.state)
+            topic.state.mkdir()
+            restored = kstate("restore", topic.state / APP, *how)
+            started = to_running(topic, topic.state, since)
+            tell("(of it kstate restore)", restored)
+            tell("from last night's dump", restored + started)
+            shutil.rmtree(topic.state)
+            shutil.copytree(standby.parent, topic.state)
+            tell("from a standby", to_running(topic, topic.state, since))
+            print(f"round {number + 1} of {rounds} is done", flush=True)
+    return found
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=20_000_000)
+    parser.add_argument("--keys", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="where everything is made; temporary by default")
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="kstate-bench-"))
+    folder.mkdir(exist_ok=True)
+    try:
+        found = measured(folder, options.records, options.keys, options.rounds)
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    alone = statistics.median(found["real Streams alone"])
+    for side, seconds in found.items():
+        median = statistics.median(seconds)
+        print(f"{side:48} {median:8.1f} s, {median / alone:5.2f} of Streams' own")
+    print(json.dumps({"records": options.records, "sides": found}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
