@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,19 +79,52 @@ def read_standby(app: Path) -> Standby | None:
         ) from None
 
 
+class StandbyUse(str, Enum):
+    """What has become of a directory that was a standby once."""
+
+    unused = "unused"
+    """It is followed when the dump has grown."""
+    used = "used"
+    """It was started, changed or taken back since its last round: it is never followed again."""
+    unreadable = "unreadable"
+    """What was written of it cannot be read."""
+
+
+def standby_use(app: Path) -> StandbyUse | None:
+    """Whether APP is a standby; None where it never was one, or nothing is left of it."""
+    try:
+        now = every_file(app) if app.exists() else {}
+        known = read_standby(app) if now else None
+        if known is None:
+            return None
+        return StandbyUse.unused if _why_used(app, known, now) is None else StandbyUse.used
+    except (Refused, OSError):
+        return StandbyUse.unreadable
+
+
 def refuse_no_standby(app: Path) -> None:
     """Lets pass what is lost or empty, and a standby that nobody has used since it was caught up. Raises Refused."""
     now = every_file(app) if app.exists() else {}
     if not now:
         return
     known = read_standby(app)
-    if known is None:
-        raise _refused(app, "it is no standby: kstate has not made it as one")
+    why = "it is no standby: kstate has not made it as one" if known is None else _why_used(app, known, now)
+    if why is not None:
+        raise Refused(
+            f"{app} is not followed: {why}",
+            hint="start the application from it, or catch it up once, without --standby; to make a standby in its "
+            "place, move it away first:",
+            hint_details=[shell("mv", app, app.with_name(f"{app.name}.old"))],
+        )
+
+
+def _why_used(app: Path, known: Standby, now: Listing) -> str | None:
     run = next((one for one in read_runs(app) if one.name == known.run), None)
     if run is not None and run.state in (RunState.UNDOING, RunState.UNDONE):
-        raise _refused(app, f"its last round, run {known.run}, was taken back")
+        return f"its last round, run {known.run}, was taken back"
     if digest(now) not in (known.before, known.after):
-        raise _refused(app, f"it was started or changed since its last round, run {known.run}", _changed(run, now))
+        return f"it was started or changed since its last round, run {known.run}{_changed(run, now)}"
+    return None
 
 
 def _changed(run: Run | None, now: Listing) -> str:
@@ -98,15 +132,6 @@ def _changed(run: Run | None, now: Listing) -> str:
     if run is None or not wanted:
         return ""
     return f": {some(differences_from(run.path / STAGED_LIST, wanted, now), _NAMED)}"
-
-
-def _refused(app: Path, why: str, more: str = "") -> Refused:
-    return Refused(
-        f"{app} is not followed: {why}{more}",
-        hint="start the application from it, or catch it up once, without --standby; to make a standby in its place, "
-        "move it away first:",
-        hint_details=[shell("mv", app, app.with_name(f"{app.name}.old"))],
-    )
 
 
 def _text(row: dict[str, Any], name: str) -> str:

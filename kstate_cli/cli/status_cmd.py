@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 def status(app: App, output: Output = Format.table) -> int:
     """Show what kstate did to an application and how it ended, what is kept and how large, and what to do next."""
     from kstate_cli.change.folder import read_runs
+    from kstate_cli.change.standby import standby_use
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.status_view import show_runs
+    from kstate_cli.cli.status_view import say_standby, show_runs
     from kstate_cli.statedir.find import find_runs_of
     from kstate_cli.statedir.locks import read_lock_table
     from kstate_cli.statedir.names import LOCK
@@ -28,13 +29,16 @@ def status(app: App, output: Output = Format.table) -> int:
     held, pid = table.held(path / LOCK), table.holder(path / LOCK)
     runs = read_runs(path)
     rows = [_row(run, held=held) for run in runs]
+    standby = standby_use(path)
     if output is Format.json:
         for row in rows:
             lines.line("run", row)
-        lines.summary({"runs": len(rows), "bytes_pinned": sum(row["bytes_pinned"] for row in rows)})
+        pinned = sum(row["bytes_pinned"] for row in rows)
+        lines.summary({"runs": len(rows), "bytes_pinned": pinned, "standby": standby and standby.value})
     elif rows:
-        show_runs(path, rows, {run.name: run.seconds for run in runs}, held=held, pid=pid)
+        show_runs(path, rows, {run.name: run.seconds for run in runs}, held=held, pid=pid, standby=standby)
     else:
+        say_standby(standby)
         say("no runs")
     return 0
 

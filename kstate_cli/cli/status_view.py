@@ -9,6 +9,7 @@ from typing import Any
 
 from kstate_cli.change.journal import RunState
 from kstate_cli.change.run_states import CREATED, DAMAGED, INTERRUPTED
+from kstate_cli.change.standby import StandbyUse
 from kstate_cli.cli.columns import Column, Fold, fold_words
 from kstate_cli.cli.output import print_line, safe, table
 from kstate_cli.cli.terminal import screen_width
@@ -20,12 +21,23 @@ Row = Mapping[str, Any]
 
 _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.FAILED.value
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
+_STANDBY = {
+    StandbyUse.unused: "a standby: nobody has used it since its last round",
+    StandbyUse.used: "it was a standby, and was used since: it is not followed any more",
+    StandbyUse.unreadable: "it was made a standby; what was written of that cannot be read",
+}
 _NEWEST = 10
 """So many runs are shown on a terminal: the screen is for the last night."""
 
 
 def show_runs(
-    app: Path, rows: Sequence[Row], seconds: Mapping[str, float | None], *, held: bool | None, pid: int | None
+    app: Path,
+    rows: Sequence[Row],
+    seconds: Mapping[str, float | None],
+    *,
+    held: bool | None,
+    pid: int | None,
+    standby: StandbyUse | None,
 ) -> None:
     """The runs, oldest first, and below them what can be done.
 
@@ -33,6 +45,7 @@ def show_runs(
     """
     kept = sum(row["bytes_pinned"] for row in rows)
     print_line(safe(f"{app}: {_in_use(held, pid)}; runs keep {size_text(kept)}"), "bold")
+    say_standby(standby)
     print_line("")
     shown = rows if screen_width() is None else rows[-_NEWEST:]
     table(
@@ -56,6 +69,12 @@ def show_runs(
         _say(text)
         if line is not None:
             print_line(safe(f"    {line}"))
+
+
+def say_standby(standby: StandbyUse | None) -> None:
+    """Whether the directory is a standby, where it ever was one."""
+    if standby is not None:
+        _say(_STANDBY[standby])
 
 
 def _say(text: str) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import resources
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
 from kstate_cli.capacity import cores_here
@@ -153,6 +154,19 @@ def _conf(settings: SparkSettings, master: str | None, name: str, *, loopback: b
     return {**conf, **settings.conf}
 
 
+def quieten_py4j() -> None:
+    """It tells of every broken connection, with a traceback; what that means is told by kstate.
+
+    Some of it goes to its own loggers, and some to the root logger.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_not_of_py4j)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
 class _Spark:
     """Spark while it starts, runs and stops. pyspark keeps what it has started in its classes: one at a time."""
 
@@ -165,8 +179,7 @@ class _Spark:
         """Raises whatever pyspark raises, Refused where the JVM ends."""
         from pyspark.sql import SparkSession
 
-        # It tells of every broken connection; what that means is told here.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        quieten_py4j()
         builder = SparkSession.builder
         for key, value in self._conf.items():
             builder = builder.config(key, value)

@@ -53,7 +53,8 @@ def filled_in(text: str) -> str:
 CASES = [("4.3.1", "eos"), ("4.3.1", "alos"), ("4.2.1", "eos"), ("3.9.2", "eos")]
 
 
-@pytest.mark.parametrize(("release", "guarantee"), CASES if ALL else CASES[:1])
+@pytest.mark.in_full("tests/directories/test_spec_sources.py::test_what_is_left_is_what_cannot_be_known")
+@pytest.mark.parametrize(("release", "guarantee"), CASES)
 def test_nothing_is_left_but_what_cannot_be_known(
     harness: Harness, tmp_path: Path, release: str, guarantee: str
 ) -> None:

@@ -56,6 +56,16 @@ class Pair:
         return ["restore", str(app or self.app), "--from-changelog", str(self.dump.path), "--for", "4.3",
                 "--spec", str(self.folder / "kstate.toml"), "--engine", "local", *options]  # fmt: skip
 
+    def use(self) -> str | None:
+        """What ``status`` says of it; the sentence and the member are one answer."""
+        said = kstate("status", self.app).out
+        told = kstate("status", self.app, "-o", "json").summary["standby"]
+        assert {"unused": "nobody has used it", "used": "was used since", "unreadable": "cannot be read", None: ""}[
+            told
+        ] in said
+        assert told or "standby" not in said
+        return None if told is None else str(told)
+
     def round(self, *options: str, status: int | None = 0) -> Done:
         return kstate(*self.argv("--standby", "-o", "json", *options), status=status)
 
@@ -159,6 +169,7 @@ def test_one_that_was_used_since_is_not_followed(pair: Pair, touch: object) -> N
     assert "was started or changed since its last round, run 0001-restore: 0_0" in refused.err
     assert before is None or digest(pair.app) == before
     assert pair.runs() == ["0001-restore"]
+    assert pair.use() == "used"
 
 
 def test_one_that_kstate_changed_is_not_followed(pair: Pair) -> None:
@@ -167,7 +178,9 @@ def test_one_that_kstate_changed_is_not_followed(pair: Pair) -> None:
     kstate("migrate", pair.app, "--to", "4.2")
     pair.more()
     assert "was started or changed" in pair.round(status=4).err
+    assert pair.use() == "used"
     kstate("undo", pair.app)
+    assert pair.use() == "unused"
     assert pair.round().summary["records"] == 80
     pair.is_as_one_restore_makes_it()
 
@@ -178,6 +191,7 @@ def test_a_round_that_was_taken_back_ends_it(pair: Pair) -> None:
     pair.round()
     kstate("undo", pair.app)
     assert "run 0002-restore, was taken back" in pair.round(status=4).err
+    assert pair.use() == "used"
 
 
 def test_a_directory_that_is_no_standby_is_not_followed(pair: Pair) -> None:
@@ -191,6 +205,7 @@ def test_a_directory_that_is_no_standby_is_not_followed(pair: Pair) -> None:
     kstate(*pair.argv())
     pair.more()
     pair.round(status=4)
+    assert pair.use() is None
 
 
 def test_it_stays_one_when_what_its_rounds_kept_is_cleaned(pair: Pair) -> None:
@@ -199,6 +214,7 @@ def test_it_stays_one_when_what_its_rounds_kept_is_cleaned(pair: Pair) -> None:
     pair.round()
     kstate("clean", pair.app, "--older-than", "0s")
     assert not pair.runs()
+    assert pair.use() == "unused"
     pair.more()
     assert pair.round().summary["records"] == 80
     pair.is_as_one_restore_makes_it()
@@ -211,6 +227,7 @@ def test_a_mark_that_cannot_be_read(pair: Pair, data: bytes) -> None:
     pair.more()
     assert str(standby_path(pair.app)) in pair.round(status=4).err
     assert pair.runs() == ["0001-restore"]
+    assert pair.use() == "unreadable"
 
 
 def test_it_is_there_for_a_dry_run_and_changes_nothing(pair: Pair) -> None:
