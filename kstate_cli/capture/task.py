@@ -28,6 +28,10 @@ from kstate_cli.parallel.progress import Progress
 GROUP: Final = "kstate-dump"
 _AT_ONCE: Final = 20_000
 """Messages of librdkafka are large: no more of them at once."""
+_AT_ONCE_BYTES: Final = 32 << 20
+"""Nor many more bytes of values: one record may be as large as its topic allows."""
+_PORTION: Final = 100
+"""After so many messages their bytes are looked at."""
 _POLL_SECONDS: Final = 0.25
 _SILENT_SECONDS: Final = 45.0
 """No record and no end for so long: the broker is not there."""
@@ -103,6 +107,20 @@ def _consumer(job: RangeJob) -> Iterator[Any]:
         consumer.close()
 
 
+def _some(consumer: Any, most: int) -> list[Any]:
+    """Messages as they come: up to ``most``, or what memory is meant for; none where none came for a while."""
+    messages: list[Any] = []
+    size = 0
+    while len(messages) < most and size < _AT_ONCE_BYTES:
+        wanted = min(_PORTION, most - len(messages))
+        came = consumer.consume(wanted, _POLL_SECONDS)
+        messages += came
+        size += sum(map(len, came))
+        if len(came) < wanted:
+            break
+    return messages
+
+
 class _RangeMessages:
     """The messages of a range, and what is known of them."""
 
@@ -122,8 +140,7 @@ class _RangeMessages:
         looked = job.known is None
         heard, end_seen = time.monotonic(), None
         while at < job.end or not looked:
-            messages = consumer.consume(max(1, min(self._at_once(), job.end - at)), _POLL_SECONDS)
-            records, ended_at = self._sorted_out(messages)
+            records, ended_at = self._sorted_out(_some(consumer, max(1, min(self._at_once(), job.end - at))))
             if records or ended_at is not None:
                 heard = time.monotonic()
             elif time.monotonic() - heard > _SILENT_SECONDS:

@@ -164,7 +164,7 @@ class WorkOptions:
         typer.Option(
             "--engine",
             metavar="spark|local",
-            help="local: in this process, no Java.",
+            help="local: in processes of this host, no Java.",
         ),
     ] = "spark"
     master: Annotated[
@@ -182,7 +182,7 @@ class WorkOptions:
         typer.Option(
             "--memory",
             metavar="BYTES",
-            help="Of this host: 2G; by default 660M a core and 700M.",
+            help="Of this host: 4G; by default 1.7G a core, at most half of it.",
         ),
     ] = None
     workers: Annotated[int, workers_option("Stores")] = 0

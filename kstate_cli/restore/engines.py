@@ -1,16 +1,20 @@
-"""Who carries the slices out: Spark, or this process itself. The tasks are the same, and so are the files they make."""
+"""Who carries the slices out: Spark, processes of this host, or this process itself.
+
+The tasks are the same, and so are the files they make.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import KstateError, Refused, RunFailed
+from kstate_cli.parallel.workers import Processes, Workers
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.rocks.errors import RocksError
@@ -64,8 +68,8 @@ class OnSpark:
 
 
 @dataclass(frozen=True, slots=True)
-class InThisProcess:
-    """One slice after the other, in the driver itself: without Java, and without the seconds that Spark takes to start.
+class OnThisHost:
+    """Without Java, and without the seconds that Spark takes to start: in this process, one slice after the other.
 
     A slice that fails is not tried again: what fails on this host fails again.
     """
@@ -76,15 +80,7 @@ class InThisProcess:
         """``on_poll`` is called after each slice."""
         results = []
         for job in jobs:
-            try:
-                results.append(build_sorted_files(job))
-            except (KstateError, OSError, RocksError):
-                raise
-            except Exception as error:
-                raise RunFailed(
-                    f"{job.shown} cannot be made: {type(error).__name__}: {first_line(error)}",
-                    hint=unchanged("fix the cause and run the command again"),
-                ) from error
+            results.append(_made(job))
             on_poll()
         return results
 
@@ -96,11 +92,50 @@ class InThisProcess:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class InProcesses(OnThisHost):
+    """In as many processes of this host as there are slots, which end with this one, however it ends."""
+
+    pool: Workers = field(kw_only=True)
+
+    def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
+        """``on_poll`` is called when a slice has ended and all before it have. HostError where a process has died."""
+        results = []
+        try:
+            for result in self.pool.map(_made, jobs):
+                results.append(result)
+                on_poll()
+        except BaseException:
+            # Nobody writes any more once this has returned.
+            self.pool.stop()
+            raise
+        return results
+
+
+def _made(job: SliceJob) -> SliceResult:
+    try:
+        return build_sorted_files(job)
+    except (KstateError, OSError, RocksError):
+        raise
+    except Exception as error:
+        raise RunFailed(
+            f"{job.shown} cannot be made: {type(error).__name__}: {first_line(error)}",
+            hint=unchanged("fix the cause and run the command again"),
+        ) from error
+
+
 @contextlib.contextmanager
-def started(engine: RestoreEngine, spark: SparkSettings) -> Iterator[Runner]:
-    """A runner that has ended, with everything that it started, when this is left. Raises RunFailed."""
+def started(engine: RestoreEngine, spark: SparkSettings, slots: int) -> Iterator[Runner]:
+    """A runner that has ended, with everything that it started, when this is left. Raises RunFailed.
+
+    ``slots``: how many slices at once, where it is not Spark that knows.
+    """
+    if engine is RestoreEngine.local and slots == 1:
+        yield OnThisHost()
+        return
     if engine is RestoreEngine.local:
-        yield InThisProcess()
+        with Processes(slots) as pool:
+            yield InProcesses(slots, pool=pool)
         return
     with spark_session(spark) as session:
         yield OnSpark(session, slots_of(session))

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from kstate_cli.change.attempts import refuse_after_error
 from kstate_cli.change.course import Course, follow
@@ -19,7 +18,7 @@ from kstate_cli.formats.task_id import TaskId
 from kstate_cli.restore.engines import RestoreEngine
 from kstate_cli.restore.plan import RestorePlan
 from kstate_cli.restore.planner import plan_restore
-from kstate_cli.restore.prepare import refuse_distant_bases, slot_memory
+from kstate_cli.restore.prepare import SMALL_BYTES, refuse_distant_bases, slot_memory
 from kstate_cli.restore.restoration import Restoration, RestoreOutcome, RestoreRequest, RestoreWatcher, interrupted_hint
 from kstate_cli.restore.signals import first_signal_only
 from kstate_cli.restore.staging_area import check_area
@@ -31,9 +30,6 @@ from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.special import refuse_special
 from kstate_cli.texts import command
-
-SMALL_BYTES: Final = 64 << 20
-"""Of records, uncompressed: one process sorts them in about the time in which Spark starts."""
 
 
 def application_path(path: Path) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.capacity import cores_here, memory_here
 from kstate_cli.change.build import BuildDatabase
@@ -36,7 +37,8 @@ _FIXED_BYTES = 700 * _MIB
 _WORKER_BYTES = 150 * _MIB
 """What a Python worker takes before it reads anything."""
 _LEAST_BYTES = 48 * _MIB
-_USUAL_BYTES = 512 * _MIB
+_USUAL_BYTES = 1536 * _MIB
+"""Of a task, where half of the memory here has room for it: a partition that is one slice needs no merge."""
 _RECORD_BYTES = 56
 """What the first reading holds for a record beside its key: numbers, order, a share of a hash table."""
 _SEGMENTED_RECORD_BYTES = 90
@@ -52,6 +54,8 @@ _KEY_BYTES = 2_000_000_000
 _HISTORY_BYTES = 1_000
 """What a version of a versioned store takes while its key is replayed."""
 _WHOLE = 1 << 62
+SMALL_BYTES: Final = 64 << 20
+"""Of records, uncompressed: one process sorts them in about the time in which Spark starts."""
 
 
 @dataclass(slots=True)
@@ -101,6 +105,19 @@ def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
             hint="give it more" + (", or run fewer tasks at once: --master 'local[1,4]'" if jvm else ""),
         )
     return each
+
+
+def slots_here(memory: int | None, most: int, *, size: int) -> int:
+    """How many slices this host works on at once without Spark: one of a small plan, else as memory has room for.
+
+    ``most``: of processes. ``size``: bytes of keys and values altogether. Raises UsageError where there is no room for
+    one.
+    """
+    slot_memory(memory, 1, jvm=False)
+    if size <= SMALL_BYTES:
+        return 1
+    room = memory_here() // 2 if memory is None else memory
+    return max(1, min(most, room // (_WORKER_BYTES + _LEAST_BYTES)))
 
 
 @dataclass(frozen=True, slots=True)

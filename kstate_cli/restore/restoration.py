@@ -38,6 +38,7 @@ from kstate_cli.restore.prepare import (
     Slots,
     make_jobs,
     slot_memory,
+    slots_here,
     to_steps,
 )
 from kstate_cli.restore.resume import TakenOver, identified, kept_slices, take_over
@@ -224,7 +225,7 @@ class Restoration:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             with self._digests() as digests:
                 # Files are compared while Spark starts; what was made of them counts only once they are.
-                with started(request.engine, request.spark) as runner:
+                with started(request.engine, request.spark, self._slots_here()) as runner:
                     try:
                         jobs, results = self._restore_slices(runner, run, folder, staging)
                     except BaseException as error:
@@ -258,6 +259,13 @@ class Restoration:
         self._ages = bounds(plan.work, self._dump, request.options.facts, run.name)
         logs = {tp.kafka_name: mark.as_json() for age in self._ages for tp, mark in age.logs.items()}
         run.write(LOGS_EVENT, logs=logs)
+
+    def _slots_here(self) -> int:
+        request, plan = self._request, self._plan
+        if request.engine is RestoreEngine.spark:
+            return 0
+        size = sum(one.bytes for one in plan.work)
+        return slots_here(request.memory, request.terms.run.workers, size=size)
 
     def _restore_slices(
         self, runner: Runner, run: Run, folder: Path, staging: Staging

@@ -84,9 +84,13 @@ class Topic:
 
     def produce(self, count: int, *, keys: int = 50, partition: int = 0, value: bytes | None = b"v" * 40) -> None:
         for number in range(count):
-            self._producer.produce(self.name, value, f"k{number % keys:05d}".encode(), partition, headers=[("h", b"1")])
-            if number % 10_000 == 0:
-                self._producer.poll(0)
+            key = f"k{number % keys:05d}".encode()
+            while True:
+                try:
+                    self._producer.produce(self.name, value, key, partition, headers=[("h", b"1")])
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
         assert self._producer.flush(_SECONDS) == 0
 
     def put(self, key: bytes, value: bytes | None) -> None:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import random
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from .dumping import newest, on_broker
-from .harness import Harness, Run
+from kstate_cli.errors import InUse
+
+from .background import LONG_SESSIONS, Background, load
+from .dumping import dumped, newest, on_broker
+from .harness import App, Guarantee, Harness, Run
 from .restoring import changelogs, write_spec
 from .support import BATCH, ROOT, application, good, kstate, restored, wiped
 
 pytestmark = pytest.mark.interop
 
 RELEASE = "4.3.1"
+KILLS = 100
 
 
 class Tutorial:
@@ -50,6 +61,38 @@ def _gauges(file: Path) -> dict[str, list[float]]:
     return found
 
 
+def configure(live: Path, folder: Path, toml: str) -> None:
+    """The file of the tutorial, and the folders that have to be there."""
+    spec = write_spec(live, folder / "kstate.toml")
+    spec.write_text(f"{spec.read_text()}\n{toml}")
+    for name in ("backup", "kstate", "standby", "node_exporter"):
+        (folder / name).mkdir()
+
+
+def lost_and_started(harness: Harness, app: App, folder: Path, topics: list[str]) -> None:
+    """The host is lost; Streams starts from the standby, and restores what the broker has beyond the dump, no more."""
+    out, live = folder / "backup" / "orders", folder / "state" / app.name
+    beyond = on_broker(harness, topics, folder / "lines")
+    ends = {key: full.end for key, full in newest(out).newest().items()}
+    (folder / "state").rename(folder / "lost")
+    rows = kstate("inspect-position", folder / "standby" / app.name, "-o", "json").rows
+    (folder / "state").mkdir()
+    (folder / "standby" / app.name).rename(live)
+    started = good(harness.run(RELEASE, app, folder / "state", Run(dump=folder / "again.jsonl")))
+    assert not wiped(started)
+    expected: dict[str, int] = {}
+    for row in rows:
+        if row["type"] == "store" and row["task"] != "global" and row["changelog"]:
+            for topic, partitions in row["changelog"].items():
+                for key, records in beyond.items():
+                    if (key.topic, str(key.partition)) in {(topic, one) for one in partitions}:
+                        after = sum(1 for record in records if record[0] >= ends[key])
+                        expected[row["store"]] = expected.get(row["store"], 0) + after
+    told = restored(started)
+    assert {store: told.get(store, 0) for store in expected} == expected
+    assert sum(expected.values()) > 0
+
+
 @pytest.mark.in_full("tests/interop/test_dump.py::test_dumped_restored_and_started")
 def test_the_loop(harness: Harness, tmp_path: Path) -> None:
     """Two calls; the host is lost; Streams restores from the standby exactly what came after the last call."""
@@ -58,10 +101,7 @@ def test_the_loop(harness: Harness, tmp_path: Path) -> None:
     first = good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
     live = tmp_path / "state" / app.name
     tutorial = Tutorial(tmp_path, app.name, harness.bootstrap)
-    spec = write_spec(live, tmp_path / "kstate.toml")
-    spec.write_text(f"{spec.read_text()}\n{tutorial.toml}")
-    for name in ("backup", "kstate", "standby", "node_exporter"):
-        (tmp_path / name).mkdir()
+    configure(live, tmp_path, tutorial.toml)
     planned, maintain = tutorial.commands
     assert planned == [*maintain, "--dry-run"]
     calls = []
@@ -84,23 +124,55 @@ def test_the_loop(harness: Harness, tmp_path: Path) -> None:
     # What nobody dumped any more; then the host is lost.
     harness.produce(RELEASE, app, BATCH.then().then())
     good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
+    lost_and_started(harness, app, tmp_path, changelogs(first))
+
+
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_a_call_that_was_killed")
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("guarantee", ["eos", "alos"])
+def test_killed_under_load(harness: Harness, tmp_path: Path, guarantee: Guarantee) -> None:
+    """Killed at any moment, alone or with what it has started, beside an application that works: the next call goes on.
+
+    At the end the dump is the topics record by record, and Streams starts from the standby.
+    """
+    app, chance = application("kinds", guarantee), random.Random(guarantee)
+    harness.produce(RELEASE, app, BATCH)
+    first = good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
     topics = changelogs(first)
-    beyond = on_broker(harness, topics, tmp_path / "lines")
-    ends = {key: full.end for key, full in newest(tmp_path / "backup" / "orders").newest().items()}
-    (tmp_path / "state").rename(tmp_path / "lost")
-    rows = kstate("inspect-position", tmp_path / "standby" / app.name, "-o", "json").rows
-    (tmp_path / "state").mkdir()
-    (tmp_path / "standby" / app.name).rename(live)
-    started = good(harness.run(RELEASE, app, tmp_path / "state", Run(dump=tmp_path / "again.jsonl")))
-    assert not wiped(started)
-    expected: dict[str, int] = {}
-    for row in rows:
-        if row["type"] == "store" and row["task"] != "global" and row["changelog"]:
-            for topic, partitions in row["changelog"].items():
-                for key, records in beyond.items():
-                    if (key.topic, str(key.partition)) in {(topic, one) for one in partitions}:
-                        after = sum(1 for record in records if record[0] >= ends[key])
-                        expected[row["store"]] = expected.get(row["store"], 0) + after
-    told = restored(started)
-    assert {store: told.get(store, 0) for store in expected} == expected
-    assert sum(expected.values()) > 0
+    tutorial = Tutorial(tmp_path, app.name, harness.bootstrap)
+    configure(tmp_path / "state" / app.name, tmp_path, tutorial.toml.replace('every = "1d"', ""))
+    maintain = tutorial.commands[1][1:]
+    began = time.monotonic()
+    assert kstate(*maintain, "-o", "json").status <= 1
+    usual = time.monotonic() - began
+    ends: Counter[str] = Counter()
+    run = Run(conf=LONG_SESSIONS, read=False)
+    with Background(harness, RELEASE, app, tmp_path / "state", run) as running:
+        with load(harness, RELEASE, app, BATCH.then()):
+            for number in range(KILLS):
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "kstate_cli", *maintain, "-o", "json"],
+                    cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                )  # fmt: skip
+                try:
+                    process.wait(chance.uniform(0, usual * 1.2))
+                except subprocess.TimeoutExpired:
+                    (os.killpg if number % 2 else os.kill)(process.pid, signal.SIGKILL)
+                out, err = process.communicate()
+                ends[str(process.returncode)] += 1
+                # In use: what was started by the call before, which alone was killed, goes on.
+                assert process.returncode in (0, 1, -signal.SIGKILL, InUse.exit_code), f"{number}: {out}\n{err}"
+                dump = tmp_path / "backup" / "orders"
+                assert not list(dump.glob("_manifest-*.json")) or newest(dump)
+        good(running.finish())
+    assert ends[str(-int(signal.SIGKILL))] > KILLS // 2, ends
+    for _ in range(60):
+        last = kstate(*maintain, "-o", "json")
+        if last.status != InUse.exit_code:
+            break
+        time.sleep(1)
+    assert last.status <= 1, last.told
+    assert dumped(tmp_path / "backup" / "orders") == on_broker(harness, topics, tmp_path / "whole")
+    harness.produce(RELEASE, app, BATCH.then())
+    good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
+    lost_and_started(harness, app, tmp_path, topics)

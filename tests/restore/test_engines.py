@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +17,10 @@ import pytest
 
 from kstate_cli.dump.model import Slice
 from kstate_cli.errors import RunFailed
-from kstate_cli.restore.engines import InThisProcess
+from kstate_cli.restore.engines import OnThisHost
 from kstate_cli.restore.jobs import SliceJob
+from kstate_cli.restore.prepare import SMALL_BYTES
+from tests.bench.make_dump import make_dump
 
 from . import support
 
@@ -39,9 +45,9 @@ def test_whatever_fails_is_told_with_its_slice() -> None:
     piece = Slice("a-topic", 0, 0, (), 0, 1, 2, 100, True)
     job = SliceJob(0, "0_0", "a-store", "no-such-kind", "4.3", piece, "/nowhere", "/dev/null/staging", 1 << 20)
     with pytest.raises(OSError, match="/dev/null/staging"):
-        InThisProcess().run([job], lambda: None)
+        OnThisHost().run([job], lambda: None)
     with pytest.raises(RunFailed, match=r"0_0/a-store \(offsets 0 to 1 of a-topic\) cannot be made: ValueError"):
-        InThisProcess().run([replace(job, staging="s3://nowhere")], lambda: None)
+        OnThisHost().run([replace(job, staging="s3://nowhere")], lambda: None)
 
 
 def test_rows_out_of_order_take_spark(dump: Path, tmp_path: Path) -> None:
@@ -70,3 +76,77 @@ def test_rows_out_of_order_take_spark(dump: Path, tmp_path: Path) -> None:
 def test_what_contradicts_itself(dump: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
     result = support.restore(tmp_path / support.APP, dump, *options)
     assert (result.status, said in result.stderr) == (2, True), result.stderr
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """More than one process works on."""
+    folder = tmp_path_factory.mktemp("large") / "dump"
+    make_dump(folder, support.TOPIC, records=800_000, keys=80_000, value_bytes=100, partitions=2)
+    assert sum(file.stat().st_size for file in folder.rglob("*.parquet")) > SMALL_BYTES
+    return folder
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """The processes that it has started, by the kernel's list."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(one) for one in children.read_text("ascii").split()]
+
+
+def at_work(process: subprocess.Popen[str], app: Path) -> list[int]:
+    """Its workers, once a slice is being made."""
+    while process.poll() is None:
+        if list((app.parent / ".kstate").rglob("*.sst*")) and len(workers_of(process)) == 2:
+            return workers_of(process)
+        time.sleep(0.005)
+    raise AssertionError(support.ended(process))
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_several_processes_give_what_one_gives(large: Path, tmp_path: Path) -> None:
+    apps = [tmp_path / folder / support.APP for folder in ("one", "two", "little")]
+    for app, options in zip(apps, (("--workers", "1"), ("--workers", "2"), ("--memory", "220M")), strict=True):
+        app.parent.mkdir()
+        process = support.start(app, large, *LOCAL, *options)
+        if options[-1] == "2":
+            at_work(process, app)
+        support.good(support.ended(process))
+        assert support.left_behind(app) == []
+    assert len({str(support.digest(app)) for app in apps}) == 1
+
+
+def test_a_process_that_is_killed(large: Path, tmp_path: Path) -> None:
+    """Nothing is changed and nothing is left but what is sorted; the next call goes on from there."""
+    app = tmp_path / support.APP
+    process = support.start(app, large, *LOCAL, "--workers", "2")
+    first, second = at_work(process, app)
+    os.kill(first, signal.SIGKILL)
+    failed = support.ended(process)
+    assert failed.status == 6 and "a worker process ended" in failed.stderr, failed.stderr
+    assert not app.exists() and gone(second)
+    support.good(support.restore(app, large, *LOCAL, "--after-error"))
+    assert len(support.digest(app)) == 2
+    assert support.left_behind(app) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_its_processes_end_with_it(large: Path, tmp_path: Path, number: signal.Signals) -> None:
+    app = tmp_path / support.APP
+    process = support.start(app, large, *LOCAL, "--workers", "2")
+    pids = at_work(process, app)
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode in (128 + number, -number)
+    deadline = time.monotonic() + 20
+    while not all(map(gone, pids)):
+        assert time.monotonic() < deadline, "a worker lives on"
+        time.sleep(0.05)
+    assert not list(app.rglob("CURRENT"))
+    support.good(support.restore(app, large, *LOCAL))
+    assert support.left_behind(app) == []
