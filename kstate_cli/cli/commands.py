@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "wipe": Entry("wipe_cmd", "wipe", "Move stores out, to be rebuilt from earliest."),
     "dump": Entry("dump_cmd", "dump", "Write changelogs of a broker to a dump that grows."),
     "restore": Entry("restore_cmd", "restore", "Restore stores in bulk from a changelog dump."),
+    "start-barrier": Entry("start_barrier_cmd", "start_barrier", "Wait until all hosts are ready to start."),
     "maintain": Entry("maintain_cmd", "maintain", "All of it, again and again, from kstate.toml."),
     "undo": Entry("undo_cmd", "undo", "Take the newest change back."),
     "status": Entry("status_cmd", "status", "Runs of kstate: state, progress, bytes kept."),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kstate_cli.cli.declared import declared
-from kstate_cli.cli.options import Guarantee, Verify, at_once, part_of
+from kstate_cli.cli.options import Guarantee, Verify, at_once
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.restore_options import (
     CaseOptions,
+    FleetOptions,
     LogOptions,
     OnInvalid,
     ReportOptions,
@@ -25,6 +27,7 @@ from kstate_cli.cli.restore_options import (
 )
 
 if TYPE_CHECKING:
+    from kstate_cli.barrier.wait import Waiting
     from kstate_cli.cli.plan_view import PlanShown
     from kstate_cli.cli.restore_progress import RestoreProgress
     from kstate_cli.restore.plan import RestorePlan
@@ -38,6 +41,7 @@ def restore(
         typer.Argument(metavar="APP", help="state.dir/application.id; one that is lost is made anew.", readable=False),
     ],
     wanted: RestoredOptions,
+    fleet: FleetOptions,
     known: LogOptions,
     cases: CaseOptions,
     work: WorkOptions,
@@ -53,7 +57,9 @@ def restore(
     from kstate_cli.cli.facts_source import facts_source
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import say
     from kstate_cli.cli.plan_view import PlanShown
+    from kstate_cli.cli.restore_fleet import barrier_of, share_of, tasks_of, waited
     from kstate_cli.cli.restore_progress import RestoreProgress
     from kstate_cli.cli.restore_report import finish, tell_round
     from kstate_cli.cli.state_command import StateCommand
@@ -72,13 +78,17 @@ def restore(
 
     if cases.follow is not None:
         _refuse_beside_follow(wanted, cases)
+    path = application_path(app)
+    found_app(path)
+    elsewhere, only = tasks_of(fleet, path.name)
+    barrier = barrier_of(fleet, is_started=not cases.standby and cases.follow is None)
     options = RestoreOptions(
         release=release(wanted.release_name),
         tasks=frozenset(wanted.task or ()),
         stores=frozenset(wanted.store or ()),
-        share=None
-        if wanted.share is None
-        else part_of("--share", wanted.share, "the second of three hosts: --share 2/3"),
+        share=share_of(fleet),
+        elsewhere=elsewhere,
+        only=only,
         at_least_once=known.guarantee is Guarantee.at_least_once,
         wipe_unclean=cases.wipe_unclean,
         committed=committed_of(known.committed_offsets),
@@ -93,8 +103,6 @@ def restore(
             resurrected=cases.accept_resurrected,
         ),
     )
-    path = application_path(app)
-    found_app(path)
     request = RestoreRequest(
         Terms(
             path,
@@ -151,7 +159,16 @@ def restore(
                 follow_dump(request, cases.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)
             outcome = run_restore(request, on_plan=plan_shown, watcher=progress)
         metrics.records = sum(report.records for report in outcome.reports)
-        return metrics.done(finish(outcome, output, quiet=quiet, warnings_ok=told.warnings_ok))
+
+        def ended(waiting: Waiting | None) -> int:
+            return finish(outcome, output, quiet=quiet, warnings_ok=told.warnings_ok, waiting=waiting)
+
+        if barrier is None or wanted.dry_run:
+            return metrics.done(ended(None))
+        if output is Format.table:
+            say(f"{path} is ready", quiet=quiet)
+        wait = partial(barrier.wait, JsonLines(path) if output is Format.json else None, quiet=quiet)
+        return metrics.done(waited(wait, ended, warnings_ok=told.warnings_ok))
 
 
 def _refuse_beside_follow(wanted: RestoredOptions, cases: CaseOptions) -> None:

@@ -10,11 +10,17 @@ from kstate_cli.cli.output import Format
 from kstate_cli.texts import command
 
 if TYPE_CHECKING:
+    from kstate_cli.barrier.wait import Waiting
     from kstate_cli.restore.restoration import RestoreOutcome
 
 
-def finish(outcome: RestoreOutcome, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
-    """Shows what became of a restoration, as a table or JSON lines; returns the exit code."""
+def finish(
+    outcome: RestoreOutcome, output: Format, *, quiet: bool, warnings_ok: bool, waiting: Waiting | None = None
+) -> int:
+    """Shows what became of a restoration, as a table or JSON lines; returns the exit code.
+
+    ``waiting``: who came to the barrier, where there was one.
+    """
     from kstate_cli.cli.plan_view import exit_code, show_end
 
     change = outcome.plan.change
@@ -31,6 +37,7 @@ def finish(outcome: RestoreOutcome, output: Format, *, quiet: bool, warnings_ok:
             "stores": len(outcome.plan.work),
             "left": len(outcome.plan.left),
             "records": sum(report.records for report in outcome.reports),
+            "barrier": None if waiting is None else "passed" if waiting.all_here else "not-all-came",
         },
         nothing=f"no store of {change.app} needs anything from the dump",
         done=lambda result: (

@@ -30,6 +30,10 @@ class RestoreOptions:
     stores: frozenset[str] = frozenset()
     share: tuple[int, int] | None = None
     """(i, n), 1-based: of all tasks in order every n-th, beginning with the i-th."""
+    elsewhere: frozenset[str] = frozenset()
+    """Tasks that other hosts have, which are not restored here."""
+    only: frozenset[str] | None = None
+    """Tasks that are this host's, where that is known: no others are restored, but for global stores."""
     at_least_once: bool = False
     wipe_unclean: bool = False
     """Tasks that may hold uncommitted data are rebuilt whole; what has no changelog in them is left out."""

@@ -130,10 +130,19 @@ def _wanted(draft: RestoreDraft, spec: Spec) -> dict[str, list[StoreSpec]]:
             f"no task of this name: {', '.join(missing)}", hint=f"{meant}tasks: {', '.join(sorted(by_task))}"
         )
     names = sorted(by_task, key=lambda name: TaskId.parse(name).order)
+    # Every host has all global stores.
+    own = [name for name in names if name != GLOBAL and name not in options.elsewhere]
+    if options.only is not None:
+        own = [name for name in own if name in options.only]
+        lost = sorted(options.only - options.elsewhere - by_task.keys() - {GLOBAL})
+        if lost and not options.stores:
+            draft.warnings.append(
+                f"{some(lost, _NAMED)}: no host has it, and dump and specification know nothing of it"
+            )
     if options.share:
         i, n = options.share
-        # Every host has all global stores.
-        names = [name for at, name in enumerate(names) if name == GLOBAL or at % n == i - 1]
+        own = own[i - 1 :: n]
+    names = [name for name in names if name == GLOBAL or name in set(own)]
     return {name: by_task[name] for name in names if not options.tasks or name in options.tasks}
 
 

@@ -1,0 +1,77 @@
+"""Waiting at a barrier: what is asked for, and what is said meanwhile."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+from kstate_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from kstate_cli.barrier.wait import Waiting
+    from kstate_cli.cli.json_lines import JsonLines
+
+
+class BarrierView:
+    """One host at one barrier. The place is looked at when this is made: nothing is restored for one that is not there.
+
+    Raises UsageError and Refused.
+    """
+
+    def __init__(self, uri: str, *, host: str | None, hosts: int, timeout: float, names: tuple[str, ...] = ()) -> None:
+        from kstate_cli.barrier.place import Place, file_name
+
+        self._place = Place(uri)
+        self._host = host or socket.gethostname()
+        file_name(self._host)
+        self._place.words()
+        if hosts < 1:
+            raise UsageError(f"--hosts {hosts}: this host is one of them", hint="give the number of all hosts")
+        self._hosts, self._timeout, self._names = hosts, timeout, names
+
+    def wait(self, lines: JsonLines | None, *, quiet: bool) -> Waiting:
+        """Waits, and says who is missing whenever that changes. Raises UsageError and Refused."""
+        from kstate_cli.barrier.wait import wait_for_all
+        from kstate_cli.cli.output import say
+
+        def tell(waiting: Waiting) -> None:
+            if lines is not None:
+                lines.line("barrier", self.members(waiting))
+            elif not waiting.all_here:
+                say(f"waiting at {self._place.shown} for {missing_text(waiting)}", quiet=quiet)
+
+        waiting = wait_for_all(
+            self._place, self._host, self._hosts, names=self._names, timeout=self._timeout, on_change=tell
+        )
+        if waiting.all_here:
+            say(f"all {self._hosts} hosts are here: start the application now", quiet=quiet or lines is not None)
+        else:
+            say(
+                f"not all hosts came within {self._timeout:g} s: {missing_text(waiting)}; "
+                "an application that starts without them is given their tasks too, and restores these from the broker"
+            )
+        return waiting
+
+    def members(self, waiting: Waiting) -> dict[str, Any]:
+        """Of a line of JSON."""
+        return {
+            "barrier": self._place.shown,
+            "host": self._host,
+            "awaited": self._hosts,
+            "here": list(waiting.here),
+            "missing": list(waiting.missing),
+            "unknown": waiting.unknown,
+            "left": list(waiting.left),
+        }
+
+
+def missing_text(waiting: Waiting) -> str:
+    """Who is missing, for people."""
+    from kstate_cli.texts import some
+
+    gone = set(waiting.left)
+    parts = [f"{name} (did not wait any longer)" if name in gone else name for name in waiting.missing]
+    if waiting.unknown:
+        more = " more" if parts else ""
+        parts.append(f"{waiting.unknown}{more} that {'was' if waiting.unknown == 1 else 'were'} never here")
+    return some(parts, len(parts))
