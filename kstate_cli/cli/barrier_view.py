@@ -55,14 +55,19 @@ class BarrierView:
     def members(self, waiting: Waiting) -> dict[str, Any]:
         """Of a line of JSON."""
         return {
-            "barrier": self._place.shown,
+            "place": self._place.shown,
             "host": self._host,
             "awaited": self._hosts,
             "here": list(waiting.here),
             "missing": list(waiting.missing),
-            "unknown": waiting.unknown,
-            "left": list(waiting.left),
+            "unnamed": waiting.unknown,
+            "gave_up": list(waiting.left),
         }
+
+
+def came_of(waiting: Waiting | None) -> str | None:
+    """What came of it, for programs; None where nobody waited."""
+    return None if waiting is None else "passed" if waiting.all_here else "not-all-came"
 
 
 def missing_text(waiting: Waiting) -> str:

@@ -25,6 +25,7 @@ _ALIKE = 0.8
 
 SETTINGS: Final = frozenset(
     {
+        "barrier-timeout",
         "bootstrap-server",
         "conf",
         "delete-retention",
@@ -41,6 +42,7 @@ SETTINGS: Final = frozenset(
         "reason",
         "spec",
         "staging",
+        "timeout",
         "topology",
         "value-serde",
         "verify",

@@ -164,6 +164,10 @@ EXAMPLES: Final = {
         Example("The plan", "restore /data/app --from-changelog /dump/app --for 4.3 --dry-run"),
         Example("A lost host, without Spark", "restore /data/app --from-changelog dump --for 4.3 --engine local"),
     ),
+    "start-barrier": (
+        Example("The second of three hosts, in a folder that all reach", "start-barrier /backup/app --hosts 3"),
+        Example("In an init container, named after its pod", "start-barrier s3://bucket/app --hosts 3 --host app-1"),
+    ),
     "maintain": (
         Example("What would be done, as commands to paste", "maintain --config /etc/kstate/orders.toml --dry-run"),
         Example("From cron, every hour", "maintain --config /etc/kstate/orders.toml --quiet -o json"),

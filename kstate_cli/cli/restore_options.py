@@ -114,11 +114,9 @@ class FleetOptions:
         None
     )
     barrier_timeout: Annotated[
-        float,
-        typer.Option(
-            "--barrier-timeout", metavar="SECONDS", min=0, help="Wait no longer, and end with 1.", show_default="3600"
-        ),
-    ] = 3600.0
+        int,
+        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Wait no longer, and end with 1."),
+    ] = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

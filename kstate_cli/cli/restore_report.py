@@ -21,6 +21,7 @@ def finish(
 
     ``waiting``: who came to the barrier, where there was one.
     """
+    from kstate_cli.cli.barrier_view import came_of
     from kstate_cli.cli.plan_view import exit_code, show_end
 
     change = outcome.plan.change
@@ -37,7 +38,7 @@ def finish(
             "stores": len(outcome.plan.work),
             "left": len(outcome.plan.left),
             "records": sum(report.records for report in outcome.reports),
-            "barrier": None if waiting is None else "passed" if waiting.all_here else "not-all-came",
+            "barrier": came_of(waiting),
         },
         nothing=f"no store of {change.app} needs anything from the dump",
         done=lambda result: (

@@ -21,7 +21,7 @@ def start_barrier(
         str | None, typer.Option("--host", metavar="NAME", help="What this host is called; by default its name.")
     ] = None,
     timeout: Annotated[
-        float,
+        int,
         typer.Option(
             "--timeout",
             metavar="SECONDS",
@@ -29,7 +29,7 @@ def start_barrier(
             help="Wait so long for the others, then end with 1.",
             show_default="3600",
         ),
-    ] = 3600.0,
+    ] = 3600,
     output: Output = Format.table,
     quiet: Quiet = False,
     warnings_ok: WarningsOk = False,
@@ -39,12 +39,12 @@ def start_barrier(
     An instance of Kafka Streams that starts alone is given every task, and restores from the broker what lies ready on
     the hosts that start later. Each host leaves one small file in PLACE, which the next round writes over.
     """
-    from kstate_cli.cli.barrier_view import BarrierView
+    from kstate_cli.cli.barrier_view import BarrierView, came_of
     from kstate_cli.cli.json_lines import JsonLines
 
     view = BarrierView(place, host=host, hosts=hosts, timeout=timeout)
     lines = JsonLines(None) if output is Format.json else None
     waiting = view.wait(lines, quiet=quiet)
     if lines is not None:
-        lines.summary({"passed": waiting.all_here, **view.members(waiting)})
+        lines.summary({"barrier": came_of(waiting), **view.members(waiting)})
     return EXIT_OK if waiting.all_here or warnings_ok else EXIT_WARNINGS

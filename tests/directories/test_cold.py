@@ -35,6 +35,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "wipe": ("APP", "--store", "visits"),
     "dump": ("--help",),
     "restore": ("APP", *RESTORE, "--rebuild", "-q", "-o", "json"),
+    "start-barrier": ("PLACE", "--hosts", "1"),
     "maintain": ("--config", EXAMPLES / "maintain.toml", "--dry-run"),
     "undo": ("CHANGED",),
     "status": ("CHANGED",),
@@ -69,6 +70,7 @@ def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
         places: dict[object, object] = {name.upper(): here / name / "orders" for name in ("app", "other", "changed")}
         places["LISTING"] = listed(here / "app" / "orders")
         places["OUT"] = here / "out"
+        places["PLACE"] = here
         done = run(command, *(places.get(one, one) for one in ASKED[command]), status=None)
         told.append(Done(done.status, _timeless(done.out), _timeless(done.err)))
         shutil.rmtree(here)

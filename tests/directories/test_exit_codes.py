@@ -41,7 +41,7 @@ from .warm import FULL, ROOT, Ended, Warm
 SIGNAL = 128 + signal.SIGTERM
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
-OF_NO_DIRECTORY = ("fleet", "dump", "maintain", "explain", "demo", "examples")
+OF_NO_DIRECTORY = ("fleet", "dump", "start-barrier", "maintain", "explain", "demo", "examples")
 """Commands that are given no application."""
 SPARK = ("--from-changelog", DUMP, "--for", "4.3", "--spec", DUMP.parent / "dump.toml")
 LOCAL = ("--engine", "local")
@@ -79,6 +79,7 @@ class World:
             "dump": ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", self.folder / "dump", *LOCAL),
             "restore": (*SPARK, "--dry-run"),
             "examples": ("--out", self.folder / "examples"),
+            "start-barrier": (self.folder, "--hosts", "1"),
             "maintain": ("--config", self.config(), "--dry-run"),
         }
         words = ("query", "range") if command == "query" else (command,)
@@ -164,6 +165,12 @@ def _no_memory(world: World, command: str) -> Ended:
     """What is remembered is somebody else's file."""
     (world.folder / "memory.json").write_text("{}")
     return world.run(world.templates["APP"], world.argv(command, ""))
+
+
+def _not_ours(world: World, command: str) -> Ended:
+    """What this host is to write there is a folder of somebody's."""
+    (world.folder / "barrier-web-1.json").mkdir()
+    return world.run(world.templates["APP"], world.argv(command, ""), "--host", "web-1")
 
 
 def _memory_locked(world: World, command: str) -> Ended:
@@ -357,6 +364,8 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "dump": {0: OF_A_BROKER, 1: OF_A_BROKER, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: OF_A_BROKER, 6: OF_A_BROKER,
              7: "a manifest is there whole or not at all", SIGNAL: OF_A_BROKER},
     "restore": {1: _unlogged, 3: ASKS_NOTHING, 5: _locked("application"), 7: _summary_lost},
+    "start-barrier": {1: _with("--hosts", "2", "--timeout", "0"), 3: ASKS_NOTHING, 4: _not_ours, 5: "it waits for nobody's lock",
+                      7: READS},
     "maintain": {1: OF_ITS_STEPS, 3: OF_ITS_STEPS, 4: _no_memory, 5: _memory_locked, 7: OF_ITS_STEPS},
     "undo": {1: WAY_ON, 3: ASKS_NOTHING, 5: _locked("application"), 6: _failing("renameat2", "EIO", "1", "CHANGED"),
              7: _after_the_exchange},

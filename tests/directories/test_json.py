@@ -104,8 +104,11 @@ def test_problems_are_told_wherever_they_lie(tmp_path: Path) -> None:
     assert done.error["code"] == "condition-not-met"
 
 
-LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning")} | {("restore", "round")}
-"""Of restorations that were interrupted, and that go on: `tests/restore/test_attempts.py` and `…/test_standby.py`."""
+LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning")} | {
+    ("restore", "round"),
+    ("restore", "barrier"),
+}
+"""Of restorations that were interrupted, and that go on or wait: `tests/restore/test_attempts.py`, `…/test_standby.py` and `…/test_hosts.py`."""
 OF_A_BROKER = {("dump", kind) for kind in ("partition", "warning", "round", "summary")} | {("fleet", "member")}
 """`tests/interop/test_dump_moves.py` and `tests/interop/test_fleet.py` have them."""
 
@@ -140,6 +143,8 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("examples", "--out", tmp_path / "examples")
     ask("examples", "--out", tmp_path / "examples", status=4)
     ask("fleet", listed(app), status=3)
+    ask("start-barrier", tmp_path, "--hosts", "1")
+    ask("start-barrier", tmp_path / "nowhere", "--hosts", "1", status=2)
     ask("explain")
     ask("explain", "nonsense", status=2)
     ask("dump", "--bootstrap-server", "127.0.0.1:1", "--out", tmp_path / "dump", status=2)

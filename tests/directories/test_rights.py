@@ -39,7 +39,7 @@ def _line(command: str, app: Path, out: Path) -> list[object]:
 
 
 def test_every_command_is_here() -> None:
-    assert {*ASKED, "dump", "maintain", "explain", "examples", "demo", "fleet"} == set(COMMANDS)
+    assert {*ASKED, "dump", "start-barrier", "maintain", "explain", "examples", "demo", "fleet"} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", ASKED)

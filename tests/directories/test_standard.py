@@ -56,6 +56,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "clean": ("clean", "CHANGED"),
     "explain": ("explain",),
     "explain json": ("explain", "status-open", "-o", "json"),
+    "start-barrier": ("start-barrier", "PLACE", "--hosts", "1", "-o", "json"),
     "maintain": ("maintain", "--config", "CONFIG", "--dry-run"),
     "demo": ("demo",),
     "examples": ("examples", "--out", "OUT"),
@@ -94,6 +95,7 @@ class Case:
     def __init__(self, name: str, templates: dict[str, Path], folder: Path, warm: Warm) -> None:
         argv = COMMAND_LINES[name]
         places = {**templates, "OUT": folder / "out", "LOST": folder / "lost" / "orders"}
+        places["PLACE"] = folder
         places["LISTING"] = listed(templates["APP"])
         places["SPEC"] = DUMP.parent / "dump.toml"
         places["CONFIG"] = DUMP.parent / "maintain.toml"

@@ -37,6 +37,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "verify": [("verify", "APP")],
     "migrate": [("migrate", "APP", "--to", "3.9", "--warnings-ok")],
     "dump": [("dump", "--help")],
+    "start-barrier": [("start-barrier", "PLACE", "--hosts", "1")],
     "maintain": [("maintain", "--config", "CONFIG", "--dry-run")],
     "undo": [("undo", "APP")],
     "wipe": [("wipe", "APP", "--store", STORE, "--warnings-ok")],
@@ -69,6 +70,7 @@ class Bare:
             "LOST": str(folder / "orders"),
             "DUMP": str(examples / "dump"),
             "SPEC": str(examples / "dump.toml"),
+            "PLACE": str(folder),
             "LISTING": str(listed(self.app)),
             "CONFIG": str(examples / "maintain.toml"),
         }

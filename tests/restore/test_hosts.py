@@ -1,0 +1,227 @@
+"""``restore`` on one of several hosts: what is whose, and that they wait for each other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.directories.support import kstate
+
+from . import support
+
+LOCAL = ("--engine", "local")
+
+
+@dataclass
+class Hosts:
+    """Folders of hosts, and what ``kstate fleet`` says of them."""
+
+    folder: Path
+    dump: Path
+
+    def app(self, host: str) -> Path:
+        app = self.folder / host / support.APP
+        app.parent.mkdir(exist_ok=True)
+        return app
+
+    def restore(self, host: str, *options: object) -> support.Ended:
+        return support.restore(self.app(host), self.dump, *LOCAL, *map(str, options))
+
+    def tasks(self, host: str) -> list[str]:
+        return sorted(one.name for one in self.app(host).iterdir() if one.is_dir()) if self.app(host).exists() else []
+
+    def fleet(self, name: str, *hosts: str) -> Path:
+        """What each of them has, as ``ls`` and ``fleet`` say it."""
+        listings = []
+        for host in hosts:
+            listing = self.folder / f"{host}.json"
+            done = kstate("ls", self.app(host), "-o", "json", status=None)
+            listing.write_text(done.out)
+            listings.append(listing)
+        path = self.folder / name
+        path.write_text(kstate("fleet", *listings, "-o", "json", status=None).out)
+        return path
+
+    def empty(self, host: str) -> None:
+        shutil.rmtree(self.folder / host)
+
+
+@pytest.fixture(scope="module")
+def made(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Hosts:
+    """Two of them: the first has 0_0, the second 0_1."""
+    found = Hosts(tmp_path_factory.mktemp("hosts"), dump)
+    for host, share in (("web-1", "1/2"), ("web-2", "2/2")):
+        support.good(found.restore(host, "--share", share))
+    assert (found.tasks("web-1"), found.tasks("web-2")) == (["0_0"], ["0_1"])
+    return found
+
+
+@pytest.fixture
+def hosts(made: Hosts, tmp_path: Path) -> Hosts:
+    """The same for each test."""
+    shutil.copytree(made.folder, tmp_path, dirs_exist_ok=True)
+    return Hosts(tmp_path, made.dump)
+
+
+def test_what_one_host_lost(hosts: Hosts) -> None:
+    before = hosts.fleet("before.json", "web-1", "web-2")
+    hosts.empty("web-2")
+    now = hosts.fleet("now.json", "web-1")
+    support.good(hosts.restore("web-2", "--missing", now, "--before", before, "--host", "web-2"))
+    assert hosts.tasks("web-2") == ["0_1"]
+    # A new host in its place, which no earlier file tells of.
+    support.good(hosts.restore("web-3", "--missing", now, "--share", "1/1"))
+    assert hosts.tasks("web-3") == ["0_1"]
+
+
+def test_what_two_hosts_lost_is_restored_once(hosts: Hosts) -> None:
+    before = hosts.fleet("before.json", "web-1", "web-2")
+    for host in ("web-1", "web-2"):
+        hosts.empty(host)
+    now = hosts.folder / "now.json"
+    rows = [json.loads(line) for line in before.read_text().splitlines()]
+    for row in rows:
+        if row["type"] == "task":
+            row["hosts"] = []
+    now.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for host in ("web-1", "web-2"):
+        support.good(hosts.restore(host, "--missing", now, "--before", before, "--host", host))
+    assert (hosts.tasks("web-1"), hosts.tasks("web-2")) == (["0_0"], ["0_1"])
+    for number, host in ((1, "web-4"), (2, "web-5")):
+        support.good(hosts.restore(host, "--missing", now, "--share", f"{number}/2"))
+    assert (hosts.tasks("web-4"), hosts.tasks("web-5")) == (["0_0"], ["0_1"])
+
+
+def test_where_nothing_is_missing_nothing_is_done(hosts: Hosts) -> None:
+    now = hosts.fleet("now.json", "web-1", "web-2")
+    done = support.good(hosts.restore("web-3", "--missing", now, "--share", "1/1"))
+    assert done.of("summary")[0]["stores"] == 0
+    assert hosts.tasks("web-3") == []
+
+
+def _cut(path: Path) -> None:
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+
+
+def _unread(path: Path) -> None:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        if row["type"] == "host":
+            row["complete"] = False
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _of_another(path: Path) -> None:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[-1]["applications"] = ["another"]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+DAMAGED = {
+    "cut": (_cut, 4, "is cut off"),
+    "unread": (_unread, 4, "what web-1 has is not known"),
+    "another": (_of_another, 4, "it tells of another"),
+    "nonsense": (lambda path: path.write_text("nonsense\n"), 4, "line 1: not a line of kstate fleet"),
+    "ls": (lambda path: path.write_text((path.parent / "web-1.json").read_text()), 4, "not a line of kstate fleet"),
+    "gone": (lambda path: path.unlink(), 2, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
+    damage, status, told = DAMAGED[name]
+    now = hosts.fleet("now.json", "web-1")
+    damage(now)
+    done = hosts.restore("web-3", "--missing", now, "--share", "1/1")
+    assert (done.status, told in done.stderr) == (status, True), done.stderr
+    assert not hosts.app("web-3").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--missing", "NOW"), "which of them are this host's"),
+        (("--missing", "NOW", "--before", "NOW", "--share", "1/2"), "which of them are this host's"),
+        (("--before", "NOW"), "give both"),
+        (("--missing", "NOW", "--before", "NOW"), "--host NAME"),
+        (("--missing", "NOW", "--before", "NOW", "--host", "web-11"), "did you mean web-1"),
+        (("--hosts", "3"), "--hosts is for --barrier"),
+        (("--barrier", "FOLDER"), "how many hosts"),
+        (("--barrier", "FOLDER", "--hosts", "3", "--share", "1/2"), "differ"),
+        (("--barrier", "FOLDER/missing", "--hosts", "3"), "is no folder"),
+        (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "waits for nobody"),
+        (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "cannot be the name of a host"),
+    ],
+)
+def test_what_does_not_go_together(hosts: Hosts, options: tuple[str, ...], told: str) -> None:
+    now = hosts.fleet("now.json", "web-1")
+    words = [one.replace("NOW", str(now)).replace("FOLDER", str(hosts.folder)) for one in options]
+    done = hosts.restore("web-3", *words)
+    assert (done.status, told in done.stderr) == (2, True), done.stderr
+    assert not hosts.app("web-3").exists()
+
+
+def test_they_end_together(dump: Path, tmp_path: Path) -> None:
+    """The one that is done first waits; what it says before its end tells for whom."""
+    hosts, place = Hosts(tmp_path, dump), tmp_path / "place"
+    place.mkdir()
+    first = support.start(hosts.app("a"), dump, *LOCAL, "--share", "1/2", "--barrier", str(place))
+    assert first.stdout is not None
+    lines = []
+    while '"barrier", ' not in (line := first.stdout.readline()):
+        assert line
+        lines.append(line)
+    waiting = json.loads(line)
+    assert (waiting["missing"], waiting["here"], waiting["awaited"]) == (["2-of-2"], ["1-of-2"], 2)
+    assert list(hosts.app("a").rglob("CURRENT")), "it is restored by then"
+    assert first.poll() is None
+    second = support.good(hosts.restore("b", "--share", "2/2", "--barrier", place))
+    out, err = first.communicate(timeout=60)
+    assert first.returncode == 0, err
+    for summary in (json.loads(out.splitlines()[-1]), second.of("summary")[0]):
+        assert summary["barrier"] == "passed"
+    assert (hosts.tasks("a"), hosts.tasks("b")) == (["0_0"], ["0_1"])
+
+
+def test_one_that_does_not_come(dump: Path, tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path, dump)
+    done = hosts.restore("a", "--share", "1/2", "--barrier", tmp_path, "--barrier-timeout", "1")
+    assert (done.status, done.of("summary")[0]["barrier"]) == (1, "not-all-came")
+    assert "2-of-2" in done.stderr
+    assert hosts.tasks("a") == ["0_0"]
+    # The next call has nothing to restore, and waits again.
+    again = hosts.restore("a", "--share", "1/2", "--barrier", tmp_path, "--barrier-timeout", "0", "--warnings-ok")
+    assert (again.status, again.of("summary")[0]["executed"]) == (0, False)
+
+
+def test_a_name_that_is_taken(dump: Path, tmp_path: Path) -> None:
+    """What was restored is said all the same."""
+    hosts = Hosts(tmp_path, dump)
+    (tmp_path / "barrier-a.json").mkdir()
+    done = hosts.restore("a", "--barrier", tmp_path, "--hosts", "2", "--host", "a")
+    assert done.status == 4 and "cannot be written" in done.stderr
+    assert done.of("summary")[0]["executed"]
+    assert hosts.tasks("a") == ["0_0", "0_1"]
+
+
+def test_start_barrier(tmp_path: Path) -> None:
+    """Three processes, one of which ends early; a plan waits for nobody."""
+    argv = [sys.executable, "-m", "kstate_cli", "start-barrier", str(tmp_path), "--hosts", "3"]
+    processes = [
+        subprocess.Popen([*argv, "--host", f"web-{one}", "-o", "json"], env=support.environment(),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for one in (1, 2, 3)
+    ]  # fmt: skip
+    for process in processes:
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert json.loads(out.splitlines()[-1])["barrier"] == "passed"
+    late = subprocess.run([*argv, "--host", "web-2", "--timeout", "1"], env=support.environment(),
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert late.returncode == 1 and "web-1" in late.stderr and "web-3" in late.stderr, late.stderr
