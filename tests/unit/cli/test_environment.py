@@ -21,7 +21,7 @@ from kstate_cli.errors import UsageError
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 DECISIONS = {
     # What a command touches.
-    "app", "topic", "task", "store", "run", "global", "all", "everything", "share", "ignore", "partition", "subset", "older-than", "out",
+    "app", "topic", "task", "store", "run", "global", "all", "everything", "share", "missing", "before", "host", "hosts", "barrier", "ignore", "partition", "subset", "older-than", "out",
     "by", "standby-replicas", "html", "from", "to", "as-of", "at", "limit", "sort", "desc", "asc", "collate", "timestamps", "merge", "positions",
     "ignore-timestamps", "ignore-headers", "include-expired",
     # What is done, and from what.
