@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from kstate_cli.barrier.place import Place, Word, file_name
+from kstate_cli.barrier.meeting import MeetingPlace, Word, file_name
 from kstate_cli.errors import Refused, UsageError
 
 _LOOK_SECONDS: Final = 0.5
@@ -44,7 +44,7 @@ class Waiting:
 
 
 def wait_for_all(
-    place: Place,
+    place: MeetingPlace,
     host: str,
     hosts: int,
     *,
@@ -95,7 +95,7 @@ def _patiently(ask: Callable[[], _Answer]) -> _Answer:
         time.sleep(_LOOK_SECONDS)
 
 
-def _looked(place: Place, mine: Word, others: dict[str, Word]) -> Word:
+def _looked(place: MeetingPlace, mine: Word, others: dict[str, Word]) -> Word:
     """What this host has to say now, and has said."""
     for word in others.values():
         here = word.seen.get(mine.host) == mine.token

@@ -5,8 +5,6 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.errors import UsageError
-
 if TYPE_CHECKING:
     from kstate_cli.barrier.wait import Waiting
     from kstate_cli.cli.json_lines import JsonLines
@@ -15,18 +13,16 @@ if TYPE_CHECKING:
 class BarrierView:
     """One host at one barrier. The place is looked at when this is made: nothing is restored for one that is not there.
 
-    Raises UsageError and Refused.
+    ``hosts``: how many, at least this one. Raises UsageError and Refused.
     """
 
     def __init__(self, uri: str, *, host: str | None, hosts: int, timeout: float, names: tuple[str, ...] = ()) -> None:
-        from kstate_cli.barrier.place import Place, file_name
+        from kstate_cli.barrier.meeting import MeetingPlace, file_name
 
-        self._place = Place(uri)
+        self._place = MeetingPlace(uri)
         self._host = host or socket.gethostname()
         file_name(self._host)
         self._place.words()
-        if hosts < 1:
-            raise UsageError(f"--hosts {hosts}: this host is one of them", hint="give the number of all hosts")
         self._hosts, self._timeout, self._names = hosts, timeout, names
 
     def wait(self, lines: JsonLines | None, *, quiet: bool) -> Waiting:

@@ -77,7 +77,7 @@ def _panel(function: Callable[..., Any], name: str) -> str | None:
 
 
 def _in_panel(annotation: Any, panel: str | None) -> Any:
-    if panel is None:
+    if panel is None or is_dataclass(annotation):  # which has a panel of its own
         return annotation
     what, option = get_args(annotation)
     option = copy.copy(option)

@@ -14,7 +14,6 @@ from kstate_cli.cli.options import Guarantee, Verify, at_once
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.restore_options import (
     CaseOptions,
-    FleetOptions,
     LogOptions,
     OnInvalid,
     ReportOptions,
@@ -41,7 +40,6 @@ def restore(
         typer.Argument(metavar="APP", help="state.dir/application.id; one that is lost is made anew.", readable=False),
     ],
     wanted: RestoredOptions,
-    fleet: FleetOptions,
     known: LogOptions,
     cases: CaseOptions,
     work: WorkOptions,
@@ -80,13 +78,13 @@ def restore(
         _refuse_beside_follow(wanted, cases)
     path = application_path(app)
     found_app(path)
-    elsewhere, only = tasks_of(fleet, path.name)
-    barrier = barrier_of(fleet, is_started=not cases.standby and cases.follow is None)
+    elsewhere, only = tasks_of(wanted.fleet, path.name)
+    barrier = barrier_of(wanted.fleet, is_started=not cases.standby and cases.follow is None)
     options = RestoreOptions(
         release=release(wanted.release_name),
         tasks=frozenset(wanted.task or ()),
         stores=frozenset(wanted.store or ()),
-        share=share_of(fleet),
+        share=share_of(wanted.fleet),
         elsewhere=elsewhere,
         only=only,
         at_least_once=known.guarantee is Guarantee.at_least_once,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstate_cli.errors import KstateError, UsageError
+from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from kstate_cli.cli.barrier_view import BarrierView
     from kstate_cli.cli.restore_options import FleetOptions
 
+_MAKE = command("fleet", "HOST.json", "-o", "json")
 _PART_HINT = "the second of three hosts: --share 2/3"
 
 
@@ -31,14 +33,14 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
         if fleet.before is not None:
             raise UsageError(
                 "--before says what this host had, and --missing what nobody has",
-                hint="give both: kstate fleet -o json, of before the loss and of now",
+                hint=f"give both, of before the loss and of now: {_MAKE}",
             )
         return frozenset(), None
     if (fleet.before is None) == (fleet.share is None):
         raise UsageError(
             "--missing tells which tasks nobody has, and not which of them are this host's",
-            hint="--before FILE --host NAME, with what kstate fleet -o json said before the loss; or --share 1/2 and "
-            "--share 2/2 on two empty hosts, --share 1/1 where this is the only one",
+            hint="--share 1/2 and --share 2/2 on two empty hosts, --share 1/1 where this is the only one; or --before "
+            f"FILE --host NAME, with what was said before the loss by {_MAKE}",
         )
     if fleet.before is not None and fleet.host is None:
         raise UsageError("--before tells of hosts by their names", hint="--host NAME: this one's, as the file has it")
@@ -60,7 +62,7 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
         raise UsageError("a standby is not started, and waits for nobody", hint="leave out --barrier")
     share = share_of(fleet)
     if share is not None and fleet.hosts not in (None, share[1]):
-        raise UsageError(f"--share {fleet.share} and --hosts {fleet.hosts} differ", hint="leave --hosts out")
+        raise UsageError("--share and --hosts differ in the number of hosts", hint="leave --hosts out")
     hosts = fleet.hosts if share is None else share[1]
     if hosts is None:
         raise UsageError("how many hosts are to come to the barrier?", hint="--hosts N, this one among them")

@@ -49,6 +49,40 @@ class OnInvalid(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOptions:
+    """Which tasks are this host's, and whom it waits for."""
+
+    HELP_PANEL: ClassVar = "On one of several hosts"
+
+    share: Annotated[
+        str | None, typer.Option("--share", metavar="I/N", help="Only this share of the tasks: 1/3, 2/3, 3/3.")
+    ] = None
+    missing: Annotated[
+        Path | None,
+        typer.Option(
+            "--missing", metavar="FILE", help="Only tasks that no host has, by fleet -o json.", readable=False
+        ),
+    ] = None
+    before: Annotated[
+        Path | None,
+        typer.Option("--before", metavar="FILE", help="And that this host had, by an earlier one.", readable=False),
+    ] = None
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="NAME", help="This host in those files, and at the barrier.")
+    ] = None
+    barrier: Annotated[
+        str | None, typer.Option("--barrier", metavar="PLACE", help="Then wait there for all hosts: folder or URI.")
+    ] = None
+    hosts: Annotated[int | None, typer.Option("--hosts", metavar="N", min=1, help="How many; with --share its N.")] = (
+        None
+    )
+    barrier_timeout: Annotated[
+        int,
+        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Wait no longer, and end with 1."),
+    ] = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredOptions:
     """What is restored, and for whom."""
 
@@ -83,40 +117,7 @@ class RestoredOptions:
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")] = (
         False
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetOptions:
-    """Which tasks are this host's, and whom it waits for."""
-
-    HELP_PANEL: ClassVar = "On one of several hosts"
-
-    share: Annotated[
-        str | None, typer.Option("--share", metavar="I/N", help="Only this share of the tasks: 1/3, 2/3, 3/3.")
-    ] = None
-    missing: Annotated[
-        Path | None,
-        typer.Option(
-            "--missing", metavar="FILE", help="Only tasks that no host has, by fleet -o json.", readable=False
-        ),
-    ] = None
-    before: Annotated[
-        Path | None,
-        typer.Option("--before", metavar="FILE", help="And that this host had, by an earlier one.", readable=False),
-    ] = None
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="NAME", help="This host in those files, and at the barrier.")
-    ] = None
-    barrier: Annotated[
-        str | None, typer.Option("--barrier", metavar="PLACE", help="Then wait there for all hosts: folder or URI.")
-    ] = None
-    hosts: Annotated[int | None, typer.Option("--hosts", metavar="N", min=1, help="How many; with --share its N.")] = (
-        None
-    )
-    barrier_timeout: Annotated[
-        int,
-        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Wait no longer, and end with 1."),
-    ] = 3600
+    fleet: FleetOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ def read_fleet(path: Path) -> ToldFleet:
                 applications = frozenset(map(_text, row["applications"]))
         except (ValueError, KeyError, TypeError, MalformedBytesError):
             raise Refused(
-                f"{path}, line {number}: not a line of kstate fleet -o json", where=str(path), hint=_MAKE
+                f"{path}, line {number}: not what fleet -o json prints", where=str(path), hint=_MAKE
             ) from None
     if summary is None:
         raise Refused(f"{path} is cut off: it has no summary", where=str(path), hint=_MAKE)
@@ -70,7 +70,7 @@ def held_elsewhere(fleet: ToldFleet, application: str, host: str | None) -> froz
         raise Refused(
             f"what {some(unread, _NAMED)} has is not known, so nobody knows what is missing",
             where=str(fleet.source),
-            hint="list it again; a host whose directory is lost is left out of kstate fleet",
+            hint="list it again; a host whose directory is lost is left out there",
         )
     return frozenset(task for task, hosts in fleet.tasks.items() if hosts - {host})
 

@@ -127,8 +127,8 @@ DAMAGED = {
     "cut": (_cut, 4, "is cut off"),
     "unread": (_unread, 4, "what web-1 has is not known"),
     "another": (_of_another, 4, "it tells of another"),
-    "nonsense": (lambda path: path.write_text("nonsense\n"), 4, "line 1: not a line of kstate fleet"),
-    "ls": (lambda path: path.write_text((path.parent / "web-1.json").read_text()), 4, "not a line of kstate fleet"),
+    "nonsense": (lambda path: path.write_text("nonsense\n"), 4, "line 1: not what fleet -o json prints"),
+    "ls": (lambda path: path.write_text((path.parent / "web-1.json").read_text()), 4, "not what fleet -o json prints"),
     "gone": (lambda path: path.unlink(), 2, "cannot be read"),
 }
 

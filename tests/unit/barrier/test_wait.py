@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.barrier import wait
-from kstate_cli.barrier.place import Place, Word
+from kstate_cli.barrier.meeting import MeetingPlace, Word
 from kstate_cli.barrier.wait import Waiting, wait_for_all
 from kstate_cli.errors import KstateError, Refused, UsageError
 
@@ -39,7 +39,11 @@ class Host(threading.Thread):
         self.came = time.monotonic()
         try:
             self.end = wait_for_all(
-                Place(str(self._folder)), self.host, self._hosts, timeout=self._timeout, on_change=self.told.append
+                MeetingPlace(str(self._folder)),
+                self.host,
+                self._hosts,
+                timeout=self._timeout,
+                on_change=self.told.append,
             )
         except KstateError as error:
             self.end = error
@@ -87,7 +91,7 @@ def test_names_that_nobody_knows_are_counted(tmp_path: Path) -> None:
 def test_names_that_are_known_beforehand(tmp_path: Path) -> None:
     found: list[Waiting] = []
     names = ("1-of-2", "2-of-2")
-    end = wait_for_all(Place(str(tmp_path)), "2-of-2", 2, names=names, timeout=0.1, on_change=found.append)
+    end = wait_for_all(MeetingPlace(str(tmp_path)), "2-of-2", 2, names=names, timeout=0.1, on_change=found.append)
     assert end.missing == ("1-of-2",) and end.unknown == 0
     assert found == [end]
 
@@ -112,7 +116,7 @@ def test_different_numbers_of_hosts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "-", "x" * 300, "ä", "a\n", "."])
 def test_names_that_cannot_be_files(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError):
-        wait_for_all(Place(str(tmp_path)), name, 2, timeout=0, on_change=lambda _: None)
+        wait_for_all(MeetingPlace(str(tmp_path)), name, 2, timeout=0, on_change=lambda _: None)
     assert os.listdir(tmp_path) == []
 
 
@@ -127,7 +131,7 @@ def test_what_is_no_word_is_passed_over(tmp_path: Path) -> None:
         ("", "{", "[]", json.dumps(row), json.dumps({**row, "hosts": "2"}), "x" * (2 << 20))
     ):
         (tmp_path / f"barrier-bad{number}.json").write_text(content)
-    assert Place(str(tmp_path)).words() == {}
+    assert MeetingPlace(str(tmp_path)).words() == {}
     for one in [Host(tmp_path, name, 2) for name in ("a", "b")]:
         assert one.ended().all_here
 
@@ -158,10 +162,10 @@ def test_a_place_that_is_gone(tmp_path: Path) -> None:
 
 def test_a_place_that_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no folder"):
-        Place(str(tmp_path / "missing"))
+        MeetingPlace(str(tmp_path / "missing"))
 
 
 def test_a_word_is_read_as_it_was_left(tmp_path: Path) -> None:
-    place, word = Place(f"file://{tmp_path}"), Word("a.b-c_1", "t" * 32, 3, {"b": "u"}, left=True)
+    place, word = MeetingPlace(f"file://{tmp_path}"), Word("a.b-c_1", "t" * 32, 3, {"b": "u"}, left=True)
     place.leave(word)
     assert place.words() == {"a.b-c_1": word}

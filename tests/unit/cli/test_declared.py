@@ -82,6 +82,7 @@ ALL = dict(commands())
 PANELS = {
     "restore": [
         "What is restored",
+        "On one of several hosts",
         "What is known of the logs",
         "In special cases",
         "How it is done",

@@ -45,7 +45,7 @@ class Word:
     """It did not wait any longer."""
 
 
-class Place:
+class MeetingPlace:
     """A folder, or an object prefix. Raises UsageError for what is neither, Refused for what cannot be reached."""
 
     def __init__(self, uri: str) -> None:
@@ -81,16 +81,16 @@ class Place:
 
     def words(self) -> dict[str, Word]:
         """What all hosts have left here. What is no such word is passed over. Raises Refused."""
-        found = {}
+        words = {}
         try:
             for name in self._names():
                 host = host_of(name)
                 word = None if host is None else self._word(name, host)
                 if host is not None and word is not None:
-                    found[host] = word
+                    words[host] = word
         except OSError as error:
             raise self._unreachable("read", error) from None
-        return found
+        return words
 
     def _names(self) -> list[str]:
         if self._remote is None:
