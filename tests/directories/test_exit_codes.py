@@ -79,7 +79,7 @@ class World:
             "dump": ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", self.folder / "dump", *LOCAL),
             "restore": (*SPARK, "--dry-run"),
             "examples": ("--out", self.folder / "examples"),
-            "start-barrier": (self.folder, "--hosts", "1"),
+            "start-barrier": (self.folder, "--hosts", "1", "-o", "json"),
             "maintain": ("--config", self.config(), "--dry-run"),
         }
         words = ("query", "range") if command == "query" else (command,)
