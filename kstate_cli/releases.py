@@ -7,6 +7,7 @@ Sources: the rocksdbjni version in each release's pom, and the writer/reader mat
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -180,6 +181,16 @@ def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[s
         if not known or any(_same_version(rocksdb_version or "", v) for v in candidate.rocksdb):
             releases.append(candidate.name)
     return tuple(releases)
+
+
+def representative(alike: Sequence[Release]) -> Release:
+    """One for several releases that a directory does not tell apart: what is written for it, all of them read.
+
+    The oldest of those that keep offsets in the stores, whatever comes after it. Those with files are complete, and
+    what is theirs is told by SST formats already: the newest.
+    """
+    ordered = sorted(alike, key=lambda one: one.number)
+    return ordered[0] if ordered[0].offsets_home is OffsetsHome.COLUMN_FAMILY else ordered[-1]
 
 
 def _same_version(stored: str, shipped: str) -> bool:

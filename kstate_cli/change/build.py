@@ -72,7 +72,7 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
     try:
         if not step.exists:
             create_store(path, layout_of(step.kind, step.release))
-        with WritableStore(path) as store:
+        with WritableStore(path, step.release) as store:
             if step.family not in store.column_families:
                 store.create(step.family)
             store.ingest(step.family, [Path(file) for file in step.sorted_files], move=True)

@@ -15,16 +15,12 @@ from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
 from kstate_cli.formats.layouts import STRIP
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import encode_rows
-from kstate_cli.releases import RELEASES
+from kstate_cli.releases import Release
 from kstate_cli.rocks.create import StoreLayout, create_store
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.writable import WritableStore
 
 DatabaseStep = EditDatabase | CreateDatabase | BuildDatabase
-
-
-_CARRIER = StoreLayout((DEFAULT_CF, OFFSETS_CF), RELEASES[-1])
-"""A database that only carries an offset, as the newest release has its stores and segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +31,8 @@ class EditJob:
     app: Path
     staged: Path
     copy_ssts: bool
+    release: Release
+    """What is new is made as this release makes it: the one that is to open it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +55,8 @@ def edit(job: EditJob) -> EditResult:
     try:
         if isinstance(step, CreateDatabase):
             make_parents(path.parent, job.staged)
-            create_store(path, _CARRIER)
-            with WritableStore(path) as store:
+            create_store(path, StoreLayout((DEFAULT_CF, OFFSETS_CF), job.release))
+            with WritableStore(path, job.release) as store:
                 store.set_offsets(encode_rows(step.offsets))
         else:
             edited = _edit_existing(step, job)
@@ -72,7 +70,7 @@ def _edit_existing(step: EditDatabase, job: EditJob) -> EditResult:
     path = job.staged / step.path
     copy_tree(job.app / step.path, path, copy_ssts=job.copy_ssts)
     lost, converted = [0], 0
-    with WritableStore(path) as store:
+    with WritableStore(path, job.release) as store:
         for conversion in step.conversions:
             if conversion.target not in store.column_families:
                 store.create(conversion.target)

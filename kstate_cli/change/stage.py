@@ -20,6 +20,7 @@ from kstate_cli.change.system_calls import naming
 from kstate_cli.change.tree import copy_tree
 from kstate_cli.formats.task_id import is_topology
 from kstate_cli.parallel.workers import Workers
+from kstate_cli.releases import release
 
 _UNFINISHED: Final = ".ks-new"
 """What a file is called behind its name until it is whole."""
@@ -44,10 +45,11 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, cop
         for step in plan.steps
         if isinstance(step, OmitTree) or (isinstance(step, BuildStore) and step.replaces)
     )
+    target = release(plan.target)
     edited = frozenset(plan.app / step.path for step in plan.steps if isinstance(step, EditDatabase))
     copy_tree(plan.app, staged, omit, edited, copy_ssts=copy_ssts)
     jobs = [
-        EditJob(step, plan.app, staged, copy_ssts)
+        EditJob(step, plan.app, staged, copy_ssts, target)
         for step in plan.steps
         if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))
     ]

@@ -38,6 +38,7 @@ from kstate_cli.releases import (
     proven,
     readable_by,
     release,
+    representative,
     written_by,
 )
 from kstate_cli.rocks.errors import RocksError, cannot_be_read
@@ -144,7 +145,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
         draft.notes.append(
             f"unproven: {'/'.join(sources) or '?'} to {target} has not been run against the real releases"
         )
-    source = sources[-1] if sources else target.name
+    source = representative([release(name) for name in sources]).name if sources else target.name
     return Plan(
         app=app.path,
         command=f"migrate --to {quoted(target.name)}",

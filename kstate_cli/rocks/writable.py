@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 from kstate_cli.capacity import cores_here
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.options_file import restore_settings
-from kstate_cli.releases import RELEASES
 from kstate_cli.rocks.errors import RocksError, as_rocks_error
 from kstate_cli.rocks.files import newest_options, unflushed_logs
 from kstate_cli.rocks.settings import family_options, with_filter_bits
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict, WriteOptions
+
+    from kstate_cli.releases import Release
 
 _CONFIG = "rocksdict-config.json"
 _BATCH_ROWS = 5_000
@@ -42,8 +43,10 @@ class WritableStore:
     Nothing goes through the write-ahead log (Streams does not use it either): every method leaves its rows in an SST.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, release: Release | None = None) -> None:
+        """``release``: what a new column family looks like; without one none can be created."""
         self.path = path
+        self._release = release
         self.column_families: frozenset[str] = frozenset()
         self._had_config = (path / _CONFIG).exists()
         self._before = ""
@@ -88,9 +91,11 @@ class WritableStore:
         self.column_families -= {family}
 
     def create(self, family: str) -> None:
-        """Creates a column family as Streams makes one of this name."""
+        """Creates a column family as the release makes one of this name. Raises RocksError."""
+        if self._release is None:
+            raise RocksError(f"column family {family} is missing, and nobody said which release it is for")
         with as_rocks_error():
-            options = family_options(family, RELEASES[-1])
+            options = family_options(family, self._release)
             _as_held(options)
             self._open.create_column_family(family, options)
         self.column_families |= {family}

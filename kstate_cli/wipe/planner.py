@@ -26,7 +26,7 @@ from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
-from kstate_cli.releases import RELEASES, OffsetsHome, Release
+from kstate_cli.releases import RELEASES, OffsetsHome, Release, representative
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.texts import command, did_you_mean, quoted
@@ -251,9 +251,9 @@ def _offsets(known: StoreOffsets) -> str:
 
 
 def _release(app: Application) -> Release:
-    """The newest release that keeps offsets where they are in this directory."""
+    """A release that keeps offsets where they are in this directory."""
     home = OffsetsHome.COLUMN_FAMILY if _keeps_offsets_inside(app) else OffsetsHome.FILES
-    return next(release for release in reversed(RELEASES) if release.offsets_home is home)
+    return representative([release for release in RELEASES if release.offsets_home is home])
 
 
 def _keeps_offsets_inside(app: Application) -> bool:

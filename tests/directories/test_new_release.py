@@ -16,8 +16,12 @@ from typing import Any
 
 import pytest
 
+from kstate_cli.change.journal import JOURNAL
 from kstate_cli.errors import UsageError
+from kstate_cli.formats import sst
 from kstate_cli.releases import RELEASES
+from kstate_cli.rocks.files import CURRENT
+from kstate_cli.statedir.names import OWN_FOLDER
 from tests.done import Done
 from tests.golden import unpack
 from tests.interop.proving import chains_with
@@ -31,14 +35,16 @@ _ROW = re.compile(rf'^    Release\("{re.escape(LAST.name)}", .*\n', re.MULTILINE
 class Sources:
     """kstate, as sources in a folder have it."""
 
-    def __init__(self, folder: Path, *, row: bool) -> None:
+    def __init__(self, folder: Path, *, row: bool, of: tuple[str, str] = ("", "")) -> None:
+        """``row``: with the next release, which is as the last one but for what ``of`` replaces in its line."""
         self.folder = folder
         shutil.copytree(ROOT / "kstate_cli", folder / "kstate_cli", ignore=shutil.ignore_patterns("__pycache__"))
         table = folder / "kstate_cli" / "releases.py"
         text = table.read_text(encoding="utf-8")
         (last,) = _ROW.findall(text)
         if row:
-            text = text.replace(last, last + last.replace(LAST.name, NEXT, 1))
+            assert of[0] in last
+            text = text.replace(last, last + last.replace(LAST.name, NEXT, 1).replace(*of, 1))
         table.write_text(text, encoding="utf-8")
 
     def __call__(self, *arguments: object, status: int = 0) -> Done:
@@ -131,3 +137,57 @@ def test_what_proves_it_is_its_chains(kstate: Sources) -> None:
     assert ["4.3.1", f"{NEXT}.0"] in chains
     assert [f"{NEXT}.0", "4.3.1", f"{NEXT}.0"] in chains
     assert f'        ("{NEXT}", "3.9"),' in lines
+
+
+UNLIKE = ('("10.1.3",), 6,', '("10.1.3", "99.9.9"), 7,')
+"""It opens what the last one wrote, and writes SSTs of a format that no older release reads."""
+WRITTEN = {
+    "into-files": ("4.3.1-kinds-eos", ("migrate", "--to", "4.2")),
+    "of-headers": ("4.3.1-headers-eos", ("migrate", "--to", "3.9", "--drop-headers")),
+    "into-stores": ("4.2.1-sparse-eos", ("migrate", "--to", "4.3")),
+    "wiped-of-stores": ("4.3.1-kinds-eos", ("wipe", "--store", "kv-timestamped")),
+    "wiped-of-files": ("3.9.2-sparse-named-eos", ("wipe", "--all")),
+}
+
+
+def written(kstate: Sources, golden: str, arguments: tuple[str, ...], folder: Path) -> dict[str, object]:
+    """What a command has planned, has kept in its journal, and has made: files but for numbers that each run draws."""
+    app = unpack(golden, folder)
+    command, *options = arguments
+    plan = kstate(command, app, *options, "--dry-run", "-o", "json", "--warnings-ok")
+    kstate(command, app, *options, "--workers", "1", "--quiet", "--warnings-ok")
+    (journal,) = (app.parent / OWN_FOLDER).rglob(JOURNAL)
+    created = json.loads(journal.read_text(encoding="utf-8").splitlines()[0])
+    files = [file for file in sorted(app.rglob("*")) if file.is_file() and not file.name.startswith("LOG.old")]
+    return {
+        "steps": [step | {"app": ""} for step in steps(plan)],
+        "created": {name: created[name] for name in ("command", "source", "target")},
+        "files": {str(file.relative_to(app)): content(file) for file in files},
+    }
+
+
+def content(file: Path) -> object:
+    """Of a database what its format is, and all of any other file."""
+    data = file.read_bytes()
+    if file.suffix == ".sst":
+        found = sst.footer(data[-sst.FOOTER_LENGTH :])
+        return found.format_version, found.checksum_type
+    if file.name.startswith("OPTIONS-"):
+        return data
+    return None if (file.parent / CURRENT).exists() else data
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Sources]:
+    """Without a row behind the last, and with one that is unlike it."""
+    folder = tmp_path_factory.mktemp("two")
+    return Sources(folder / "without", row=False), Sources(folder / "with", row=True, of=UNLIKE)
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_what_is_written_for_a_release_does_not_change_with_the_row(
+    two: tuple[Sources, Sources], tmp_path: Path, case: str
+) -> None:
+    without, having = (written(one, *WRITTEN[case], tmp_path / one.folder.name) for one in two)
+    assert having == without
+    assert without["steps"]
