@@ -103,7 +103,10 @@ CONFLUENT: Final = {
 }
 """Releases of Confluent Platform, and the release of Apache Kafka in each (Confluent's table of versions, its upgrade
 guides for Streams: "Confluent Platform 8.3.0 (Kafka Streams 4.3.0)", "8.4.1 (Kafka Streams 4.4.0)")."""
-_CONFLUENT_NUMBER: Final = re.compile(r"v?([0-9]+\.[0-9]+)(?:\.[0-9]+)?(?:-(?:ccs|ce))?")
+_CONFLUENT_NUMBER: Final = re.compile(r"v?([0-9]+\.[0-9]+)(?:\.[0-9]+)?(?:(?:-[0-9]+)?-(?:ccs|ce))?")
+_CONFLUENT_BUILD: Final = re.compile(r".*-(?:ccs|ce)")
+_CONFLUENT_NAME: Final = "cp-"
+"""Begins a release of Confluent Platform where no number alone says whose it is: ``cp-7.6``."""
 
 OLD_SST_FORMAT = 5
 """The SST format that every release of ``RELEASES`` reads."""
@@ -111,12 +114,15 @@ NEWEST_SST_FORMAT = RELEASES[-1].reads_sst_format
 
 
 def release(text: str) -> Release:
-    """The release that ``text`` names: ``4.2``, or a patch release of it such as ``4.2.1``.
+    """The release that ``text`` names: ``4.2``, a patch release of it such as ``4.2.1``, or Confluent's ``cp-8.2``.
 
-    Raises UsageError for anything else. A release of Confluent Platform is answered with the one of Apache Kafka that
-    it has.
+    Raises UsageError for anything else. A number that only Confluent Platform has is answered with the release of
+    Apache Kafka in it.
     """
-    parts = text.strip().removeprefix("v").split(".")
+    name = text.strip()
+    if name.startswith(_CONFLUENT_NAME):
+        return _in_confluent(text, name.removeprefix(_CONFLUENT_NAME))
+    parts = name.removeprefix("v").split(".")
     known = {r.name: r for r in RELEASES}
     if 2 <= len(parts) <= 3 and all(part.isascii() and part.isdigit() for part in parts):
         known_release = known.get(".".join(parts[:2]))
@@ -130,6 +136,24 @@ def release(text: str) -> Release:
     raise UsageError(
         f"release {text!r} is not one that kstate knows", hint=f"{did_you_mean([text.strip()], known)}{listed}"
     )
+
+
+def _in_confluent(text: str, number: str) -> Release:
+    apache = confluent(number)
+    found = next((one for one in RELEASES if one.name == apache), None)
+    if found is not None:
+        return found
+    has = {name for name, kafka in CONFLUENT.items() if any(one.name == kafka for one in RELEASES)}
+    listed = ", ".join(f"{_CONFLUENT_NAME}{name}" for name in CONFLUENT if name in has)
+    raise UsageError(
+        f"release {text!r} is not one that kstate knows" + (f": it has Apache Kafka {apache}" if apache else ""),
+        hint=f"known releases of Confluent Platform: {listed}",
+    )
+
+
+def release_of_build(version: str) -> str:
+    """The version that a jar names, as :func:`release` takes it: Confluent's builds end in ``-ccs`` and ``-ce``."""
+    return f"{_CONFLUENT_NAME}{version}" if _CONFLUENT_BUILD.fullmatch(version) else version
 
 
 def confluent(text: str) -> str | None:

@@ -21,6 +21,7 @@ from kstate_cli.cli.options import (
     age,
 )
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.release_options import ForJar, chosen_release
 from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import EXIT_OK
 
@@ -35,14 +36,15 @@ if TYPE_CHECKING:
 def check(
     app: App,
     release: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--for",
             metavar="RELEASE",
             help="The Kafka Streams release to be started, such as 4.3.",
             autocompletion=releases,
         ),
-    ],
+    ] = None,
+    for_jar: ForJar = None,
     guarantee: Annotated[
         Guarantee,
         typer.Option("--guarantee", metavar="GUARANTEE", help="processing.guarantee; the other is at_least_once."),
@@ -85,7 +87,6 @@ def check(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.start import start_of
     from kstate_cli.errors import ConditionNotMet
-    from kstate_cli.releases import release as known_release
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
@@ -93,7 +94,7 @@ def check(
     lines = lines_about(path)
     known = KnownOfLogs(offsets, bootstrap_server, kafka_settings, dump)
     known.validate()
-    to = known_release(release)
+    to = chosen_release("--for", release, for_jar, quiet=quiet or output is Format.json)
     cleaned_after = None if max_age is None else age("--max-age", max_age)
     retained = None if delete_retention is None else age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:

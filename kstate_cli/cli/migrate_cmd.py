@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ from kstate_cli.cli.options import (
     Quiet,
     Reason,
     StoreFormat,
+    Unclean,
     Verify,
     Wait,
     WarningsOk,
@@ -24,6 +26,7 @@ from kstate_cli.cli.options import (
     workers_option,
 )
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.release_options import chosen_release
 from kstate_cli.cli.shell_completion import releases
 
 if TYPE_CHECKING:
@@ -40,14 +43,23 @@ if TYPE_CHECKING:
 def migrate(
     app: App,
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--to",
             metavar="RELEASE",
-            help="The Kafka Streams release to migrate to, such as 4.2.",
+            help="The Kafka Streams release to migrate to, such as 4.2, or cp-8.2 of Confluent Platform.",
             autocompletion=releases,
         ),
-    ],
+    ] = None,
+    to_jar: Annotated[
+        Path | None,
+        typer.Option(
+            "--to-jar",
+            metavar="PATH",
+            help="To the release in this jar, or folder of jars, of the application.",
+            readable=False,
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
     ] = False,
@@ -62,6 +74,14 @@ def migrate(
     wipe_unclean: Annotated[
         bool, typer.Option("--wipe-unclean", help="Leave out tasks that were not left clean: Streams restores them.")
     ] = False,
+    unclean: Annotated[
+        Unclean | None,
+        typer.Option(
+            "--unclean",
+            metavar=one_of(Unclean),
+            help="Tasks that were not left clean, where nobody is asked: refuse (the default), or as --wipe-unclean.",
+        ),
+    ] = None,
     drop_headers: Annotated[
         bool,
         typer.Option("--drop-headers", help="Convert headers stores to the older layout; record headers are lost."),
@@ -99,15 +119,17 @@ def migrate(
     from kstate_cli.cli.plan_view import PlanShown, show_plan
     from kstate_cli.cli.run_progress import RunProgress
     from kstate_cli.cli.subject import found_app
+    from kstate_cli.errors import UsageError
     from kstate_cli.migrate.ages import ages_of_converted
     from kstate_cli.migrate.planner import MigrateOptions, plan_migration
-    from kstate_cli.releases import release
     from kstate_cli.statedir.find import find_application
 
-    target = release(to)
+    target = chosen_release("--to", to, to_jar, quiet=quiet or output is Format.json)
+    if wipe_unclean and unclean is Unclean.refuse:
+        raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="leave one of them out")
     options = MigrateOptions(
         at_least_once=guarantee is Guarantee.at_least_once,
-        wipe_unclean=wipe_unclean,
+        wipe_unclean=wipe_unclean or unclean is Unclean.wipe,
         drop_headers=drop_headers,
         headers_format=dsl_store_format is StoreFormat.HEADERS,
     )

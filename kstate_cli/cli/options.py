@@ -31,6 +31,13 @@ class StoreFormat(str, Enum):
     HEADERS = "HEADERS"
 
 
+class Unclean(str, Enum):
+    """What becomes of tasks that may hold uncommitted data."""
+
+    refuse = "refuse"
+    wipe = "wipe"
+
+
 class Verify(str, Enum):
     """How much is compared before the switch."""
 

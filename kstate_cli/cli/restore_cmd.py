@@ -12,6 +12,7 @@ import typer
 from kstate_cli.cli.declared import declared
 from kstate_cli.cli.options import Guarantee, Verify, at_once
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.release_options import chosen_release
 from kstate_cli.cli.restore_options import (
     CaseOptions,
     LogOptions,
@@ -62,7 +63,6 @@ def restore(
     from kstate_cli.cli.restore_report import finish, tell_round
     from kstate_cli.cli.state_command import StateCommand
     from kstate_cli.cli.subject import found_app
-    from kstate_cli.releases import release
     from kstate_cli.restore.engines import RestoreEngine
     from kstate_cli.restore.following import follow_dump
     from kstate_cli.restore.judge import Allowed
@@ -81,7 +81,9 @@ def restore(
     elsewhere, only = tasks_of(wanted.fleet, path.name)
     barrier = barrier_of(wanted.fleet, is_started=not cases.standby and cases.follow is None)
     options = RestoreOptions(
-        release=release(wanted.release_name),
+        release=chosen_release(
+            "--for", wanted.release_name, wanted.for_jar, quiet=told.quiet or told.output is Format.json
+        ),
         tasks=frozenset(wanted.task or ()),
         stores=frozenset(wanted.store or ()),
         share=share_of(wanted.fleet),

@@ -29,6 +29,7 @@ from kstate_cli.cli.options import (
     workers_option,
 )
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.release_options import ForJar
 from kstate_cli.cli.shell_completion import releases
 from kstate_cli.formats.numbers import MAX_I64
 
@@ -97,9 +98,10 @@ class RestoredOptions:
         ),
     ]
     release_name: Annotated[
-        str,
+        str | None,
         typer.Option("--for", metavar="RELEASE", help="The release that is to be started.", autocompletion=releases),
-    ]
+    ] = None
+    for_jar: ForJar = None
     spec: Annotated[
         Path | None,
         typer.Option("--spec", metavar="FILE", help="kstate.toml: kinds and retentions of stores.", readable=False),

@@ -1,0 +1,212 @@
+"""Which release of Kafka Streams an application brings: read from its jar, or from the folder with its jars.
+
+Every build of kafka-streams has ``kafka/kafka-streams-version.properties`` (``ClientMetrics`` reads its version there).
+It lies in the jar itself, in a shaded one that has taken its contents, and in a jar within a jar (Spring Boot).
+A jar is whatever somebody has put there: of none more is read, unpacked or remembered than the limits below say.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from kstate_cli.access import what_to_do
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.releases import Release, release, release_of_build
+from kstate_cli.texts import first_lines
+
+PROPERTIES: Final = "kafka/kafka-streams-version.properties"
+_NESTED: Final = re.compile(r"(?:[^/]*/)*(?:[^/]*\.)?kafka-streams-[0-9][^/]*\.jar")
+"""A jar within a jar, as build tools call it: ``BOOT-INF/lib/kafka-streams-4.2.1.jar``."""
+_ARCHIVES: Final = (".jar", ".war", ".ear", ".zip")
+_MOST_PROPERTIES: Final = 64 * 1024
+_MOST_NESTED_BYTES: Final = 64 * 1024 * 1024
+"""A jar of kafka-streams has 3 MB."""
+_MOST_NESTED: Final = 16
+_MOST_AT_ONCE: Final = 16 * 1024 * 1024
+"""The longest single read of an archive: its directory, which is about 100 bytes for a file."""
+_MOST_ENTRIES: Final = 20_000
+_DEEPEST: Final = 8
+_DAMAGED: Final = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+)
+"""What ``zipfile`` raises for what is no archive, is cut off, encrypted, or packed in a way that it does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRelease:
+    """A release, and where it was read."""
+
+    release: Release
+    version: str
+    """As the jar has it: ``7.9.1-ccs``."""
+    where: str
+    """The path of the file; of a jar within it, its name behind a ``!``."""
+
+
+def release_in(path: Path) -> FoundRelease:
+    """The release of Kafka Streams in a jar, in a jar within it, or in the jars of a folder and the folders below it.
+
+    Raises UsageError where there is no such file; Refused where there is no release in it, where there are several
+    different ones, one that kstate does not know, or where a jar is not one or is too large.
+    """
+    try:
+        kind = os.stat(path).st_mode
+    except PermissionError as error:
+        raise Refused(f"{path} cannot be looked at: {error.strerror}", hint=what_to_do(path)) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_GIVE) from None
+    if not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
+        raise UsageError(f"{path} is no file and no folder", hint=_GIVE)
+    folder = stat.S_ISDIR(kind)
+    found: list[tuple[str, str]] = []
+    damaged: dict[Path, str] = {}
+    for file in _archives(path) if folder else [path]:
+        try:
+            found += _versions(file)
+        except OSError as error:
+            raise Refused(f"{file} cannot be read: {error.strerror or error}", hint=what_to_do(file)) from None
+        except _Beyond as error:
+            raise Refused(f"{file} is not read: {error}", hint=_SAY) from None
+        except _DAMAGED as error:
+            damaged[file] = f"{file}: {error}"
+    # A jar of something else that is damaged is not what was asked about.
+    if damaged and (not found or any(_NESTED.fullmatch(file.name) for file in damaged)):
+        raise Refused(f"{path}: not a jar that can be read", details=first_lines([*damaged.values()]), hint=_SAY)
+    return _one(path, found)
+
+
+_GIVE: Final = "give the application's jar, or the folder with its jars"
+_SAY: Final = f"{_GIVE}; or say the release itself"
+
+
+def _one(path: Path, found: list[tuple[str, str]]) -> FoundRelease:
+    if not found:
+        raise Refused(f"{path} has no Kafka Streams: no {PROPERTIES} in it", hint=_SAY)
+    if len({_name(version) for version, _ in found}) > 1:
+        lines = [f"{version}: {where}" for version, where in found]
+        raise Refused(
+            f"{path} has several releases of Kafka Streams: which one is started it does not tell",
+            details=first_lines(lines),
+            hint="give the jar that is on the class path; or say the release itself",
+        )
+    version, where = found[0]
+    try:
+        return FoundRelease(release(release_of_build(version)), version, where)
+    except UsageError as error:
+        # The command line is right; what lies there is not understood.
+        raise Refused(error.headline, where=where, hint=error.hint) from None
+
+
+def _name(version: str) -> str:
+    """Versions of one release have one name; one that kstate does not know has its own."""
+    try:
+        return release(release_of_build(version)).name
+    except UsageError:
+        return version
+
+
+class _Beyond(Exception):
+    """Something is larger than anything that is read here."""
+
+
+_TOO_MUCH: Final = f"it has a part of more than {_MOST_AT_ONCE} bytes that would be read at once"
+
+
+class _InPortions(io.BufferedReader):
+    """A file that is never asked for more than so much at once: an archive says itself how long its directory is."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As of any file; raises _Beyond."""
+        wanted = _MOST_AT_ONCE + 1 if size is None or size < 0 else size
+        data = super().read(min(wanted, _MOST_AT_ONCE + 1))
+        if len(data) > _MOST_AT_ONCE:
+            raise _Beyond(_TOO_MUCH)
+        return data
+
+
+def _archives(folder: Path) -> Iterator[Path]:
+    """Jars in a folder and in those below it. Links to folders are not followed. Raises Refused."""
+    waiting, seen = [(folder, 0)], 0
+    while waiting:
+        at, depth = waiting.pop()
+        try:
+            with os.scandir(at) as scanned:
+                entries = sorted(scanned, key=lambda entry: entry.name)
+        except OSError as error:
+            raise Refused(f"{at} cannot be read: {error.strerror}", hint=what_to_do(at)) from None
+        seen += len(entries)
+        if seen > _MOST_ENTRIES:
+            raise Refused(f"{folder} has more than {_MOST_ENTRIES} entries", hint=_SAY)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if depth == _DEEPEST:
+                    raise Refused(f"{at} is {_DEEPEST} folders below {folder}, and has more", hint=_SAY)
+                waiting.append((Path(entry.path), depth + 1))
+            elif entry.name.lower().endswith(_ARCHIVES) and entry.is_file():
+                yield Path(entry.path)
+
+
+def _versions(file: Path) -> list[tuple[str, str]]:
+    """(version, where) for each that is in a jar or in a jar within it. Raises what ``_DAMAGED`` says, and OSError."""
+    with _InPortions(io.FileIO(file)) as opened, zipfile.ZipFile(opened) as archive:
+        found = [(version, str(file)) for version in _of_archive(archive)]
+        nested = [entry for entry in archive.infolist() if _NESTED.fullmatch(entry.filename)]
+        if len(nested) > _MOST_NESTED:
+            raise _Beyond(f"it has {len(nested)} jars of kafka-streams")
+        for entry in nested:
+            data = _content(archive, entry, _MOST_NESTED_BYTES)
+            with zipfile.ZipFile(io.BytesIO(data)) as inner:
+                found += [(version, f"{file}!{entry.filename}") for version in _of_archive(inner)]
+    return found
+
+
+def _of_archive(archive: zipfile.ZipFile) -> list[str]:
+    """An archive may have two entries of one name: then both count."""
+    entries = [entry for entry in archive.infolist() if entry.filename == PROPERTIES]
+    return list(dict.fromkeys(_version(_content(archive, entry, _MOST_PROPERTIES)) for entry in entries[:_MOST_NESTED]))
+
+
+def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
+    """All of an entry; raises _Beyond when it unpacks to more than ``most`` bytes, whatever size it says."""
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _Beyond(f"{entry.filename} in it is packed in a way that no JVM reads")
+    with archive.open(entry) as packed:
+        data = _up_to(packed, most + 1)
+    if len(data) > most:
+        raise _Beyond(f"{entry.filename} in it unpacks to more than {most} bytes")
+    return data
+
+
+def _up_to(packed: IO[bytes], most: int) -> bytes:
+    portions = []
+    while most > 0 and (portion := packed.read(min(most, _MOST_PROPERTIES))):
+        portions.append(portion)
+        most -= len(portion)
+    return b"".join(portions)
+
+
+def _version(properties: bytes) -> str:
+    """The value of ``version``, as ``java.util.Properties`` has it: the last one counts. ValueError without one."""
+    found = re.findall(
+        r"^[ \t\f]*version[ \t\f]*[=:][ \t\f]*(.*?)[ \t\f]*\r?$", properties.decode("latin-1"), re.MULTILINE
+    )
+    if not found:
+        raise ValueError(f"{PROPERTIES} in it names no version")
+    return str(found[-1])

@@ -1,0 +1,162 @@
+"""The release that a command is about, read from the application's jar; and what unattended use does with unclean tasks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.golden import unpack
+from tests.jars import fat_jar, jar, written
+
+from .support import data_rows, kstate, tree_hash
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def runs(app: Path) -> list[str]:
+    """What was done with the directory."""
+    return [row["run"] for row in kstate("status", app, "-o", "json").rows if row["type"] == "run"]
+
+
+def where_offsets_are(app: Path) -> set[str]:
+    """In the stores, or in files."""
+    return {row["offsets_in"] for row in kstate("ls", app, "-o", "json").rows if "offsets_in" in row}
+
+
+@pytest.mark.parametrize("made", [jar, fat_jar])
+def test_down_nothing_up_and_back(tmp_path: Path, made: Any) -> None:
+    """What an image needs, again and again: no run is added where nothing is to be done."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    older, newer = (written(tmp_path / "jars" / v / "app.jar", made(v)) for v in ("4.2.1", "8.3.0-ccs"))
+    rows = data_rows(app)
+    for path, release, moved in ((newer, "4.3", 0), (older, "4.2", 1), (older, "4.2", 0), (newer.parent, "4.3", 1)):
+        before = tree_hash(app)
+        done = kstate("migrate", app, "--to-jar", path, "--warnings-ok", "--workers", "1")
+        assert f", release {release}" in done.err
+        assert (tree_hash(app) != before) == bool(moved)
+        assert bool(moved) == (f"migrated to {release}" in done.out + done.err)
+        assert bool(moved) != (f"is where {release} wants it" in done.out + done.err)
+        assert where_offsets_are(app) == {"column-family" if release == "4.3" else "checkpoint"}
+    assert len(runs(app)) == 2
+    assert data_rows(app) == rows
+
+
+def test_it_is_what_the_name_says(tmp_path: Path) -> None:
+    """The same plan, and the same words of check and restore, as with the release named."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    path = written(tmp_path / "kafka-streams-3.9.1.jar", jar("3.9.1"))
+    (tmp_path / "lost").mkdir()
+    lost = (
+        "restore",
+        tmp_path / "lost" / "orders",
+        "--from-changelog",
+        EXAMPLES / "dump",
+        "--spec",
+        EXAMPLES / "dump.toml",
+    )
+    for words, option in ((("migrate", app), "--to"), (("check", app), "--for"), (lost, "--for")):
+        more = () if words[0] == "check" else ("--dry-run",)
+        said = [
+            kstate(*words, *given, *more, "-o", "json", status=None)
+            for given in ((option, "3.9"), (option, "cp-7.9"), (f"{option}-jar", path))
+        ]
+        assert said[0].rows
+        assert [(one.status, one.rows, one.err) for one in said] == [(said[0].status, said[0].rows, said[0].err)] * 3
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "told"),
+    [
+        ((), 2, "both missing"),
+        (("4.2", "good.jar"), 2, "two answers"),
+        ((None, "missing.jar"), 2, "missing.jar"),
+        ((None, "none.jar"), 4, "not a jar"),
+        ((None, "later.jar"), 4, "5.9.1"),
+        ((None, "."), 4, "several releases"),
+    ],
+)
+def test_no_release(tmp_path: Path, given: tuple[str | None, ...], status: int, told: str) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    folder = tmp_path / "jars"
+    for name, data in (("good", jar("4.2.1")), ("none", b"none"), ("later", jar("5.9.1"))):
+        written(folder / f"{name}.jar", data)
+    written(folder / "older.jar", jar("3.9.1"))
+    before = tree_hash(tmp_path)
+    for command, option in (("migrate", "--to"), ("check", "--for"), ("restore", "--for")):
+        named, jar_name = (*given, None, None)[:2]
+        words = [*([option, named] if named else []), *([f"{option}-jar", folder / jar_name] if jar_name else [])]
+        more = ("--from-changelog", EXAMPLES / "dump") if command == "restore" else ()
+        done = kstate(command, app, *words, *more, status=status)
+        assert told in done.err
+        assert "Traceback" not in done.err
+    assert tree_hash(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["4.3.1-kinds-eos-killed-open", "4.2.1-kinds-eos-killed-second"])
+def test_unclean(tmp_path: Path, name: str) -> None:
+    """Refused, or wiped as Streams would; where nothing moves, neither: Streams does what it does."""
+    app = unpack(name, tmp_path)
+    own, other = ("4.3.1", "4.2.1") if name.startswith("4.3") else ("4.2.1", "4.3.1")
+    jars = {version: written(tmp_path / "jars" / f"{version}.jar", jar(version)) for version in (own, other)}
+    before = tree_hash(app)
+    for unclean in ("refuse", "wipe"):
+        kstate("migrate", app, "--to-jar", jars[own], "--unclean", unclean, "--warnings-ok")
+        assert tree_hash(app) == before
+    for words in ((), ("--unclean", "refuse")):
+        assert "--wipe-unclean" in kstate("migrate", app, "--to-jar", jars[other], *words, status=4).err
+    kstate("migrate", app, "--to-jar", jars[other], "--unclean", "refuse", "--wipe-unclean", status=2)
+    assert tree_hash(app) == before
+    plans = [
+        kstate("migrate", app, "--to-jar", jars[other], *way, "--dry-run", "-o", "json", status=1).rows
+        for way in (("--unclean", "wipe"), ("--wipe-unclean",))
+    ]
+    assert plans[0] == plans[1]
+    assert any(row.get("action") == "leave out" for row in plans[0])
+    kstate("migrate", app, "--to-jar", jars[other], "--unclean", "wipe", "--warnings-ok")
+    kstate("undo", app)
+    assert data_rows(app)
+
+
+def init_container(app: Path, jars: Path, *, status: int = 0) -> str:
+    """The script of examples/kubernetes/migrate.yaml, with the kstate that is tested; returns what it told."""
+    (document,) = yaml.safe_load_all((EXAMPLES / "kubernetes" / "migrate.yaml").read_text(encoding="utf-8"))
+    (script,) = document["spec"]["template"]["spec"]["initContainers"][1]["args"]
+    environment = {
+        **os.environ,
+        "APP": str(app),
+        "JARS": str(jars),
+        "HOSTNAME": "my-app-2",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_init_container(tmp_path: Path) -> None:
+    """A new volume, an update, a restart, a rollout that is undone; a pod that was killed; jars that nobody understands."""
+    older, newer, none = (tmp_path / "jars" / name for name in ("4.2.1", "4.3.1", "none"))
+    written(older / "kafka-streams-4.2.1.jar", jar("4.2.1"))
+    written(newer / "app.jar", fat_jar("4.3.1"))
+    none.mkdir()
+    init_container(tmp_path / "volume" / "my-app", older)
+    assert not (tmp_path / "volume").exists()
+    app = unpack("4.2.1-sparse-eos", tmp_path / "state")
+    rows = data_rows(app)
+    for jars, wanted in ((newer, "migrated to 4.3"), (newer, "is where 4.3 wants it"), (older, "migrated to 4.2")):
+        assert wanted in init_container(app, jars)
+    assert len(runs(app)) == 2
+    assert data_rows(app) == rows
+    init_container(app, none, status=4)
+    killed = unpack("4.2.1-kinds-eos-killed-second", tmp_path / "killed")
+    assert "migrated to 4.3" in init_container(killed, newer)
+    assert "is where 4.3 wants it" in init_container(killed, newer)
