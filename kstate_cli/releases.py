@@ -110,7 +110,7 @@ _CONFLUENT_NAME: Final = "cp-"
 
 OLD_SST_FORMAT = 5
 """The SST format that every release of ``RELEASES`` reads."""
-NEWEST_SST_FORMAT = RELEASES[-1].reads_sst_format
+NEWEST_SST_FORMAT = max(one.reads_sst_format for one in RELEASES)
 
 
 def release(text: str) -> Release:

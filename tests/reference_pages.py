@@ -457,7 +457,7 @@ def releases_page(releases: Iterable[Release], proven: Iterable[tuple[str, str]]
                 "# Releases",
                 _MADE,
                 (
-                    "`--to` and `--for` take one of these, or a patch release of one. With Confluent's numbers see "
+                    "`--to` and `--for` take one of these, or a patch release of one, or `cp-` and a release of Confluent Platform; `--to-jar` and `--for-jar` read it from the application's jar. With Confluent's numbers see "
                     "[Confluent](../how-to/confluent.md)."
                 ),
                 markdown_table(

@@ -40,7 +40,7 @@ def check(
         typer.Option(
             "--for",
             metavar="RELEASE",
-            help="The Kafka Streams release to be started, such as 4.3.",
+            help="The Kafka Streams release to be started, such as 4.3; or --for-jar.",
             autocompletion=releases,
         ),
     ] = None,

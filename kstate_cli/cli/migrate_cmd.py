@@ -47,7 +47,7 @@ def migrate(
         typer.Option(
             "--to",
             metavar="RELEASE",
-            help="The Kafka Streams release to migrate to, such as 4.2, or cp-8.2 of Confluent Platform.",
+            help="The Kafka Streams release to migrate to, such as 4.2 or cp-8.2; or --to-jar.",
             autocompletion=releases,
         ),
     ] = None,

@@ -99,7 +99,12 @@ class RestoredOptions:
     ]
     release_name: Annotated[
         str | None,
-        typer.Option("--for", metavar="RELEASE", help="The release that is to be started.", autocompletion=releases),
+        typer.Option(
+            "--for",
+            metavar="RELEASE",
+            help="The release that is to be started; or --for-jar.",
+            autocompletion=releases,
+        ),
     ] = None
     for_jar: ForJar = None
     spec: Annotated[

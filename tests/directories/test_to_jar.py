@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.golden import unpack
-from tests.jars import fat_jar, jar, written
+from tests.jars import archive, fat_jar, jar, written
 
 from .support import data_rows, kstate, tree_hash
 
@@ -97,6 +97,15 @@ def test_no_release(tmp_path: Path, given: tuple[str | None, ...], status: int, 
         assert told in done.err
         assert "Traceback" not in done.err
     assert tree_hash(tmp_path) == before
+
+
+def test_names_within_a_jar_are_printed_as_they_are_nowhere(tmp_path: Path) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    name = "BOOT-INF/lib/\x1b[2J\n$(id).kafka-streams-4.2.1.jar"
+    path = written(tmp_path / "app.jar", archive({name: jar("4.2.1")}))
+    done = kstate("migrate", app, "--to-jar", path, "--dry-run", "--warnings-ok")
+    assert "\x1b" not in done.out + done.err
+    assert [line for line in done.err.splitlines() if "app.jar!" in line and "release 4.2" in line]
 
 
 @pytest.mark.parametrize("name", ["4.3.1-kinds-eos-killed-open", "4.2.1-kinds-eos-killed-second"])

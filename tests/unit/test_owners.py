@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,38 @@ def test_the_ends_of_numbers_are_spelled_once() -> None:
         and node.right.value in (31, 63)
     ]
     assert not found, found
+
+
+RELEASE_OWNERS = {
+    "releases.py",
+    # Since when there are kinds of stores.
+    "formats/store_kinds.py",
+    # What is shown, not what is done: the releases of the demonstration and of an example.
+    "cli/demo_cmd.py",
+    "cli/examples_cmd.py",
+}
+_A_RELEASE = re.compile(r"[3-9]\.\d{1,2}(\.\d+)?")
+
+
+def test_nobody_means_a_property_of_a_release_and_says_its_name_or_its_place() -> None:
+    """What a release does is in its row: another row behind it must not change what is done for it."""
+    found = []
+    for module, tree in syntax.modules():
+        if module in RELEASE_OWNERS:
+            continue
+        docstrings = {id(node.value) for node in syntax.nodes(tree) if isinstance(node, ast.Expr)}
+        for node in syntax.nodes(tree):
+            names = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+            spelled = names and _A_RELEASE.fullmatch(node.value) is not None  # type: ignore[attr-defined]
+            table = isinstance(node, ast.Subscript) and getattr(node.value, "id", "") in {"RELEASES", "PROVEN"}
+            pair = isinstance(node, ast.Compare) and any(
+                isinstance(one, ast.Tuple) and all(isinstance(part, ast.Constant) for part in one.elts)
+                for one in node.comparators
+            )
+            numbered = pair and any(getattr(one, "attr", "") == "number" for one in ast.walk(node))
+            if spelled or table or numbered:
+                found.append(f"{module}:{node.lineno}")  # type: ignore[attr-defined]
+    assert not found, "\n".join(found)
 
 
 MAKERS = {
