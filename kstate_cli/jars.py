@@ -22,7 +22,7 @@ from typing import IO, Final
 from kstate_cli.access import what_to_do
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.releases import Release, release, release_of_build
-from kstate_cli.texts import first_lines
+from kstate_cli.texts import first_lines, size_text
 
 PROPERTIES: Final = "kafka/kafka-streams-version.properties"
 _NESTED: Final = re.compile(r"(?:[^/]*/)*(?:[^/]*\.)?kafka-streams-[0-9][^/]*\.jar")
@@ -75,11 +75,11 @@ def release_in(path: Path) -> FoundRelease:
     if not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
         raise UsageError(f"{path} is no file and no folder", hint=_GIVE)
     folder = stat.S_ISDIR(kind)
-    found: list[tuple[str, str]] = []
+    versions: list[tuple[str, str]] = []
     damaged: dict[Path, str] = {}
     for file in _archives(path) if folder else [path]:
         try:
-            found += _versions(file)
+            versions += _versions(file)
         except OSError as error:
             raise Refused(f"{file} cannot be read: {error.strerror or error}", hint=what_to_do(file)) from None
         except _Beyond as error:
@@ -87,26 +87,26 @@ def release_in(path: Path) -> FoundRelease:
         except _DAMAGED as error:
             damaged[file] = f"{file}: {error}"
     # A jar of something else that is damaged is not what was asked about.
-    if damaged and (not found or any(_NESTED.fullmatch(file.name) for file in damaged)):
+    if damaged and (not versions or any(_NESTED.fullmatch(file.name) for file in damaged)):
         raise Refused(f"{path}: not a jar that can be read", details=first_lines([*damaged.values()]), hint=_SAY)
-    return _one(path, found)
+    return _one(path, versions)
 
 
 _GIVE: Final = "give the application's jar, or the folder with its jars"
 _SAY: Final = f"{_GIVE}; or say the release itself"
 
 
-def _one(path: Path, found: list[tuple[str, str]]) -> FoundRelease:
-    if not found:
+def _one(path: Path, versions: list[tuple[str, str]]) -> FoundRelease:
+    if not versions:
         raise Refused(f"{path} has no Kafka Streams: no {PROPERTIES} in it", hint=_SAY)
-    if len({_name(version) for version, _ in found}) > 1:
-        lines = [f"{version}: {where}" for version, where in found]
+    if len({_name(version) for version, _ in versions}) > 1:
+        lines = [f"{version}: {where}" for version, where in versions]
         raise Refused(
             f"{path} has several releases of Kafka Streams: which one is started it does not tell",
             details=first_lines(lines),
             hint="give the jar that is on the class path; or say the release itself",
         )
-    version, where = found[0]
+    version, where = versions[0]
     try:
         return FoundRelease(release(release_of_build(version)), version, where)
     except UsageError as error:
@@ -126,7 +126,7 @@ class _Beyond(Exception):
     """Something is larger than anything that is read here."""
 
 
-_TOO_MUCH: Final = f"it has a part of more than {_MOST_AT_ONCE} bytes that would be read at once"
+_TOO_MUCH: Final = f"it has a part of more than {size_text(_MOST_AT_ONCE)} that would be read at once"
 
 
 class _InPortions(io.BufferedReader):
@@ -166,15 +166,15 @@ def _archives(folder: Path) -> Iterator[Path]:
 def _versions(file: Path) -> list[tuple[str, str]]:
     """(version, where) for each that is in a jar or in a jar within it. Raises what ``_DAMAGED`` says, and OSError."""
     with _InPortions(io.FileIO(file)) as opened, zipfile.ZipFile(opened) as archive:
-        found = [(version, str(file)) for version in _of_archive(archive)]
+        versions = [(version, str(file)) for version in _of_archive(archive)]
         nested = [entry for entry in archive.infolist() if _NESTED.fullmatch(entry.filename)]
         if len(nested) > _MOST_NESTED:
             raise _Beyond(f"it has {len(nested)} jars of kafka-streams")
         for entry in nested:
             data = _content(archive, entry, _MOST_NESTED_BYTES)
             with zipfile.ZipFile(io.BytesIO(data)) as inner:
-                found += [(version, f"{file}!{entry.filename}") for version in _of_archive(inner)]
-    return found
+                versions += [(version, f"{file}!{entry.filename}") for version in _of_archive(inner)]
+    return versions
 
 
 def _of_archive(archive: zipfile.ZipFile) -> list[str]:
@@ -190,7 +190,7 @@ def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> byt
     with archive.open(entry) as packed:
         data = _up_to(packed, most + 1)
     if len(data) > most:
-        raise _Beyond(f"{entry.filename} in it unpacks to more than {most} bytes")
+        raise _Beyond(f"{entry.filename} in it unpacks to more than {size_text(most)}")
     return data
 
 
@@ -204,9 +204,9 @@ def _up_to(packed: IO[bytes], most: int) -> bytes:
 
 def _version(properties: bytes) -> str:
     """The value of ``version``, as ``java.util.Properties`` has it: the last one counts. ValueError without one."""
-    found = re.findall(
+    values = re.findall(
         r"^[ \t\f]*version[ \t\f]*[=:][ \t\f]*(.*?)[ \t\f]*\r?$", properties.decode("latin-1"), re.MULTILINE
     )
-    if not found:
+    if not values:
         raise ValueError(f"{PROPERTIES} in it names no version")
-    return str(found[-1])
+    return str(values[-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,11 +14,11 @@ from kstate_cli.cli.options import (
     Guarantee,
     LockIsShared,
     MetricsFile,
+    OnUnclean,
     Output,
     Quiet,
     Reason,
     StoreFormat,
-    Unclean,
     Verify,
     Wait,
     WarningsOk,
@@ -26,7 +26,7 @@ from kstate_cli.cli.options import (
     workers_option,
 )
 from kstate_cli.cli.output import Format
-from kstate_cli.cli.release_options import chosen_release
+from kstate_cli.cli.release_options import chosen_release, one_is_given
 from kstate_cli.cli.shell_completion import releases
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from kstate_cli.change.plan import Plan
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.statedir.model import Application
+
+_KILLED: Final = "Where the application was killed"
 
 
 def migrate(
@@ -56,8 +58,9 @@ def migrate(
         typer.Option(
             "--to-jar",
             metavar="PATH",
-            help="To the release in this jar, or folder of jars, of the application.",
+            help="To the one in the application's jar, or folder of jars.",
             readable=False,
+            callback=one_is_given,
         ),
     ] = None,
     dry_run: Annotated[
@@ -69,17 +72,24 @@ def migrate(
             "--guarantee",
             metavar="GUARANTEE",
             help="at_least_once: stores that were not left clean have no uncommitted data.",
+            rich_help_panel=_KILLED,
         ),
     ] = Guarantee.exactly_once,
     wipe_unclean: Annotated[
-        bool, typer.Option("--wipe-unclean", help="Leave out tasks that were not left clean: Streams restores them.")
+        bool,
+        typer.Option(
+            "--wipe-unclean",
+            help="Leave out tasks that were not left clean: Streams restores them.",
+            rich_help_panel=_KILLED,
+        ),
     ] = False,
     unclean: Annotated[
-        Unclean | None,
+        OnUnclean | None,
         typer.Option(
             "--unclean",
-            metavar=one_of(Unclean),
-            help="Tasks that were not left clean, where nobody is asked: refuse (the default), or as --wipe-unclean.",
+            metavar=one_of(OnUnclean),
+            help="The same, said either way for unattended use: refuse is the default.",
+            rich_help_panel=_KILLED,
         ),
     ] = None,
     drop_headers: Annotated[
@@ -125,11 +135,11 @@ def migrate(
     from kstate_cli.statedir.find import find_application
 
     target = chosen_release("--to", to, to_jar, quiet=quiet or output is Format.json)
-    if wipe_unclean and unclean is Unclean.refuse:
+    if wipe_unclean and unclean is OnUnclean.refuse:
         raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="leave one of them out")
     options = MigrateOptions(
         at_least_once=guarantee is Guarantee.at_least_once,
-        wipe_unclean=wipe_unclean or unclean is Unclean.wipe,
+        wipe_unclean=wipe_unclean or unclean is OnUnclean.wipe,
         drop_headers=drop_headers,
         headers_format=dsl_store_format is StoreFormat.HEADERS,
     )

@@ -31,7 +31,7 @@ class StoreFormat(str, Enum):
     HEADERS = "HEADERS"
 
 
-class Unclean(str, Enum):
+class OnUnclean(str, Enum):
     """What becomes of tasks that may hold uncommitted data."""
 
     refuse = "refuse"

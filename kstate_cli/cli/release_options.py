@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 if TYPE_CHECKING:
     from kstate_cli.releases import Release
 
+_JAR: Final = "-jar"
+
+
+def one_is_given(ctx: Any, option: Any, value: Any) -> Any:
+    """The callback of ``--to-jar`` and its like: what is missing is missed where the command line is read.
+
+    Click comes to it behind the option that names the release, unless it was given itself.
+    """
+    named = option.opts[0].removesuffix(_JAR)
+    name = next(one.name for one in ctx.command.params if named in one.opts)
+    if value is None and ctx.params.get(name) is None and not ctx.resilient_parsing:
+        raise typer.BadParameter(f"Missing option: {named} RELEASE, or {option.opts[0]} PATH")
+    return value
+
+
 ForJar = Annotated[
     Path | None,
     typer.Option(
         "--for-jar",
         metavar="PATH",
-        help="The release in this jar, or folder of jars, of the application.",
+        help="The one in the application's jar, or folder of jars.",
         readable=False,
+        callback=one_is_given,
     ),
 ]
 
@@ -30,17 +46,12 @@ def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bo
     from kstate_cli.errors import UsageError
     from kstate_cli.releases import release
 
-    from_jar = f"{option}-jar"
-    if (name is None) == (jar is None):
-        said = "are two answers to one question" if name is not None else "are both missing: which release is it?"
-        raise UsageError(
-            f"{option} and {from_jar} {said}",
-            hint=f"{option} 4.2, or {from_jar} with the application's jar or the folder with its jars",
-        )
     if jar is None:
         return release(str(name))
+    if name is not None:
+        raise UsageError(f"{option} and {option}{_JAR} are two answers to one question", hint="leave one of them out")
     from kstate_cli.jars import release_in
 
-    found = release_in(jar)
-    say(f"{found.where}: Kafka Streams {found.version}, release {found.release}", quiet=quiet)
-    return found.release
+    brought = release_in(jar)
+    say(f"{brought.where}: Kafka Streams {brought.version}, release {brought.release}", quiet=quiet)
+    return brought.release

@@ -74,7 +74,7 @@ def test_it_is_what_the_name_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "status", "told"),
     [
-        ((), 2, "both missing"),
+        ((), 2, "Missing option"),
         (("4.2", "good.jar"), 2, "two answers"),
         ((None, "missing.jar"), 2, "missing.jar"),
         ((None, "none.jar"), 4, "not a jar"),
