@@ -86,8 +86,12 @@ class Run:
 class Harness:
     """A broker, and a JVM for each release that is used. Everything ends with it."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Nothing starts before it is needed. `folder` holds the broker's data and the logs; without, a temporary one."""
+    def __init__(self, folder: Path | None = None, properties: str = "") -> None:
+        """Nothing starts before it is needed. `folder` holds the broker's data and the logs; without, a temporary one.
+
+        `properties`: lines of the broker's own, over the usual ones.
+        """
+        self._properties = properties
         self._own = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="kstate-interop-")) if folder is None else folder
         self._broker: Broker | None = None
@@ -112,7 +116,7 @@ class Harness:
     def bootstrap(self) -> str:
         """The address of the broker, which is started when it does not run yet."""
         if self._broker is None:
-            self._broker = Broker(self.folder / "broker")
+            self._broker = Broker(self.folder / "broker", properties=self._properties)
             self._broker.start()
         return self._broker.bootstrap
 

@@ -19,7 +19,6 @@ from tests import json_lines
 from tests.directories.support import data_rows, meaning
 from tests.done import Done
 
-from .broker import Broker
 from .harness import App, Harness
 from .jvm import Reply
 from .releases import number
@@ -222,13 +221,9 @@ def offsets_of(directory: Path) -> dict[str, Any]:
 class CompactingHarness(Harness):
     """A harness with a broker of its own whose cleaner runs: what a topic's settings say is done within a second."""
 
-    @property
-    def bootstrap(self) -> str:
-        """The address of that broker."""
-        if self._broker is None:
-            self._broker = Broker(self.folder / "broker", properties=_CLEANER)
-            self._broker.start()
-        return self._broker.bootstrap
+    def __init__(self, folder: Path | None = None) -> None:
+        """As of any harness."""
+        super().__init__(folder, _CLEANER)
 
 
 def compact(harness: Harness, version: str, topics: list[str]) -> None:
