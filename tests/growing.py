@@ -13,6 +13,7 @@ from kstate_cli.capture import folder
 from kstate_cli.capture.columns import schema
 from kstate_cli.capture.file_names import path_of
 from kstate_cli.capture.packing import packed
+from kstate_cli.capture.stores import Folder
 from kstate_cli.capture.writing import RangeFile
 from kstate_cli.clock import now_ms
 from kstate_cli.dump.growing import Forgotten, Full, Grown
@@ -68,7 +69,7 @@ class GrowingDump:
         log_start = 0 if before is None else before.log_start
         full = Full(key, began, log_start, end, now, ranges, files, "t", "compact", DAY_MS, 1)
         if self._pack:
-            full, gone = packed(str(self.path), full, self.generation, run)
+            full, gone = packed(Folder(str(self.path)), full, self.generation, run)
             self._forgotten += [Forgotten(one, now) for one in gone]
         return full
 
