@@ -36,9 +36,9 @@ class Fault:
     """Answered with this; 0: with what moto says."""
     code: str = "InternalError"
     carried_out: bool = False
-    """Before it is answered with ``status``: the answer got lost."""
+    """Before it is answered with ``status``: the answer got lost. Or, of one that stalls, once it goes on."""
     stalls: bool = False
-    """Waits until the faults are others."""
+    """Waits until the faults are others; then it is carried out, or never was."""
     times: int = 1 << 30
 
 
@@ -170,6 +170,8 @@ class _Before:
             conduct, fault = self.conduct, self._fault(request)
             while fault is not None and fault.stalls and self.conduct is conduct:
                 self._changed.wait()
+        if fault is not None and fault.stalls:
+            fault.status = 0 if fault.carried_out else 500
         if not conduct.heeds_conditions:
             environ.pop("HTTP_IF_NONE_MATCH", None)
         if fault is not None and fault.status and not fault.carried_out:
