@@ -18,9 +18,11 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
 ROOT = Path(__file__).resolve().parents[1]
 ACCESS_KEY, SECRET = "AKIAKSTATETESTS00000", "hunter2-never-printed"
@@ -50,6 +52,8 @@ class Conduct:
     heeds_conditions: bool = True
     later_seconds: int = 0
     """It is so much later by its clock than it was when objects were written."""
+    policy: dict[str, Any] | None = None
+    """What is granted: all else is denied. None: everything is granted."""
 
 
 class ObjectStore:
@@ -83,9 +87,15 @@ class ObjectStore:
     def uri(self, prefix: str) -> str:
         return f"s3://{self.bucket}/{prefix}"
 
-    def behave(self, *faults: Fault, heeds_conditions: bool = True, later_seconds: int = 0) -> None:
+    def behave(
+        self,
+        *faults: Fault,
+        heeds_conditions: bool = True,
+        later_seconds: int = 0,
+        policy: dict[str, Any] | None = None,
+    ) -> None:
         """From now on so; requests that were stalled go on. Nothing is counted yet."""
-        self._ask(asdict(Conduct(list(faults), heeds_conditions, later_seconds)))
+        self._ask(asdict(Conduct(list(faults), heeds_conditions, later_seconds, policy)))
 
     def requests(self) -> list[str]:
         """``METHOD /bucket/key?query`` of each that came since."""
@@ -145,6 +155,41 @@ def running() -> Iterator[str]:
         process.wait()
 
 
+# --- what a policy grants --------------------------------------------------------------------------------------------
+
+
+def action_of(request: str) -> tuple[str, str, str | None]:
+    """The action that a request asks for, its resource, and the prefix that it lists, if it says one."""
+    method, _, target = request.partition(" ")
+    path, _, query = target.partition("?")
+    asked = parse_qs(query, keep_blank_values=True)
+    bucket, _, key = unquote(path).strip("/").partition("/")
+    resource = f"arn:aws:s3:::{bucket}" + (f"/{key}" if key else "")
+    prefix = asked.get("prefix", [None])[0]
+    if not key:
+        return ("s3:ListBucketMultipartUploads" if "uploads" in asked else "s3:ListBucket"), resource, prefix
+    if method in ("PUT", "POST"):
+        return "s3:PutObject", resource, None
+    if method == "DELETE":
+        return ("s3:AbortMultipartUpload" if "uploadId" in asked else "s3:DeleteObject"), resource, None
+    return ("s3:ListMultipartUploadParts" if "uploadId" in asked else "s3:GetObject"), resource, None
+
+
+def granted(policy: Mapping[str, Any], request: str) -> bool:
+    """Whether a policy of such statements as the documentation has allows a request."""
+    action, resource, prefix = action_of(request)
+    for one in policy["Statement"]:
+        actions = one["Action"] if isinstance(one["Action"], list) else [one["Action"]]
+        wanted = one.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
+        if (
+            action in actions
+            and fnmatchcase(resource, one["Resource"])
+            and (wanted is None or (prefix is not None and fnmatchcase(prefix, wanted)))
+        ):
+            return True
+    return False
+
+
 # --- the process ----------------------------------------------------------------------------------------------------
 
 _Start = Callable[[str, list[tuple[str, str]]], Any]
@@ -168,6 +213,8 @@ class _Before:
         with self._changed:
             self._requests.append(request)
             conduct, fault = self.conduct, self._fault(request)
+            if conduct.policy is not None and not granted(conduct.policy, request):
+                fault = Fault("", 403, "AccessDenied")
             while fault is not None and fault.stalls and self.conduct is conduct:
                 self._changed.wait()
         if fault is not None and fault.stalls:
@@ -177,6 +224,8 @@ class _Before:
         if fault is not None and fault.status and not fault.carried_out:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             return _error(fault, start)
+        if conduct.policy is not None:
+            start = _hiding(conduct.policy, request, start)
         answer = self._answered(environ, start if fault is None or not fault.status else _nowhere)
         if fault is not None and fault.status:
             for _ in answer:
@@ -208,6 +257,17 @@ class _Before:
             body = json.dumps(self._requests).encode()
         start("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
         return [body]
+
+
+def _hiding(policy: Mapping[str, Any], request: str, start: _Start) -> _Start:
+    """Whether an object is missing only those are told who may list the bucket, whatever the prefix."""
+    bucket = request.split(" ")[1].split("/")[1].partition("?")[0]
+
+    def started(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+        hidden = status.startswith("404") and not granted(policy, f"GET /{bucket}")
+        return start("403 Forbidden" if hidden else status, headers, *more)
+
+    return started
 
 
 def _nowhere(status: str, headers: Sequence[tuple[str, str]], *more: Any) -> Any:

@@ -112,11 +112,12 @@ def newest_manifest(filesystem: FileSystem, root: str, where: str) -> growing.Gr
     from pyarrow import fs
 
     try:
-        if filesystem.get_file_info(root).type != fs.FileType.Directory:
+        if isinstance(filesystem, fs.LocalFileSystem) and filesystem.get_file_info(root).type != fs.FileType.Directory:
             return None
+        # In a bucket a folder is what keys begin with. Whoever may list what is below it may not ask for itself.
         entries = [
             ListedFile(one.path, one.base_name, one.size or 0)
-            for one in filesystem.get_file_info(fs.FileSelector(root))
+            for one in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
             if one.type == fs.FileType.File
         ]
     except OSError as error:
