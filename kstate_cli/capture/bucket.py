@@ -15,7 +15,7 @@ from typing import Final
 
 from kstate_cli.capture.file_names import PARTITION, TOPIC, folder_of, new_manifest, run_of
 from kstate_cli.capture.keeping import GRACE_SECONDS, MANIFEST_SECONDS, MANIFESTS_KEPT, gone, lost, lost_file, needed
-from kstate_cli.capture.s3_client import Place
+from kstate_cli.capture.s3_client import S3Place
 from kstate_cli.capture.s3_objects import Listed, NotAnsweredError, Objects, Upload
 from kstate_cli.dump import growing, manifest
 from kstate_cli.dump.growing import Grown
@@ -29,10 +29,10 @@ _SHOWN: Final = 3
 _FILE: Final = re.compile(rf"{TOPIC}[^/]+/{PARTITION}(0|[1-9][0-9]{{0,9}})/([^/]+)")
 
 
-class Bucket:
+class BucketStore:
     """A :class:`kstate_cli.capture.stores.DumpStore`."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: S3Place) -> None:
         self.unanswered = False
         self._where = place.uri
         self._objects = Objects(place)

@@ -47,7 +47,7 @@ _SERVERS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class S3Place:
     """A bucket, and what the keys of a dump begin with: nothing, or something that ends with a slash."""
 
     bucket: str
@@ -64,7 +64,7 @@ def is_s3(out: str) -> bool:
     return _S3.match(out) is not None
 
 
-def place_in_bucket(out: str) -> Place:
+def place_in_bucket(out: str) -> S3Place:
     """``s3://BUCKET/PREFIX``. Raises UsageError for one that says more than that, or something else."""
     rest = _S3.sub("", out, count=1)
     if re.search(r"[@?#]", rest):
@@ -79,10 +79,10 @@ def place_in_bucket(out: str) -> Place:
             f"{printable(out)} is not s3://BUCKET/PREFIX",
             hint="the prefix has letters, digits, '.', '_', '-' and '=', between single slashes",
         )
-    return Place(bucket, "".join(f"{one}/" for one in parts))
+    return S3Place(bucket, "".join(f"{one}/" for one in parts))
 
 
-def client_of(place: Place) -> Any:
+def client_of(place: S3Place) -> Any:
     """boto3's client. Raises UsageError where it is not installed, or what the environment says is of no use."""
     try:
         from boto3.session import Session
@@ -110,7 +110,7 @@ def client_of(place: Place) -> Any:
 
 
 @contextmanager
-def asking(place: Place) -> Iterator[None]:
+def asking(place: S3Place) -> Iterator[None]:
     """What boto3 raises within becomes Refused, UsageError or RunFailed."""
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -135,7 +135,7 @@ def is_missing(error: Any) -> bool:
     return status_of(error) == _MISSING and code_of(error) != "NoSuchBucket"
 
 
-def meaning(place: Place, error: Exception) -> KstateError:
+def meaning(place: S3Place, error: Exception) -> KstateError:
     """What an exception of boto3's means, with what to do."""
     if not hasattr(error, "response"):
         return _no_answer(place, error)
@@ -143,7 +143,8 @@ def meaning(place: Place, error: Exception) -> KstateError:
     what = f"{place.uri}: the store answers {getattr(error, 'operation_name', 'it')} with {code or status}"
     if code == "NoSuchBucket":
         return UsageError(
-            f"{place.uri}: there is no bucket {place.bucket}{_at()}", hint="make it first; kstate makes none"
+            f"{place.uri}: there is no bucket {place.bucket}{_at()}",
+            hint="see the name, and whose credentials these are; a bucket has to be made first",
         )
     if code in _WRONG_REGION:
         return Refused(what, hint="the bucket seems to be in another region: see AWS_REGION")
@@ -154,10 +155,10 @@ def meaning(place: Place, error: Exception) -> KstateError:
         )
     if status in _BUSY or status >= _SERVERS:
         return RunFailed(what, hint="see whether the store is well, and run the command again")
-    return Refused(what, hint=f"see what the store supports, and what kstate asks of it: {HOW_TO}")
+    return Refused(what, hint=f"see what the store supports, and what a dump asks of it: {HOW_TO}")
 
 
-def _no_answer(place: Place, error: Exception) -> KstateError:
+def _no_answer(place: S3Place, error: Exception) -> KstateError:
     kind = type(error).__name__
     if kind in _NO_CREDENTIALS or "Credential" in kind:
         return Refused(

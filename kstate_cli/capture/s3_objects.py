@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kstate_cli.capture.s3_client import (
     HOW_TO,
-    Place,
+    S3Place,
     asking,
     client_of,
     code_of,
@@ -55,7 +55,7 @@ class Listed:
 class Objects:
     """Those of one dump."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: S3Place) -> None:
         self.place = place
         self._client = client_of(place)
 

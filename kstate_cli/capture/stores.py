@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kstate_cli.capture import folder
-from kstate_cli.capture.bucket import Bucket
+from kstate_cli.capture.bucket import BucketStore
 from kstate_cli.capture.s3_client import is_s3, place_in_bucket
 from kstate_cli.capture.writing import LocalFile, Sink
 from kstate_cli.dump.growing import Grown
@@ -68,7 +68,7 @@ class DumpStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class FolderStore:
     """A folder of this host, or mounted on it: ``path`` is absolute."""
 
     path: str
@@ -129,4 +129,4 @@ def destination(out: str) -> str:
 
 def store_of(out: str) -> DumpStore:
     """The store that a :func:`destination` is. Raises UsageError where the client of a bucket is not installed."""
-    return Bucket(place_in_bucket(out)) if is_s3(out) else Folder(out)
+    return BucketStore(place_in_bucket(out)) if is_s3(out) else FolderStore(out)

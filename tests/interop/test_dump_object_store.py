@@ -124,6 +124,20 @@ def test_of_two_writers_one_wins_and_the_other_leaves_nothing(bucketed: Bucketed
 
 
 @pytest.mark.in_full("tests/restore/test_object_store.py::test_killed_at")
+def test_a_signal_leaves_nothing(bucketed: Bucketed) -> None:
+    """Not even parts: they are the run's own, and all of its tasks have ended."""
+    bucketed.topic.produce(40_000)
+    with running(bucketed.argv("--max-rate", "300K")) as process:
+        until(lambda: any(one.startswith("DELETE") for one in bucketed.objects.requests()))
+        bucketed.objects.client.create_multipart_upload(Bucket=bucketed.objects.bucket, Key="theirs")
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=_SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert bucketed.objects.keys() == [] and bucketed.objects.uploads() == ["theirs"]
+
+
+@pytest.mark.in_full("tests/restore/test_object_store.py::test_killed_at")
 def test_killed_at_any_moment(bucketed: Bucketed) -> None:
     """The next call completes: nothing is doubled, nothing is missing, and at no moment half a dump passes for one."""
     topic, moments, had = bucketed.topic, random.Random(16), 0

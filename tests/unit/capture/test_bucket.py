@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 
 import pytest
 
-from kstate_cli.capture.bucket import Bucket
+from kstate_cli.capture.bucket import BucketStore
 from kstate_cli.capture.columns import schema
 from kstate_cli.capture.file_names import new_manifest, path_of
 from kstate_cli.capture.keeping import GRACE_SECONDS
@@ -31,11 +32,11 @@ def grown(generation: int, *, files: tuple[GrownFile, ...] = (), forgotten: tupl
     return Grown(generation, "read_committed", (Full(KEY, 1, 0, 99, 5, (Round(0, 99, 1, 2),), files),), {}, forgotten)
 
 
-def bucket(objects: ObjectStore, prefix: str = "a/dump") -> Bucket:
-    return Bucket(place_in_bucket(objects.uri(prefix)))
+def bucket(objects: ObjectStore, prefix: str = "a/dump") -> BucketStore:
+    return BucketStore(place_in_bucket(objects.uri(prefix)))
 
 
-def written(store: Bucket, path: str, offsets: range = range(9)) -> GrownFile:
+def written(store: BucketStore, path: str, offsets: range = range(9)) -> GrownFile:
     with RangeFile(path, schema(), group_bytes=1, opened=store.opened) as file:
         for batch in rows_of(offsets):
             file.add(batch)
@@ -332,3 +333,5 @@ def test_what_is_not_there_or_not_said_is_told(objects: ObjectStore, monkeypatch
     assert "no credentials are found" in told(Refused)
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     assert "AWS_PROFILE" in told(UsageError)
+    monkeypatch.setitem(sys.modules, "boto3.session", None)
+    assert "pip install 'kstate[s3]'" in told(UsageError)
