@@ -137,7 +137,7 @@ def is_missing(error: Any) -> bool:
 
 def meaning(place: S3Place, error: Exception) -> KstateError:
     """What an exception of boto3's means, with what to do."""
-    if not hasattr(error, "response"):
+    if not isinstance(getattr(error, "response", None), dict):  # some have one that is None
         return _no_answer(place, error)
     code, status = printable(code_of(error)), status_of(error)
     what = f"{place.uri}: the store answers {getattr(error, 'operation_name', 'it')} with {code or status}"

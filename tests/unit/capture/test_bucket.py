@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 from collections.abc import Sequence
@@ -335,3 +336,39 @@ def test_what_is_not_there_or_not_said_is_told(objects: ObjectStore, monkeypatch
     assert "AWS_PROFILE" in told(UsageError)
     monkeypatch.setitem(sys.modules, "boto3.session", None)
     assert "pip install 'kstate[s3]'" in told(UsageError)
+
+
+@pytest.mark.parametrize("how", ["says nothing", "closes", "says half of it"])
+def test_an_answer_that_does_not_come(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Each of them is another exception of boto3's, and none of urllib3's comes through."""
+    monkeypatch.setattr("kstate_cli.capture.s3_client._ATTEMPTS", 1)
+    monkeypatch.setattr("kstate_cli.capture.s3_client._READ_SECONDS", 0.1)
+    said = b"" if how == "closes" else b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nETag: 1\r\n\r\n<x"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            kept = []
+            while True:
+                try:
+                    one, _ = server.accept()
+                except OSError:
+                    return
+                if how == "says nothing":
+                    kept.append(one)
+                    continue
+                one.recv(1 << 16)
+                one.sendall(said)
+                one.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        store = bucket(objects)
+        for call in (store.read_newest, lambda: store.content("x"), lambda: store.make(RUN), lambda: store.opened("x").finish() if how != "says half of it" else store.present(["x"])):  # fmt: skip
+            with pytest.raises(RunFailed) as told:
+                call()
+            assert told.value.hint
+        if how != "says half of it":
+            with pytest.raises(RunHalfway):
+                store.commit(Grown(1, "read_committed", ()), RUN, [])
+        assert store.sweep(grown(1)) == 0
+        server.shutdown(socket.SHUT_RDWR)
