@@ -224,6 +224,42 @@ def test_the_rights_of_the_documentation_are_enough_and_none_is_too_many(
         kstate(*line, status=4)
 
 
+def test_the_rules_of_the_documentation_expire_nothing_that_is_needed(objects: ObjectStore) -> None:
+    """They are rules as the API takes them; no object goes because it is old."""
+    text = (ROOT / "docs" / "how-to" / "object-store.md").read_text(encoding="utf-8")
+    (rules,) = [
+        one for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL) if "Rules" in (one := json.loads(block))
+    ]
+    objects.client.put_bucket_lifecycle_configuration(Bucket=objects.bucket, LifecycleConfiguration=rules)
+    kept = objects.client.get_bucket_lifecycle_configuration(Bucket=objects.bucket)["Rules"]
+    assert [rule["ID"] for rule in kept] == [rule["ID"] for rule in rules["Rules"]]
+    for rule in rules["Rules"]:
+        assert "Transitions" not in rule and not {"Days", "Date"} & set(rule.get("Expiration", {}))
+        assert rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"] > 1 if "Expiration" not in rule else True
+    for policy in policies():
+        objects.client.put_bucket_policy(Bucket=objects.bucket, Policy=json.dumps(for_bucket(policy, objects.bucket)))
+
+
+@pytest.mark.in_full("tests/restore/test_object_store.py::test_restored_as_from_a_folder")
+def test_followed(both: Both) -> None:
+    """Each new manifest is one more round."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "kstate_cli", *both.argv(0, "--follow", "0.2", "--standby", "-o", "json")],
+        env=environment(), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as follower:  # fmt: skip
+        assert follower.stdout is not None
+        rounds = (json.loads(line) for line in follower.stdout)
+        for _ in range(3):
+            assert next(one for one in rounds if one["type"] == "round")["records"] > 0
+            both.more()
+        assert next(one for one in rounds if one["type"] == "round")["records"] == 80
+        follower.send_signal(signal.SIGTERM)
+        follower.communicate(timeout=60)
+    assert follower.returncode == 128 + signal.SIGTERM
+    kstate(*both.argv(1))
+    assert digest(both.folder / "bucket" / APP) == digest(both.folder / "folder" / APP)
+
+
 def test_a_place_that_is_not_listed_is_no_empty_one(both: Both) -> None:
     """Nor a dump without a manifest, all of whose files count."""
     both.objects.behave(Fault("^GET .*list-type", 403, "AccessDenied", times=1))
