@@ -21,7 +21,9 @@ from kstate_cli.capture.writing import RangeFile
 from kstate_cli.clock import now_ms
 from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.growing import Forgotten, Full, Grown, GrownFile, name_of
+from kstate_cli.dump.location import open_location
 from kstate_cli.dump.model import Round
+from kstate_cli.dump.open import newest_manifest, read_dump
 from kstate_cli.errors import InUse, KstateError, Refused, RunFailed, RunHalfway, UsageError
 from tests.object_store import Fault, ObjectStore
 from tests.unit.dump.test_growing import KEY, rows_of
@@ -86,6 +88,24 @@ def test_where_a_dump_can_be() -> None:
         with pytest.raises(UsageError) as refused:
             destination(wrong)
         assert "hunter2" not in str(refused.value)
+
+
+def test_what_is_written_is_read_from_the_same_place(objects: ObjectStore) -> None:
+    """By pyarrow, which has a client of its own: in a bucket of its own, below a prefix, and by Hadoop's name."""
+    for place in (f"s3://{objects.bucket}", objects.uri("a=1/b.c_d-e/"), f"s3a://{objects.bucket}/other"):
+        store = store_of(destination(place))
+        assert newest_generation(place) is None
+        one = written(BucketStore(place_in_bucket(place)), paths(1)[0])
+        store.commit(grown(1, files=(one,)), RUN, [KEY])
+        assert newest_generation(place) == 1
+        dump = read_dump(place, complete=False, committed_only=False, check_digests=True)
+        assert dump.partitions[KEY].rows == 9
+
+
+def newest_generation(place: str) -> int | None:
+    filesystem, root = open_location(place)
+    found = newest_manifest(filesystem, root, place)
+    return None if found is None else found.generation
 
 
 @pytest.mark.parametrize("there", [1, 5])
