@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ from hypothesis import settings
 
 from kstate_cli.change.commits_made import forget_commits
 from kstate_cli.cli import subject
+from tests import object_store
+from tests.object_store import ObjectStore
 from tests.sampling import deselect_most
 
 # How long an example takes says nothing here: first calls import pyarrow, and machines are busy.
@@ -54,3 +59,22 @@ def a_new_process() -> None:
 def _a_process_of_its_own() -> None:
     """What a command was told and has changed is said at its own end, not at that of one which another test runs."""
     a_new_process()
+
+
+@pytest.fixture(scope="session")
+def object_store_endpoint() -> Iterator[str]:
+    """A store of objects, in a process of its own: none of its state outlives the tests."""
+    with object_store.running() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def objects(object_store_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """A new bucket in it, which this process and what it starts find by its environment."""
+    store = ObjectStore(object_store_endpoint, f"bucket-{secrets.token_hex(6)}")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    yield store
+    store.behave()

@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from kstate_cli.capture import folder
 from kstate_cli.capture.columns import schema
 from kstate_cli.capture.file_names import path_of
 from kstate_cli.capture.packing import packed
+from kstate_cli.capture.stores import destination, store_of
 from kstate_cli.capture.writing import RangeFile
 from kstate_cli.clock import now_ms
 from kstate_cli.dump.growing import Forgotten, Full, Grown
@@ -25,10 +25,13 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class GrowingDump:
-    """Each call of ``add`` is what one round of ``kstate dump`` would have written."""
+    """Each call of ``add`` is what one round of ``kstate dump --out`` would have written, to a folder or a bucket."""
 
-    def __init__(self, path: Path, *, pack: bool = False) -> None:
-        self.path = path
+    def __init__(self, out: Path | str, *, pack: bool = False) -> None:
+        self.path = Path(out)
+        """Of one in a folder."""
+        self.uri = destination(str(out))
+        self._store = store_of(self.uri)
         self._pack = pack
         self._fulls: dict[TopicPartition, Full] = {}
         self._forgotten: list[Forgotten] = []
@@ -38,11 +41,11 @@ class GrowingDump:
         """One more round with these records behind those that are there; its generation."""
         self.generation += 1
         run = secrets.token_hex(6)
-        folder.make(str(self.path), run)
+        self._store.make(run)
         for key, rows in records.items():
             self._fulls[key] = self._full(key, rows, run)
         grown = Grown(self.generation, "read_committed", tuple(self._fulls.values()), {}, tuple(self._forgotten))
-        folder.commit(str(self.path), grown, run, list(records))
+        self._store.commit(grown, run, list(records))
         return self.generation
 
     def begin_anew(self, key: TopicPartition, start: int) -> None:
@@ -57,7 +60,7 @@ class GrowingDump:
         start, now = 0 if before is None else before.end, now_ms()
         end = start + len(rows)
         path = path_of(key, start, end, self.generation, run, secrets.token_hex(4))
-        with RangeFile(str(self.path / path), schema()) as file:
+        with RangeFile(path, schema(), opened=self._store.opened) as file:
             if rows:
                 file.add(_batch(key, start, rows))
             written = file.finish(path)
@@ -68,7 +71,7 @@ class GrowingDump:
         log_start = 0 if before is None else before.log_start
         full = Full(key, began, log_start, end, now, ranges, files, "t", "compact", DAY_MS, 1)
         if self._pack:
-            full, gone = packed(str(self.path), full, self.generation, run)
+            full, gone = packed(self._store, full, self.generation, run)
             self._forgotten += [Forgotten(one, now) for one in gone]
         return full
 

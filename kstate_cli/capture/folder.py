@@ -18,34 +18,26 @@ from typing import Final
 from kstate_cli import clock
 from kstate_cli.access import DENIED, what_to_do
 from kstate_cli.capture.file_names import PARTITION, TOPIC, folder_of, new_manifest, run_of
+from kstate_cli.capture.keeping import GRACE_SECONDS, MANIFEST_SECONDS, MANIFESTS_KEPT, gone, lost, lost_file, needed
 from kstate_cli.capture.writing import OWN_FOLDER
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.dump import growing, manifest
 from kstate_cli.dump.growing import Grown
 from kstate_cli.dump.location import is_link, open_location
 from kstate_cli.dump.open import newest_manifest
-from kstate_cli.errors import InUse, Refused, UsageError
+from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.regular import kind_of
 from kstate_cli.statedir.special import IGNORED
 from kstate_cli.texts import printable, some
 
-GRACE_SECONDS: Final = 24 * 3600
-"""What no manifest names may be of a dump that goes on: only when it is older is it left over."""
-_MANIFESTS_KEPT: Final = 8
-_MANIFEST_SECONDS: Final = 3600
 _SHOWN: Final = 3
 _PARTITION: Final = re.compile(rf"{PARTITION}(0|[1-9][0-9]{{0,9}})")
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def local_folder(out: str) -> str:
-    """The folder that ``--out`` names, absolute. Raises UsageError for places that are no folder of this host."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", out):
-        raise UsageError(
-            f"{printable(out)} is not a folder: only local ones can be written to",
-            hint="give a path; what is there may be copied elsewhere, manifests last",
-        )
+    """The folder that ``--out`` names, absolute. Raises UsageError where something else lies there."""
     folder = os.path.abspath(out)
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise UsageError(f"{printable(folder)} is not a folder", hint="name a new one, or that of a dump")
@@ -143,7 +135,7 @@ def commit(folder: str, grown: Grown, run: str, keys: Iterable[TopicPartition]) 
         try:
             os.link(waiting, final)
         except FileExistsError:
-            raise _lost(folder, grown.generation) from None
+            raise lost(folder, grown.generation) from None
     finally:
         with suppress(FileNotFoundError):
             os.unlink(waiting)
@@ -151,7 +143,7 @@ def commit(folder: str, grown: Grown, run: str, keys: Iterable[TopicPartition]) 
     if later:
         # Slower than manifests are kept: one of this number had been there, and is gone.
         os.unlink(final)
-        raise _lost(folder, max(later))
+        raise lost(folder, max(later))
     sync_directory_of(folder)
 
 
@@ -169,14 +161,6 @@ def sync_directory_of(path: str) -> None:
     sync_directory(Path(path))
 
 
-def _lost(folder: str, generation: int) -> InUse:
-    return InUse(
-        f"another process has written generation {generation} of the dump meanwhile: what was read here is not added",
-        where=folder,
-        hint="nothing is missing in the dump: let one dump end before the next one begins",
-    )
-
-
 def _check(folder: str, path: str, size: int) -> None:
     try:
         there = os.lstat(os.path.join(folder, *path.split("/")))
@@ -188,11 +172,16 @@ def _check(folder: str, path: str, size: int) -> None:
         or there.st_size != size
         or is_link(os.path.join(folder, path), folder)
     ):
-        raise Refused(
-            f"{printable(path)} is not there any more, or not what was written",
-            where=folder,
-            hint="put it back from a copy; or begin anew, in a new folder, or here with --full --keep 1",
-        )
+        raise lost_file(path, folder)
+
+
+def content(path: str, shown_as: str) -> bytes:
+    """All of a file. Raises DumpError where it is not there, OSError where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise gone(shown_as) from None
 
 
 def remove_files_of(folder: str, run: str, keys: Iterable[TopicPartition], named: Iterable[str]) -> None:
@@ -213,12 +202,9 @@ def sweep(folder: str, grown: Grown) -> int:
     """
     manifests = sorted(name for name in _names(folder) if growing.generation_of(name) is not None)
     removed = 0
-    for name in manifests[:-_MANIFESTS_KEPT]:
-        removed += _removed_if_old(os.path.join(folder, name), _MANIFEST_SECONDS)
-    named = {file.path for full in grown.fulls for file in full.files}
-    # What an older manifest named may be read by whoever has opened the dump by that.
-    since = clock.now_ms() - GRACE_SECONDS * 1000
-    named |= {one.path for one in grown.forgotten if one.at_ms > since}
+    for name in manifests[:-MANIFESTS_KEPT]:
+        removed += _removed_if_old(os.path.join(folder, name), MANIFEST_SECONDS)
+    named = needed(grown)
     for name in _names(folder):
         if run_of(name) is not None:
             removed += _removed_if_old(os.path.join(folder, name), GRACE_SECONDS)

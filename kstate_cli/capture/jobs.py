@@ -19,7 +19,7 @@ class RangeJob:
     end: int
     """Below this."""
     out: str
-    """The dump: a folder that this host and the driver both see."""
+    """The dump, as ``DumpRequest.out``: a folder that this host and the driver both see, or a bucket."""
     generation: int
     run: str
     """What the names of all files of one run have in common, and no other run's have."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Final
 
 from kstate_cli.capture.columns import schema
 from kstate_cli.capture.file_names import path_of
+from kstate_cli.capture.stores import DumpStore
 from kstate_cli.capture.writing import RangeFile
 from kstate_cli.dump.errors import DumpError, printable
 from kstate_cli.dump.growing import Full, Grown, GrownFile
@@ -49,7 +49,7 @@ def merged(ranges: Sequence[Round], retention_ms: int | None) -> tuple[Round, ..
     return tuple(joined)
 
 
-def packed(folder: str, full: Full, generation: int, run: str) -> tuple[Full, tuple[str, ...]]:
+def packed(store: DumpStore, full: Full, generation: int, run: str) -> tuple[Full, tuple[str, ...]]:
     """The full with its last small files as one, and the paths of those.
 
     Raises DumpError where a file is not what the manifest says, OSError where one cannot be read or written.
@@ -58,7 +58,7 @@ def packed(folder: str, full: Full, generation: int, run: str) -> tuple[Full, tu
     if first is None:
         return full, ()
     parts = full.files[first:]
-    new = _joined(folder, full.key, parts, generation, run)
+    new = _joined(store, full.key, parts, generation, run)
     return replace(full, files=(*full.files[:first], new)), tuple(file.path for file in parts)
 
 
@@ -72,17 +72,17 @@ def _first_to_join(files: Sequence[GrownFile]) -> int | None:
     return None
 
 
-def _joined(folder: str, key: TopicPartition, parts: Sequence[GrownFile], generation: int, run: str) -> GrownFile:
+def _joined(store: DumpStore, key: TopicPartition, parts: Sequence[GrownFile], generation: int, run: str) -> GrownFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     wanted = schema()
     start, end = parts[0].groups[0].first, parts[-1].groups[-1].last + 1
     relative = path_of(key, start, end, generation, run, secrets.token_hex(4))
-    with RangeFile(os.path.join(folder, *relative.split("/")), wanted) as file:
+    with RangeFile(relative, wanted, opened=store.opened) as file:
         for part in parts:
             try:
-                with pq.ParquetFile(io.BytesIO(_content(folder, part))) as parquet:
+                with pq.ParquetFile(io.BytesIO(_content(store, part))) as parquet:
                     for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
                         file.add(pa.RecordBatch.from_arrays(batch.columns, schema=wanted))
             except pa.ArrowException as error:
@@ -93,12 +93,8 @@ def _joined(folder: str, key: TopicPartition, parts: Sequence[GrownFile], genera
     return new
 
 
-def _content(folder: str, part: GrownFile) -> bytes:
-    try:
-        with open(os.path.join(folder, *part.path.split("/")), "rb") as file:
-            content = file.read()
-    except FileNotFoundError:
-        raise DumpError("the file is not there any more", where=printable(part.path)) from None
+def _content(store: DumpStore, part: GrownFile) -> bytes:
+    content = store.content(part.path)
     if hashlib.sha256(content).hexdigest() != part.sha256:
         raise DumpError("the file is not the one of the manifest: its SHA-256 differs", where=printable(part.path))
     return content

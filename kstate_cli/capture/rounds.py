@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +11,11 @@ from typing import NoReturn
 
 from kstate_cli.broker.client import admin_client, ask_broker, names_on
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.capture import folder
 from kstate_cli.capture.engines import CaptureEngine, RangeRunner, started
 from kstate_cli.capture.jobs import RangeJob, RangeResult
 from kstate_cli.capture.packing import kept, merged, packed
 from kstate_cli.capture.plan import PartitionPlan, anew, plan_round, ranges, too_late
+from kstate_cli.capture.stores import DumpStore, store_of
 from kstate_cli.capture.topics import Topics, chosen
 from kstate_cli.clock import now_ms
 from kstate_cli.dump.errors import DumpError
@@ -41,7 +40,7 @@ class DumpRequest:
     bootstrap: str
     settings: Mapping[str, str] = field(repr=False)
     out: str
-    """A folder, absolute."""
+    """As :func:`kstate_cli.capture.stores.destination` gives it."""
     app: str | None
     """The application whose changelogs are found by their names."""
     topics: Mapping[str, str]
@@ -98,22 +97,25 @@ class RoundOutcome:
     """Records and bytes of files, of partitions that have any."""
 
 
-def dump_round(request: DumpRequest, watcher: DumpWatcher, runner: RangeRunner | None = None) -> RoundOutcome:
-    """One round. Without a ``runner`` one is started where there is something to read.
+def dump_round(
+    request: DumpRequest, watcher: DumpWatcher, runner: RangeRunner | None = None, store: DumpStore | None = None
+) -> RoundOutcome:
+    """One round. Without a ``runner`` one is started where there is something to read; ``store`` is that of ``out``.
 
-    Raises UsageError, Refused, InUse and RunFailed; OSError where the folder cannot be written to.
+    Raises UsageError, Refused, InUse, RunFailed and RunHalfway; OSError where the folder cannot be written to.
     """
     began = time.monotonic()
     if request.engine is CaptureEngine.spark and runner is None:
         check_java()
-    grown = folder.read_newest(request.out)
+    store = store or store_of(request.out)
+    grown = store.read_newest()
     if grown is not None and not request.full:
-        folder.check_named(request.out, grown)  # and not only after hours of reading
-    one = _OneRound(request, watcher, grown)
+        store.check_named(grown)  # and not only after hours of reading
+    one = _OneRound(request, watcher, store, grown)
     one.look()
     if request.dry_run:
         return RoundOutcome(tuple(one.plans), None, warnings=tuple(one.warnings))
-    folder.make(request.out, one.run)
+    store.make(one.run)
     try:
         if any(plan.must_look for plan in one.plans):
             if runner is not None:
@@ -124,10 +126,11 @@ def dump_round(request: DumpRequest, watcher: DumpWatcher, runner: RangeRunner |
         outcome = one.commit()
     except BaseException as error:
         # All tasks have ended by then. What failed may have been the very last step, after the manifest was there.
-        with suppress(Exception):
-            newest = folder.read_newest(request.out)
-            named = () if newest is None else [file.path for full in newest.fulls for file in full.files]
-            folder.remove_files_of(request.out, one.run, one.keys, named)
+        if not store.unanswered:
+            with suppress(Exception):
+                newest = store.read_newest()
+                named = () if newest is None else [file.path for full in newest.fulls for file in full.files]
+                store.remove_files_of(one.run, one.keys, named)
         if isinstance(error, OSError) and error.errno in FULL:
             raise RunFailed(
                 f"no room is left: {error.strerror}; the dump is as it was",
@@ -135,8 +138,10 @@ def dump_round(request: DumpRequest, watcher: DumpWatcher, runner: RangeRunner |
                 hint="make room there, and run the command again",
             ) from None
         raise
-    newest = folder.read_newest(request.out)
-    removed = 0 if newest is None else folder.sweep(request.out, newest)
+    removed = 0
+    with suppress(RunFailed):  # it is committed; what is left over, a later call finds as well
+        newest = store.read_newest()
+        removed = 0 if newest is None else store.sweep(newest)
     return replace(outcome, removed=removed, seconds=time.monotonic() - began)
 
 
@@ -149,11 +154,12 @@ def follow(
     """
     if request.engine is CaptureEngine.spark:
         check_java()
-    folder.read_newest(request.out)  # refused before Spark starts
+    store = store_of(request.out)
+    store.read_newest()  # refused before Spark starts
     with started(request.engine, request.spark, request.workers) as runner:
         while True:
             began = time.monotonic()
-            on_round(dump_round(request, watcher, runner))
+            on_round(dump_round(request, watcher, runner, store))
             request = replace(request, full=False)  # that is asked for once
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
 
@@ -161,8 +167,8 @@ def follow(
 class _OneRound:
     """The state of one round."""
 
-    def __init__(self, request: DumpRequest, watcher: DumpWatcher, grown: Grown | None) -> None:
-        self._request, self._watcher, self._grown = request, watcher, grown
+    def __init__(self, request: DumpRequest, watcher: DumpWatcher, store: DumpStore, grown: Grown | None) -> None:
+        self._request, self._watcher, self._store, self._grown = request, watcher, store, grown
         self.run = secrets.token_hex(6)
         self.generation = 1 if grown is None else grown.generation + 1
         self.plans: list[PartitionPlan] = []
@@ -300,10 +306,10 @@ class _OneRound:
         before = {} if self._grown is None else dict(self._grown.committed)
         grown = Grown(self.generation, ISOLATION, tuple(fulls.values()), before | self._committed)
         grown, joined, dropped = self._smaller(grown)
-        folder.commit(self._request.out, grown, self.run, self.keys)
+        self._store.commit(grown, self.run, self.keys)
         results = [result for of_one in self._results.values() for _, result in of_one]
         named = [file.path for full in grown.fulls for file in full.files]
-        folder.remove_files_of(self._request.out, self.run, self.keys, named)
+        self._store.remove_files_of(self.run, self.keys, named)
         return RoundOutcome(
             tuple(self.plans),
             self.generation,
@@ -331,7 +337,7 @@ class _OneRound:
         dropped, fulls = len(forgotten), []
         for full in grown.fulls:
             try:
-                smaller, paths = packed(self._request.out, full, self.generation, self.run)
+                smaller, paths = packed(self._store, full, self.generation, self.run)
             except DumpError as error:
                 self._warn(f"{full.key}: {error}: its small files are not joined; dump it anew with --full")
                 smaller, paths = full, ()
@@ -340,11 +346,10 @@ class _OneRound:
         earlier = Grown(0, ISOLATION, ()) if self._grown is None else self._grown
         # What is new and already joined was never named: it goes with the run.
         named = {file.path for full in earlier.fulls for file in full.files}
-        there = [
-            one for one in earlier.forgotten if os.path.lexists(os.path.join(self._request.out, *one.path.split("/")))
-        ]
+        there = self._store.present(one.path for one in earlier.forgotten)
+        waiting = (one for one in earlier.forgotten if one.path in there)
         now = now_ms()
-        forgetting = (*there, *(Forgotten(path, now) for path in forgotten if path in named))
+        forgetting = (*waiting, *(Forgotten(path, now) for path in forgotten if path in named))
         return replace(grown, fulls=tuple(fulls), forgotten=forgetting), len(forgotten) - dropped, len(gone)
 
     def _full(self, plan: PartitionPlan) -> Full:

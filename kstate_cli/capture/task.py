@@ -6,7 +6,6 @@ which librdkafka makes none, is always the same.
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from kstate_cli.broker.settings import refused_by_client
 from kstate_cli.capture.columns import batch_of, schema
 from kstate_cli.capture.file_names import path_of
 from kstate_cli.capture.jobs import RangeJob, RangeResult
+from kstate_cli.capture.stores import store_of
 from kstate_cli.capture.writing import RangeFile
 from kstate_cli.clock import now_ms
 from kstate_cli.dump.growing import LastRecord
@@ -59,7 +59,7 @@ def capture_range(job: RangeJob) -> RangeResult:
     try:
         with (
             _consumer(job) as consumer,
-            RangeFile(os.path.join(job.out, *relative.split("/")), reading.schema) as file,
+            RangeFile(relative, reading.schema, opened=store_of(job.out).opened) as file,
         ):
             for messages in reading.messages(consumer):
                 batch = batch_of(job.key, messages, reading.schema)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kstate_cli.dump.growing import GrownFile, RowGroup
 
@@ -23,24 +24,66 @@ OWN_FOLDER: Final = 0o700
 """Only the owner reads what was in the changelogs."""
 
 
-class _Digesting:
-    """A file that is only ever appended to."""
+class Sink(Protocol):
+    """Where the bytes of one new file go: :mod:`kstate_cli.capture.stores` says whose. Raises OSError, KstateError."""
+
+    def append(self, data: memoryview) -> None:
+        """All of it, behind what is there."""
+
+    def finish(self) -> None:
+        """The file is whole, durable, and has its name from now on."""
+
+    def discard(self) -> None:
+        """Nothing of it stays. Raises nothing; also where it was never begun."""
+
+
+class LocalFile:
+    """A new file on a file system that is mounted here."""
 
     def __init__(self, path: str) -> None:
+        folder = os.path.dirname(path)
+        for one in (os.path.dirname(folder), folder):  # makedirs gives the mode to the last one only
+            os.makedirs(one, OWN_FOLDER, exist_ok=True)
+        self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWN)
+
+    def append(self, data: memoryview) -> None:
+        """All of it."""
+        at = 0
+        while at < len(data):
+            at += os.write(self._file, data[at:])
+
+    def finish(self) -> None:
+        """It has had its name from the first byte on; nobody was told."""
+        os.fsync(self._file)
+        os.close(self._file)
+
+    def discard(self) -> None:
+        """Removes it."""
+        os.close(self._file)
+        with suppress(OSError):
+            os.unlink(self._path)
+
+
+class _Digesting:
+    """A file as pyarrow knows them, that is only ever appended to."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
         self._digest = hashlib.sha256()
         self.size = 0
         self.closed = False
+        self._unwanted = False
 
     def write(self, data: Any) -> int:
-        """All of it. Raises OSError; ValueError once it is closed: its descriptor may be another file by then."""
+        """All of it; nothing once that is not wanted any more. Raises what the sink does; ValueError once closed."""
+        view = memoryview(data).cast("B")
+        if self._unwanted:
+            return len(view)
         if self.closed:
             raise ValueError("it is closed")
-        view = memoryview(data).cast("B")
         self._digest.update(view)
-        at = 0
-        while at < len(view):
-            at += os.write(self._file, view[at:])
+        self._sink.append(view)
         self.size += len(view)
         return len(view)
 
@@ -63,31 +106,45 @@ class _Digesting:
         """It is not."""
         return False
 
-    def sync(self) -> str:
-        """Makes it durable; its SHA-256 in hex. Raises OSError."""
-        os.fsync(self._file)
-        return self._digest.hexdigest()
-
     def close(self) -> None:
         """What is written stays."""
-        if not self.closed:
-            self.closed = True
-            os.close(self._file)
+        self.closed = True
+
+    def finish(self) -> str:
+        """Makes it durable; its SHA-256 in hex."""
+        self.closed = True
+        self._sink.finish()
+        return self._digest.hexdigest()
+
+    def discard(self) -> None:
+        """Nothing of it stays: what a writer has still to say, its footer, goes nowhere."""
+        if not self._unwanted:
+            self._unwanted = True
+            self._sink.discard()
 
 
 class RangeFile:
     """Writes record batches in the order of their offsets. A context manager; a file that was not finished is removed.
 
-    Nothing is made before there is a record. Raises OSError where it cannot be written.
+    Nothing is made before there is a record; ``opened`` makes it then, of ``path``. Raises what the sink does.
     """
 
-    def __init__(self, path: str, schema: pa.Schema, group_bytes: int = GROUP_BYTES) -> None:
-        self._path, self._schema, self._most = path, schema, group_bytes
+    def __init__(
+        self,
+        path: str,
+        schema: pa.Schema,
+        group_bytes: int = GROUP_BYTES,
+        *,
+        opened: Callable[[str], Sink] = LocalFile,
+    ) -> None:
+        self._path, self._schema, self._most, self._opened = path, schema, group_bytes, opened
         self._waiting: list[pa.RecordBatch] = []
         self._size = 0
         self._spans: list[tuple[int, int]] = []
         self._sink: _Digesting | None = None
         self._writer: pq.ParquetWriter | None = None
+        self._written: list[Any] = []
+        """What the writer says of the file once it is closed."""
         self._finished = False
 
     def __enter__(self) -> RangeFile:
@@ -98,13 +155,11 @@ class RangeFile:
     ) -> None:
         if self._sink is None or self._finished:
             return
-        # Before the sink is: else it would write its footer whenever it is collected.
+        # First: the writer writes a footer now, or whenever it is collected.
+        self._sink.discard()
         with suppress(Exception):
             if self._writer is not None:
                 self._writer.close()
-        self._sink.close()
-        with suppress(OSError):
-            os.unlink(self._path)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """More records."""
@@ -120,13 +175,14 @@ class RangeFile:
         if self._writer is None or self._sink is None:
             return None
         self._writer.close()
-        digest = self._sink.sync()
-        self._sink.close()
+        digest = self._sink.finish()
         self._finished = True
-        metadata = self._metadata(self._path)
+        (metadata,) = self._written
         groups = tuple(
             RowGroup(first, last, group.num_rows, _bytes_of(group, _NEEDED), _bytes_of(group, ("key",)))
-            for (first, last), group in zip(self._spans, metadata, strict=True)
+            for (first, last), group in zip(
+                self._spans, map(metadata.row_group, range(metadata.num_row_groups)), strict=True
+            )
         )
         return GrownFile(relative, self._sink.size, digest, groups)
 
@@ -143,10 +199,7 @@ class RangeFile:
         import pyarrow.parquet as pq
 
         if self._writer is None:
-            folder = os.path.dirname(self._path)
-            for one in (os.path.dirname(folder), folder):  # makedirs gives the mode to the last one only
-                os.makedirs(one, OWN_FOLDER, exist_ok=True)
-            self._sink = _Digesting(self._path)
+            self._sink = _Digesting(self._opened(self._path))
             self._writer = pq.ParquetWriter(
                 self._sink,
                 self._schema,
@@ -154,15 +207,9 @@ class RangeFile:
                 use_dictionary=["topic"],
                 write_statistics=["topic", "partition", "offset"],
                 write_page_checksum=True,
+                metadata_collector=self._written,
             )
         return self._writer
-
-    @staticmethod
-    def _metadata(path: str) -> list[Any]:
-        import pyarrow.parquet as pq
-
-        metadata = pq.read_metadata(path)
-        return [metadata.row_group(index) for index in range(metadata.num_row_groups)]
 
 
 def _bytes_of(group: Any, names: tuple[str, ...]) -> int:

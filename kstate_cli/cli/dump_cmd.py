@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
     What cannot be continued (a gap, a topic made anew, deletes that may be forgotten) begins anew beside what is there.
     """
     from kstate_cli.capture.rounds import dump_round, follow
+    from kstate_cli.capture.s3_client import is_s3
     from kstate_cli.cli.dump_progress import DumpProgress
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.errors import UsageError
@@ -32,8 +32,9 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
     request = _request(source, how)
     if source.follow is not None and source.dry_run:
         raise UsageError("--follow goes on writing, and --dry-run writes nothing", hint="leave one of them out")
-    folder = Path(request.out)
-    with Metrics(told.metrics_file, "dump", folder, application=source.app or request.group or folder.name) as metrics:
+    folder = None if is_s3(request.out) else Path(request.out)
+    application = source.app or request.group or request.out.rpartition("/")[2]
+    with Metrics(told.metrics_file, "dump", folder, application=application) as metrics:
 
         def round_done(outcome: RoundOutcome) -> None:
             _show_round(request, outcome, told)
@@ -56,8 +57,8 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
     """Raises UsageError."""
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.capture.engines import CaptureEngine
-    from kstate_cli.capture.folder import local_folder
     from kstate_cli.capture.rounds import DumpRequest
+    from kstate_cli.capture.stores import destination
     from kstate_cli.cli.options import at_once
     from kstate_cli.cli.restore_options import bytes_of, pair_of, spark_unused
     from kstate_cli.errors import UsageError
@@ -78,7 +79,7 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
     return DumpRequest(
         bootstrap=source.bootstrap_server,
         settings=client_settings(source.kafka_settings),
-        out=local_folder(os.fspath(source.out)),
+        out=destination(source.out),
         app=source.app,
         topics={**topics, **dict.fromkeys(source.topic or (), "--topic")},
         engine=CaptureEngine(how.engine),

@@ -21,7 +21,8 @@ class DumpedOptions:
         str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="The broker to read from.")
     ]
     out: Annotated[
-        Path, typer.Option("--out", metavar="DUMP", help="Folder of the dump; one that is there grows.", readable=False)
+        str,
+        typer.Option("--out", metavar="DUMP", help="Folder, or s3://BUCKET/PREFIX (experimental); a dump there grows."),
     ]
     app: Annotated[str | None, typer.Option("--app", metavar="ID", help="Every changelog of this application.id.")] = (
         None

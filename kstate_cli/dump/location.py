@@ -95,11 +95,7 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedF
             _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
     except OSError as error:
-        raise DumpError(
-            f"the dump cannot be listed: {error}",
-            where=shown_as,
-            hint="see whether the place of the dump can be reached, and read by this user",
-        ) from None
+        raise not_listed(error, shown_as) from None
     base = root.rstrip("/") + "/"
     return sorted(
         (
@@ -108,6 +104,15 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedF
             if entry.type == fs.FileType.File
         ),
         key=lambda file: file.relative,
+    )
+
+
+def not_listed(error: OSError, shown_as: str) -> DumpError:
+    """What it is where a dump is not looked into, and not that nothing is there."""
+    return DumpError(
+        f"the dump cannot be listed: {error}",
+        where=shown_as,
+        hint="see whether the place of the dump can be reached, and read by this user",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -27,6 +27,7 @@ from .location import (
     is_parquet,
     is_parquet_name,
     list_files,
+    not_listed,
     open_location,
     shown,
 )
@@ -111,24 +112,31 @@ def newest_manifest(filesystem: FileSystem, root: str, where: str) -> growing.Gr
     from pyarrow import fs
 
     try:
-        if filesystem.get_file_info(root).type != fs.FileType.Directory:
+        if isinstance(filesystem, fs.LocalFileSystem) and filesystem.get_file_info(root).type != fs.FileType.Directory:
             return None
+        # In a bucket a folder is what keys begin with. Whoever may list what is below it may not ask for itself.
         entries = [
             ListedFile(one.path, one.base_name, one.size or 0)
-            for one in filesystem.get_file_info(fs.FileSelector(root))
+            for one in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
             if one.type == fs.FileType.File
         ]
-    except OSError:
-        return None  # told by whoever lists all of it
-    names = {one.relative for one in entries}
+    except OSError as error:
+        raise not_listed(error, where) from None
     if isinstance(filesystem, fs.LocalFileSystem):
         _refuse_manifests_that_are_none(root, where)
-    grown = sorted(
-        (one for one in entries if growing.generation_of(one.relative) is not None), key=lambda one: one.relative
-    )
+    return counting(entries, where, lambda one: _content(filesystem, one))
+
+
+def counting(entries: Iterable[ListedFile], where: str, content: Callable[[ListedFile], bytes]) -> growing.Grown | None:
+    """The manifest that counts of files that lie in the root of a dump; None where none is one. Raises DumpError.
+
+    A newest one that cannot be read is refused: that an older one counts instead is for people to say.
+    """
+    by_name = {one.relative: one for one in entries}
+    grown = [by_name[name] for name in sorted(by_name) if growing.generation_of(name) is not None]
     if not grown:
         return None
-    if manifests.NAME in names:
+    if manifests.NAME in by_name:
         raise DumpError(
             f"it has {manifests.NAME}, as a dump that was written at once, and manifests of one that grows",
             where=where,
@@ -136,7 +144,7 @@ def newest_manifest(filesystem: FileSystem, root: str, where: str) -> growing.Gr
         )
     newest, older = grown[-1], grown[-2:-1]
     try:
-        return growing.parse(_content(filesystem, newest), newest.relative, printable(newest.path))
+        return growing.parse(content(newest), newest.relative, printable(newest.path))
     except DumpError as error:
         counts = f"then {older[0].relative} counts" if older else "then there is no dump there"
         raise DumpError(

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Key
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from kstate_cli.capture.folder import GRACE_SECONDS
+from kstate_cli.capture.keeping import GRACE_SECONDS
 from kstate_cli.capture.packing import TOGETHER
 from kstate_cli.dump.growing import name_of, render
 from kstate_cli.dump.open import read_dump

@@ -6,19 +6,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kstate_cli.capture.writing import GROUP_BYTES
+from tests.object_store import ObjectStore
 
 _MIB = 1 << 20
 _WRITES = """
-import sys
+import os, sys
 import pyarrow as pa
 from kstate_cli.capture.columns import schema
+from kstate_cli.capture.stores import destination, store_of
 from kstate_cli.capture.writing import RangeFile
 from tests.memory import peak_bytes
 path, group, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-with RangeFile(path, schema(), group) as file:
+with RangeFile("topic=t/partition=0/file", schema(), group, opened=store_of(destination(path)).opened) as file:
     for number in range(count):
-        value = number.to_bytes(4, "big") * (1 << 18)
+        value = number.to_bytes(4, "big") * (1 << 18) if path[:2] != "s3" else os.urandom(1 << 20)
         rows = {"key": [b"k"], "value": [value], "topic": ["t"], "partition": [0], "offset": [number],
                 "timestamp": pa.array([0], pa.timestamp("ms", tz="UTC")), "timestampType": [0], "headers": [None]}
         file.add(pa.RecordBatch.from_pydict(rows, schema=schema()))
@@ -27,7 +31,7 @@ print(len(written.groups), peak_bytes())
 """
 
 
-def peak(path: Path, group: int, count: int) -> tuple[int, int]:
+def peak(path: Path | str, group: int, count: int) -> tuple[int, int]:
     """Row groups, and the most memory of a process that writes so many MiB."""
     command = [sys.executable, "-c", _WRITES, str(path), str(group), str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
@@ -41,3 +45,10 @@ def test_memory_is_bounded_by_the_row_group(tmp_path: Path) -> None:
     assert most < 550 * _MIB
     _, all_at_once = peak(tmp_path / "a" / "unbounded", 1 << 40, 800)
     assert all_at_once > 800 * _MIB, "what would show if it were not"
+
+
+@pytest.mark.in_full("tests/processes/test_dump_memory.py::test_memory_is_bounded_by_the_row_group")
+def test_and_by_the_part_that_is_sent_to_a_bucket(objects: ObjectStore) -> None:
+    groups, most = peak(objects.uri("dump"), GROUP_BYTES, 400)
+    assert groups == 4 and len([one for one in objects.requests() if "partNumber" in one]) > 0
+    assert most < 550 * _MIB

@@ -9,7 +9,9 @@ import pytest
 
 from kstate_cli.capture import folder
 from kstate_cli.capture.file_names import new_manifest, path_of, run_of
+from kstate_cli.capture.keeping import GRACE_SECONDS
 from kstate_cli.capture.packing import kept
+from kstate_cli.capture.stores import destination
 from kstate_cli.clock import now_ms, now_seconds
 from kstate_cli.dump.growing import Forgotten, Full, Grown, name_of
 from kstate_cli.dump.model import Round
@@ -46,11 +48,11 @@ def test_what_may_lie_there(tmp_path: Path) -> None:
 
 
 def test_where_a_dump_can_be(tmp_path: Path) -> None:
-    assert folder.local_folder(str(tmp_path / "new")) == str(tmp_path / "new")
+    assert destination(str(tmp_path / "new")) == str(tmp_path / "new")
     (tmp_path / "file").touch()
-    for wrong in ("s3://bucket/dump", "file:///tmp/dump", str(tmp_path / "file")):
+    for wrong in ("gs://bucket/dump", "file:///tmp/dump", str(tmp_path / "file")):
         with pytest.raises(UsageError):
-            folder.local_folder(wrong)
+            destination(wrong)
 
 
 @pytest.mark.parametrize("there", [1, 5])
@@ -128,12 +130,12 @@ def test_what_is_removed_is_old_and_ours_and_named_by_nobody(tmp_path: Path) -> 
     (here.parent / "partition=1").symlink_to(tmp_path / "elsewhere")
     (here.parent / "partition=x").mkdir()
     (here.parent / "partition=x" / Path(left).name).write_bytes(b"of somebody else")
-    old = now_seconds() - 2 * folder.GRACE_SECONDS
+    old = now_seconds() - 2 * GRACE_SECONDS
     for entry in tmp_path.rglob("*"):
         os.utime(entry, (old, old))
     (tmp_path / young).write_bytes(b"of a dump that goes on")
     now = now_ms()
-    forgotten = (Forgotten(gone, now - 2 * folder.GRACE_SECONDS * 1000), Forgotten(soon, now))
+    forgotten = (Forgotten(gone, now - 2 * GRACE_SECONDS * 1000), Forgotten(soon, now))
     before = {entry for entry in tmp_path.rglob("*") if entry.is_file()}
     assert folder.sweep(str(tmp_path), grown(1, files=(one,), forgotten=forgotten)) == 3
     after = {entry for entry in tmp_path.rglob("*") if entry.is_file()}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.capture.packing import TOGETHER, kept, merged, packed
+from kstate_cli.capture.stores import FolderStore
 from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.growing import Full, Grown
 from kstate_cli.dump.model import Round
@@ -33,10 +34,10 @@ def rows(folder: Path, full: Full) -> list[object]:
 
 def test_not_a_row_is_changed(tmp_path: Path) -> None:
     few = full_of(tmp_path, TOGETHER - 1)
-    assert packed(str(tmp_path), few, 2, RUN) == (few, ())
+    assert packed(FolderStore(str(tmp_path)), few, 2, RUN) == (few, ())
     full = full_of(tmp_path / "more", TOGETHER)
     before = rows(tmp_path / "more", full)
-    smaller, gone = packed(str(tmp_path / "more"), full, 2, RUN)
+    smaller, gone = packed(FolderStore(str(tmp_path / "more")), full, 2, RUN)
     assert len(smaller.files) == 1 and rows(tmp_path / "more", smaller) == before
     assert gone == tuple(file.path for file in full.files)
     assert all((tmp_path / "more" / path).exists() for path in gone), "whoever reads by the old manifest needs them"
@@ -54,7 +55,7 @@ def test_what_is_damaged_is_not_made_to_look_whole(tmp_path: Path, damage: str) 
         path.write_bytes(content)
     files = sorted(tmp_path.rglob("*.parquet"))
     with pytest.raises(DumpError):
-        packed(str(tmp_path), full, 2, RUN)
+        packed(FolderStore(str(tmp_path)), full, 2, RUN)
     assert sorted(tmp_path.rglob("*.parquet")) == files
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -134,18 +134,23 @@ def test_of_a_topic_made_anew_only_the_partitions_that_it_has() -> None:
     assert Grown(7, "read_committed", (anew, FULL, other)).newest() == {KEY: anew}
 
 
+def rows_of(offsets: range) -> Iterator[pa.RecordBatch]:
+    """A record at each offset, a few in each batch."""
+    for at in range(offsets.start, offsets.stop, 4):
+        rows = [
+            {"key": f"k{n}".encode(), "value": b"v", "topic": "t", "partition": 0, "offset": n, "timestamp": n,
+             "timestampType": 0, "headers": [{"key": "h", "value": b"1"}]}
+            for n in range(at, min(at + 4, offsets.stop))
+        ]  # fmt: skip
+        yield pa.RecordBatch.from_pylist(rows, schema=schema())
+
+
 def written(folder: Path, name: str, offsets: range) -> GrownFile:
     """A real file with a record at each offset, a few in each row group."""
     relative = f"topic=t/partition=0/{name}.parquet"
     with RangeFile(str(folder / relative), schema(), group_bytes=1) as file:
-        for at in range(offsets.start, offsets.stop, 4):
-            part = list(range(at, min(at + 4, offsets.stop)))
-            rows = [
-                {"key": f"k{n}".encode(), "value": b"v", "topic": "t", "partition": 0, "offset": n, "timestamp": n,
-                 "timestampType": 0, "headers": [{"key": "h", "value": b"1"}]}
-                for n in part
-            ]  # fmt: skip
-            file.add(pa.RecordBatch.from_pylist(rows, schema=schema()))
+        for batch in rows_of(offsets):
+            file.add(batch)
         found = file.finish(relative)
     assert found is not None
     return found
