@@ -140,9 +140,9 @@ def release(text: str) -> Release:
 
 def _in_confluent(text: str, number: str) -> Release:
     apache = confluent(number)
-    found = next((one for one in RELEASES if one.name == apache), None)
-    if found is not None:
-        return found
+    known = next((one for one in RELEASES if one.name == apache), None)
+    if known is not None:
+        return known
     has = {name for name, kafka in CONFLUENT.items() if any(one.name == kafka for one in RELEASES)}
     listed = ", ".join(f"{_CONFLUENT_NAME}{name}" for name in CONFLUENT if name in has)
     raise UsageError(
