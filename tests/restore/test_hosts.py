@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.directories.support import kstate
+from tests.object_store import ObjectStore
 
 from . import support
 
@@ -225,3 +226,21 @@ def test_start_barrier(tmp_path: Path) -> None:
     late = subprocess.run([*argv, "--host", "web-2", "--timeout", "1"], env=support.environment(),
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert late.returncode == 1 and "web-1" in late.stderr and "web-3" in late.stderr, late.stderr
+
+
+def test_in_a_bucket(objects: ObjectStore) -> None:
+    """Hosts of which each writes one object, twice; a bucket that is not there is told before anybody waits."""
+    argv = [sys.executable, "-m", "kstate_cli", "start-barrier"]
+    for _ in range(2):
+        processes = [
+            subprocess.Popen([*argv, f"s3://{objects.bucket}/start", "--hosts", "2", "--host", name],
+                             env=support.environment(), stderr=subprocess.PIPE, text=True)
+            for name in ("web-1", "web-2")
+        ]  # fmt: skip
+        for process in processes:
+            _, err = process.communicate(timeout=60)
+            assert process.returncode == 0, err
+    lost = subprocess.run([*argv, "s3://no-such-bucket/start", "--hosts", "2"], env=support.environment(),
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert lost.returncode == 4 and "s3://no-such-bucket/start" in lost.stderr, lost.stderr
+    assert "Traceback" not in lost.stderr
