@@ -64,7 +64,7 @@ def chosen(wanted: Mapping[TopicPartition, tuple[set[int], int]]) -> dict[TopicP
     """
     spans: list[tuple[int, TopicPartition, int, int]] = []
     for key, (firsts, end) in wanted.items():
-        near = [first for first in firsts if 0 < end - first <= _MOST_OFFSETS]
+        near = [first for first in firsts if first >= 0 and 0 < end - first <= _MOST_OFFSETS]
         spans += [(end - min(near), key, min(near), end)] if near else []
     left, taken = _MOST_ALTOGETHER, {}
     for span, key, first, end in sorted(spans):

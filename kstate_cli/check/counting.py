@@ -23,15 +23,19 @@ def known_logs(bare: Snapshot) -> KnownLogs:
     firsts = _asked_for(Snapshot(bare.app, bare.asked, bare.resolved, bare.now_ms, logs=KnownLogs(known=known)))
     keys = [*firsts, *(known - firsts.keys())]
     logs = {key: log for key in keys if (log := _first(sources, key)) is not None}
+    # What is stored may be no offset at all, -4, or one that the log does not have: nothing is read from there.
+    wanted = {
+        key: {logs[key].start or 0, *(one for one in offsets if logs[key].where(one) is Where.INSIDE)}
+        for key, offsets in firsts.items()
+        if key in logs
+    }
     for source in sources:
-        wanted = {key: {logs[key].start or 0, *offsets} for key, offsets in firsts.items() if key in logs}
         source.prepare(wanted, transactional=bare.asked.exactly_once)
-    counts: dict[tuple[TopicPartition, int], Records | None] = {}
-    for key, offsets in firsts.items():
-        if key in logs:
-            inside = {one for one in offsets if logs[key].where(one) is Where.INSIDE}
-            for first in {logs[key].start or 0, *inside}:
-                counts[key, first] = counted(sources, key, first, transactional=bare.asked.exactly_once)
+    counts = {
+        (key, first): counted(sources, key, first, transactional=bare.asked.exactly_once)
+        for key, inside in wanted.items()
+        for first in inside
+    }
     return KnownLogs(
         logs,
         known,

@@ -1,0 +1,46 @@
+"""From where the ends of logs are read: only offsets that the log has, whatever a directory says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.broker.tails import Tail, chosen
+from kstate_cli.check.lag import lags
+from kstate_cli.check.logs import FactLogs
+from kstate_cli.check.predict import check
+from kstate_cli.check.snapshot import CheckRequest
+from kstate_cli.cli.facts_source import topics_of
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.releases import release
+from kstate_cli.statedir.scan import read_application
+from tests.golden import names, unpack
+
+Wanted = Mapping[TopicPartition, tuple[set[int], int]]
+
+
+class Reader:
+    """Reads nothing, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[TopicPartition, int, int]] = []
+
+    def __call__(self, wanted: Wanted, *, committed: bool) -> dict[TopicPartition, Tail]:
+        self.asked += [(key, first, end) for key, (firsts, end) in wanted.items() for first in firsts]
+        assert all(0 <= first < end for first, end in chosen(wanted).values())
+        return {}
+
+
+@pytest.mark.parametrize("name", names())
+def test_only_from_what_the_log_has(name: str, tmp_path: Path) -> None:
+    app = read_application(unpack(name, tmp_path))
+    reader = Reader()
+    # Short: what is no offset is near enough to its end.
+    facts = {TopicPartition(topic, number): LogFacts(3, 40) for topic in topics_of(app) for number in range(2)}
+    logs = FactLogs(facts, frozenset(topics_of(app)), reader)
+    check(app, CheckRequest(release("4.3"), logs=(logs,)))
+    assert {(key, first) for key, first, _ in reader.asked if not 3 <= first <= 40} == set()
+    lags(app, (logs,))
