@@ -58,6 +58,7 @@ def command_instead_of_undo(directory: Path) -> list[str]:
     return command[1].split()
 
 
+@pytest.mark.in_full("tests/interop/test_matrix.py::test_migrated_directory_serves_the_same")
 @pytest.mark.parametrize(
     ("pair", "guarantee"), CASES, ids=lambda value: value if isinstance(value, str) else "-".join(value)
 )

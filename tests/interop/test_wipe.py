@@ -79,6 +79,7 @@ def test_only_what_was_wiped_is_restored(harness: Harness, tmp_path: Path, relea
     harness.delete(release, app)
 
 
+@pytest.mark.in_full("tests/interop/test_wipe.py::test_only_what_was_wiped_is_restored")
 def test_a_store_that_was_wiped_and_restored_by_4_3_goes_back(harness: Harness, tmp_path: Path) -> None:
     """Migrated without a directory it has a `.checkpoint_<store>`, which 4.3 neither reads nor deletes."""
     old, new = "4.2.1", "4.3.1"
