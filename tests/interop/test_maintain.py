@@ -127,6 +127,14 @@ def test_the_loop(harness: Harness, tmp_path: Path) -> None:
     lost_and_started(harness, app, tmp_path, changelogs(first))
 
 
+def only_what_streams_garbles(status: int, folder: Path, app: App, told: str) -> None:
+    """The standby is behind, and what follows in the log of a grace buffer Streams garbles: that ``check`` has to find."""
+    assert status == ConditionNotMet.exit_code, told
+    rows = kstate("check", folder / "standby" / app.name, "--config", folder / "kstate.toml", "-o", "json").rows
+    found = {row["code"] for row in rows if row["type"] == "finding" and row["level"] != "expected"}
+    assert found <= {"grace-buffer-restored"}, told
+
+
 @pytest.mark.in_full("tests/directories/test_maintain.py::test_a_call_that_was_killed")
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("guarantee", ["eos", "alos"])
@@ -160,10 +168,10 @@ def test_killed_under_load(harness: Harness, tmp_path: Path, guarantee: Guarante
                     (os.killpg if number % 2 else os.kill)(process.pid, signal.SIGKILL)
                 out, err = process.communicate()
                 ends[str(process.returncode)] += 1
-                if process.returncode == ConditionNotMet.exit_code:
-                    err += kstate("check", tmp_path / "standby" / app.name, "--config", tmp_path / "kstate.toml").told
                 # In use: what was started by the call before, which alone was killed, goes on.
-                assert process.returncode in (0, 1, -signal.SIGKILL, InUse.exit_code), f"{number}: {out}\n{err}"
+                usual_codes = (0, 1, -signal.SIGKILL, InUse.exit_code)
+                if process.returncode not in usual_codes:
+                    only_what_streams_garbles(process.returncode, tmp_path, app, f"{number}: {out}\n{err}")
                 dump = tmp_path / "backup" / "orders"
                 assert not list(dump.glob("_manifest-*.json")) or newest(dump)
         good(running.finish())
@@ -173,7 +181,8 @@ def test_killed_under_load(harness: Harness, tmp_path: Path, guarantee: Guarante
         if last.status != InUse.exit_code:
             break
         time.sleep(1)
-    assert last.status <= 1, last.told
+    if last.status > 1:
+        only_what_streams_garbles(last.status, tmp_path, app, last.told)
     # Streams restores what is in memory whatever lies here.
     on_disk = [topic for topic in topics if "kv-memory" not in topic]
     assert dumped(tmp_path / "backup" / "orders") == on_broker(harness, on_disk, tmp_path / "whole")
