@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from kstate_cli.errors import ConditionNotMet, InUse
 from .background import LONG_SESSIONS, Background, load
 from .dumping import dumped, newest, on_broker
 from .harness import App, Guarantee, Harness, Run
-from .restoring import changelogs, write_spec
+from .restoring import changelogs, restore, write_spec
 from .support import BATCH, ROOT, application, good, kstate, restored, wiped
 
 pytestmark = pytest.mark.interop
@@ -69,9 +71,15 @@ def configure(live: Path, folder: Path, toml: str) -> None:
         (folder / name).mkdir()
 
 
-def lost_and_started(harness: Harness, app: App, folder: Path, topics: list[str]) -> None:
-    """The host is lost; Streams starts from the standby, and restores what the broker has beyond the dump, no more."""
+def lost_and_started(
+    harness: Harness, app: App, folder: Path, topics: list[str], restored_to: Callable[[], None] = lambda: None
+) -> None:
+    """The host is lost; Streams starts from the standby, and restores what the broker has beyond the dump, no more.
+
+    ``restored_to`` makes the standby, where nothing has kept one.
+    """
     out, live = folder / "backup" / "orders", folder / "state" / app.name
+    restored_to()
     beyond = on_broker(harness, topics, folder / "lines")
     ends = {key: full.end for key, full in newest(out).newest().items()}
     (folder / "state").rename(folder / "lost")
@@ -189,3 +197,39 @@ def test_killed_under_load(harness: Harness, tmp_path: Path, guarantee: Guarante
     harness.produce(RELEASE, app, BATCH.then())
     good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
     lost_and_started(harness, app, tmp_path, topics)
+
+
+@pytest.mark.in_full("tests/interop/test_dump.py::test_dumped_restored_and_started")
+@pytest.mark.parametrize("guarantee", ["eos", "alos"])
+def test_followed_under_load(harness: Harness, tmp_path: Path, guarantee: Guarantee) -> None:
+    """``dump --follow`` beside an application that works, for five rounds and more; then the host is lost, and restored."""
+    app = application("kinds", guarantee)
+    harness.produce(RELEASE, app, BATCH)
+    first = good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
+    topics = [topic for topic in changelogs(first) if "kv-memory" not in topic]
+    (tmp_path / "standby").mkdir()
+    out, spec = tmp_path / "backup" / "orders", write_spec(tmp_path / "state" / app.name, tmp_path / "kstate.toml")
+    out.parent.mkdir()
+    words = ["dump", "--bootstrap-server", harness.bootstrap, "--spec", spec, "--out", out, "--engine", "local"]
+    follow = [sys.executable, "-m", "kstate_cli", *map(str, words), "--follow", "1", "-o", "json"]
+    with Background(harness, RELEASE, app, tmp_path / "state", Run(conf=LONG_SESSIONS, read=False)) as running:
+        with load(harness, RELEASE, app, BATCH.then()):
+            process = subprocess.Popen(follow, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            assert process.stdout is not None
+            rounds = []
+            while len(rounds) < 6 and (line := process.stdout.readline()):
+                row = json.loads(line)
+                rounds += [row] if row["type"] == "round" and row["records"] else []
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate()
+            assert process.returncode == 128 + signal.SIGTERM and len(rounds) == 6, err
+        good(running.finish())
+    had = dumped(out)
+    content = on_broker(harness, topics, tmp_path / "whole")
+    for key, records in had.items():
+        assert records == content[key][: len(records)], key
+
+    def restored_to() -> None:
+        restore(tmp_path / "standby" / app.name, out, RELEASE, spec)
+
+    lost_and_started(harness, app, tmp_path, topics, restored_to)
