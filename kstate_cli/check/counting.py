@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kstate_cli.check.initial_offsets import read_offsets
 from kstate_cli.check.logs import LogSource
@@ -20,7 +21,7 @@ def known_logs(bare: Snapshot) -> KnownLogs:
         return KnownLogs()
     known = frozenset(key for source in sources for key in source.partitions())
     # Which topic a store's changelog is depends on what is known.
-    firsts = _asked_for(Snapshot(bare.app, bare.asked, bare.resolved, bare.now_ms, logs=KnownLogs(known=known)))
+    firsts = _asked_for(replace(bare, logs=KnownLogs(known=known)))
     keys = [*firsts, *(known - firsts.keys())]
     logs = {key: log for key in keys if (log := _first(sources, key)) is not None}
     # What is stored may be no offset at all, -4, or one that the log does not have: nothing is read from there.
@@ -67,7 +68,7 @@ def _asked_for(snapshot: Snapshot) -> dict[TopicPartition, set[int]]:
 
 def _names(snapshot: Snapshot, task: Task) -> set[str]:
     """The stores that a task has, or should have."""
-    return {store.name for one in (task, *snapshot.siblings(task)) for store in one.stores}
+    return {store.name for store in task.stores} | snapshot.should_have(task)
 
 
 def _first(sources: Sequence[LogSource], key: TopicPartition) -> Log | None:

@@ -93,6 +93,8 @@ def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAn
 def foreign_entries(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
     """Entries of a task that Streams ignores, deletes, or left behind in a crash."""
     names = {store.name for store in task.stores} | {ROCKSDB} | set(snapshot.resolved[task.name].absent)
+    if snapshot.homes is not None:
+        names |= snapshot.homes.elsewhere.get(task.name, {}).keys()
     for name in sorted(snapshot.entries[task.name]):
         shown = f"{task.name}/{name}"
         if name.endswith(LOCK):
@@ -120,9 +122,9 @@ def copied_tasks(snapshot: Snapshot) -> tuple[frozenset[str], tuple[Finding, ...
         names = sorted(name for (_, name), numbers_found in twice.items() if tuple(sorted(numbers_found)) == numbers)
         text = f"{', '.join(names)}: in the subtopologies {' and '.join(map(str, numbers))} at once"
         fatal = snapshot.asked.into_family and snapshot.has_global
-        more = ": 4.3 opens the global stores in the wrong one too, and does not start" if fatal else ""
+        opens = f": {snapshot.asked.release} opens the global stores in the wrong one too, and does not start"
         level = Level.ERROR if fatal else None
-        findings.append(snapshot.finding("store-in-two-subtopologies", text + more, level=level))
+        findings.append(snapshot.finding("store-in-two-subtopologies", text + opens if fatal else text, level=level))
     higher = {(topology, max(numbers)) for (topology, _), numbers in twice.items()}
     copies = (task.name for task in snapshot.app.tasks if not task.is_global and subtopology(task) in higher)
     return frozenset(copies), tuple(findings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from kstate_cli.carried import TRANSACTIONAL_STORES
 from kstate_cli.check.streams_log import NOT_A_LONG
 from kstate_cli.texts import internals as see
 
@@ -53,6 +54,8 @@ _RESTORE = "kstate restore APP --from-changelog DUMP --for RELEASE"
 _WIPE_TASK = "kstate wipe APP --task TASK"
 _WIPE_GLOBAL = "kstate wipe APP --global"
 _WIPE_STORE = "kstate wipe APP --task TASK --store STORE"
+_REHOME = "kstate rehome APP --topology NEW"
+_HOMES = see("start.md#tasks-of-another-topology")
 _NOTHING = "nothing to do"
 _EXPORT_FIRST = (
     "do not start the application: it would restore from a log that has lost these records; export first: "
@@ -125,6 +128,32 @@ CODES: dict[str, Code] = {
              "a store belongs to one subtopology: a copy is named like a task, or subtopologies were renumbered "
              f"({see('layout.md#foreign-entries')})",
              "move the directory that is no task out of the application directory"),
+        # A topology that is asked about.
+        Code("left-over-task", _WARNING,
+             "InternalTopologyBuilder.buildSubtopology of 4.3 builds the whole topology for a number that it has not; "
+             "the instance of a global store is opened for one task only (RocksDBMetricsRecorder.init; "
+             f"{_HOMES})", _REHOME),
+        Code("unknown-topology", _ERROR,
+             f"TopologyMetadata.lookupBuilderForTask of 4.3: UnknownTopologyException ({_HOMES})",
+             "move the directory of the named topology out of the application directory"),
+        Code("store-elsewhere", _WARNING,
+             "StateDirectory.getOrCreateDirectoryForTask: a task is named after its sub-topology, and Streams looks "
+             f"for a store there only ({_HOMES})", _REHOME),
+        Code("moved-without-changelog", _ERROR,
+             f"ProcessorStateManager: a store that is not logged begins empty in another task ({_HOMES})", _REHOME),
+        Code("store-not-in-topology", _WARNING,
+             f"the changelog stays, and so does the store, until its task is deleted ({_HOMES})", _REHOME),
+        Code("copy-deleted", _WARNING,
+             f"StateManagerUtil.closeStateManager deletes all that is in a corrupted task ({_HOMES})", _REHOME),
+        Code("new-store", _WARNING,
+             "ProcessorStateManager.initializeStoreOffsets: under exactly-once one logged store on disk without an "
+             f"offset wipes its task ({_HOMES})", _REHOME),
+        Code("name-of-another-operator", _ERROR,
+             "InternalStreamsBuilder.newStoreName: the name carries the number of the operator, and another one that "
+             f"gets the number takes rows and changelog for its own ({_HOMES})",
+             "do not start the application: pin the names of before in the code, by Materialized.as"),
+        Code("rehome-refused", _WARNING, "kstate: rehome refuses what it cannot do without a loss", _REHOME),
+        Code("rehome-warns", _WARNING, "kstate: what rehome warns of when it does this", _REHOME),
         # Offsets.
         Code("no-offsets", _WARNING,
              f"ProcessorStateManager: rows without any offset ({see('offsets.md#which-stores')})", _RESTORE),
@@ -146,6 +175,10 @@ CODES: dict[str, Code] = {
         Code("status-open", _WARNING,
              "AbstractColumnFamilyAccessor.open: not closed cleanly, so that uncommitted data may be in it "
              f"({see('offsets.md#status')})", _RESTORE),
+        Code("status-missing", _WARNING,
+             "AbstractColumnFamilyAccessor.open: no status counts as closed, and only transactional stores (KIP-892) "
+             f"never write one ({see('offsets.md#transactional-stores')})",
+             f"where the application runs with them: say {TRANSACTIONAL_STORES}; else: {_RESTORE}"),
         Code("global-status-open", _ERROR,
              "GlobalStateManagerImpl.initialize does not handle TaskCorruptedException: every start fails the same "
              f"way ({see('start.md#global-stores')}; KAFKA-21034)", _WIPE_GLOBAL),
@@ -239,7 +272,7 @@ CODES: dict[str, Code] = {
              "run the command again; what it takes over: kstate status APP"),
         Code("only-kept", _WARNING,
              "the directory was emptied: the next start restores from the beginning what a run of kstate keeps",
-             "to put back what the newest run keeps: kstate undo APP --discard-newer"),
+             "the finding says what puts it back, where a command does; what each run keeps: kstate status APP"),
         Code("foreign-owner", _WARNING,
              f"the application has to read and write its files ({see('layout.md#owners')})",
              "chown to the owner of the application directory"),

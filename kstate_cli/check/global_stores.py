@@ -8,6 +8,7 @@ from kstate_cli.check import streams_log
 from kstate_cli.check.ages import judge_age
 from kstate_cli.check.findings import Level
 from kstate_cli.check.initial_offsets import InitialOffsets, read_offsets
+from kstate_cli.check.judge_offsets import missing_status
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.predictions import Told
 from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
@@ -16,6 +17,7 @@ from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import GLOBAL_STORE_RULES
 from kstate_cli.check.tasks import compare, read_checkpoint
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Where
 from kstate_cli.statedir.model import Store, Task
@@ -27,7 +29,20 @@ _HANGS_UP_TO = (3, 9)
 
 def judge_global(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     """What is found of the global stores, with a prediction for each."""
+    if snapshot.homes is not None and not task.stores:
+        # A topology without global stores has no thread for them, and nobody looks here.
+        return TaskCheckDraft(task, read_offsets(snapshot, task))
     return judged(GLOBAL_RULES, snapshot, TaskCheckDraft(task, read_offsets(snapshot, task)))
+
+
+def judge_global_lacked(snapshot: Snapshot) -> tuple[Prediction, ...]:
+    """Global stores that the topology has, and the directory has not: read from their topics, as a new one is."""
+    names = snapshot.homes.global_lacked if snapshot.homes is not None else ()
+    return tuple(Prediction(GLOBAL, name, Outcome.RESTORES_ALL, None, "new-store") for name in names)
+
+
+def _without_status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
+    return draft.told(*missing_status(snapshot, draft.task)) if snapshot.asked.into_family else draft
 
 
 def _global_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
@@ -132,6 +147,7 @@ def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 GLOBAL_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("OffsetCheckpoint.read", read_checkpoint),
     Rule("LegacyCheckpointingStateStore.migrateLegacyOffsets, StoreQueryUtils, AbstractSegments", compare),
+    Rule("AbstractColumnFamilyAccessor.open", _without_status),
     Rule("GlobalStateManagerImpl.registerStore, restoreState", _global_stores),
     Rule("GlobalStateManagerImpl.initialize: more topics than persistent global stores", _unknown_topic),
 )

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from kstate_cli.check.ages import judge_age
 from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.homes_told import has_line, lacked
 from kstate_cli.check.initial_offsets import TaskInitialOffsets
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import offsets_text
+from kstate_cli.offsets.unclean import has_offset_if_logged
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import position_file
 
 _RESTORED = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
-def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> tuple[str | None, tuple[Finding, ...]]:
-    """The finding that wipes the task: exactly-once, a task that is not empty, a logged store without an offset.
+@dataclass(frozen=True, slots=True)
+class MissingOffsets:
+    """What lacks an offset in a task."""
 
-    And all that is found of it. Of several the last one counts.
-    """
+    code: str | None = None
+    """The finding that wipes the task; of several the last one."""
+    in_doubt: bool = False
+    """It does so only where a new store is on disk, and nobody says whether it is."""
+    findings: tuple[Finding, ...] = ()
+
+
+def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets:
+    """What wipes the task: exactly-once, a task that is not empty, a logged store without an offset."""
     task, read = draft.task, draft.read
     if not snapshot.asked.exactly_once or snapshot.task_is_empty(task):
-        return None, ()
-    code, findings = None, []
+        return MissingOffsets()
+    code, doubtful, findings = None, None, []
     for store in draft.stores.values():
         if read.stores[store.name].offsets or not is_logged(snapshot, task, store):
             continue
@@ -35,11 +46,14 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> tuple[str | No
         findings.append(_why(snapshot, task, store, read))
         code = findings[-1].code
     for name in draft.gone:
-        if not read.absent.get(name) and snapshot.changelog(task, name) is not None:
-            text = "it is not here, and other tasks of the subtopology have it"
-            findings.append(snapshot.finding("store-missing", text, task, name))
-            code = findings[-1].code
-    return code, tuple(findings)
+        wipes = not has_line(snapshot, read.absent.get(name, {})) and snapshot.wiped_for(task, name)
+        if wipes is not False:
+            findings.append(lacked(snapshot, task, name))
+            if wipes:
+                code = findings[-1].code
+            else:
+                doubtful = findings[-1].code
+    return MissingOffsets(code or doubtful, code is None and doubtful is not None, tuple(findings))
 
 
 def is_logged(snapshot: Snapshot, task: Task, store: Store) -> bool:
@@ -50,10 +64,10 @@ def is_logged(snapshot: Snapshot, task: Task, store: Store) -> bool:
     if snapshot.changelog(task, store.name) is not None:
         return True
     if snapshot.asked.into_family and store.segmented and not store.databases:
-        return True  # without a segment 4.3 keeps no offset
+        return True  # without a segment there is no place to keep an offset
     if store.has_offsets_family:
-        # A logged store that was closed cleanly has an offset, or -4: 4.3 commits before it closes.
-        return store.status != "closed"
+        # A logged store that was closed cleanly has an offset, or -4: it is committed before it is closed.
+        return not has_offset_if_logged(store, transactional=snapshot.asked.transactional)
     return not _offsets_around(snapshot, task)
 
 
@@ -70,9 +84,11 @@ def is_lost(snapshot: Snapshot, task: Task, store: Store) -> bool:
 def is_surely_lost(snapshot: Snapshot, store: Store) -> bool:
     """Whether nothing can tell of a changelog any more: topics were asked for, or the store was closed.
 
-    4.3 writes the offset of a logged store when it commits first: one that was never closed may have none yet.
+    The offset of a logged store is written with the first commit: one that was never closed may have none yet.
     """
-    return bool(snapshot.logs.known) or not store.has_offsets_family or store.status == "closed"
+    if snapshot.logs.known or not store.has_offsets_family:
+        return True
+    return has_offset_if_logged(store, transactional=snapshot.asked.transactional)
 
 
 def _offsets_around(snapshot: Snapshot, task: Task) -> bool:
@@ -83,7 +99,7 @@ def _offsets_around(snapshot: Snapshot, task: Task) -> bool:
 def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> Finding:
     offsets_read = read.stores[store.name]
     if offsets_read.dropped_unknown:
-        text = "its offset is -4, which 4.3 does not take over"
+        text = f"its offset is -4, which {snapshot.asked.release} does not take over"
         return snapshot.finding("unknown-offset", text, task, store.name)
     if snapshot.asked.into_family and store.segmented and not store.databases:
         if offsets_read.line_without_home:
@@ -155,6 +171,17 @@ def maybe_unclean(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
     for reason in snapshot.resolved[task.name].unclean:
         if reason.younger:
             yield snapshot.finding("maybe-unclean", reason.what, task, reason.store)
+
+
+def missing_status(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
+    """Rows that no ``status`` speaks for, which the next start takes for committed; one finding for each store."""
+    told: dict[str | None, str] = {}
+    for reason in snapshot.resolved[task.name].unclean:
+        if reason.no_status:
+            told.setdefault(reason.store, reason.what)
+    level = None if snapshot.asked.exactly_once else Level.EXPECTED
+    for store, what in told.items():
+        yield snapshot.finding("status-missing", what, task, store, level)
 
 
 def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:

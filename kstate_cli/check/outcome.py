@@ -57,4 +57,6 @@ class Prediction:
     messages: tuple[str, ...] = ()
     """What Streams prints, exception by exception from the outermost; each a part of the real text."""
     or_else: Outcome | None = None
-    """The other possible outcome, where chance decides."""
+    """The other possible outcome."""
+    by_chance: bool = True
+    """Chance decides between the two; False: something that nobody here knows, as the findings say."""

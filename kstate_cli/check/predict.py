@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kstate_cli.check.files import copied_tasks
 from kstate_cli.check.findings import Finding, Level
-from kstate_cli.check.global_stores import judge_global
+from kstate_cli.check.global_stores import judge_global, judge_global_lacked
+from kstate_cli.check.homes_told import of_topology
+from kstate_cli.check.left_over import judge_left_over
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.problems import not_understood
 from kstate_cli.check.rule import TaskCheckDraft
@@ -16,9 +19,10 @@ from kstate_cli.check.snapshot_reader import read_snapshot
 from kstate_cli.check.surroundings import AROUND_RULES
 from kstate_cli.check.tasks import judge_copy, judge_task
 from kstate_cli.errors import Refused
-from kstate_cli.formats.topic_partition import changelog_topic
+from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic
 from kstate_cli.host import STORES_STAY
 from kstate_cli.offsets.resolve import resolve
+from kstate_cli.spec.homes import StoreKey
 from kstate_cli.statedir.changelogs import usual_prefix
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.problems import ProblemCode
@@ -71,12 +75,14 @@ def check(app: Application, asked: CheckRequest) -> Report:
 def judge(snapshot: Snapshot) -> Report:
     """What follows from a snapshot, and from nothing else."""
     app = snapshot.app
-    copies, of_copies = copied_tasks(snapshot)
+    # A text says which of two directories is the copy.
+    copies, of_copies = copied_tasks(snapshot) if snapshot.homes is None else (frozenset[str](), ())
     drafts = [_judge_task(snapshot, task, copied=task.name in copies) for task in app.tasks]
-    told = [*of_copies, *(finding for draft in drafts for finding in draft.findings)]
+    told = [*of_copies, *of_topology(snapshot), *(finding for draft in drafts for finding in draft.findings)]
     told += [finding for rule in AROUND_RULES for finding in rule.judge(snapshot)]
     told = [*told, *not_understood(snapshot, tuple(told))]
     predictions = [prediction for draft in drafts for prediction in draft.predictions]
+    predictions += judge_global_lacked(snapshot)
     findings = list(dict.fromkeys(told))
     if app.running:
         predictions, findings = while_running(predictions, findings)
@@ -86,12 +92,17 @@ def judge(snapshot: Snapshot) -> Report:
 def _judge_task(snapshot: Snapshot, task: Task, *, copied: bool) -> TaskCheckDraft:
     if task.is_global:
         return judge_global(snapshot, task)
+    if snapshot.homes is not None and task.name in snapshot.homes.left_over:
+        return judge_left_over(snapshot, task)
     return judge_copy(snapshot, task) if copied else judge_task(snapshot, task)
 
 
-def topics_of(app: Application) -> set[str]:
-    """Every topic that a store here may be restored from: those that offsets name, and the usual changelogs."""
-    topics = set()
+def topics_of(app: Application, more: Iterable[StoreKey] = ()) -> set[str]:
+    """Every topic that a store here may be restored from: those that offsets name, and the usual changelogs.
+
+    ``more``: stores that another topology has.
+    """
+    topics = {changelog_topic(changelog_prefix(app.app_id, key.topology or None), key.store) for key in more}
     for resolved in resolve(app):
         task = resolved.task
         topics |= {tp.topic for one in resolved.stores for tp in one.offsets}

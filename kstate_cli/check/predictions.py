@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from kstate_cli.check import streams_log
 from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.homes_told import lacked
 from kstate_cli.check.judge_offsets import is_lost, is_surely_lost
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
@@ -45,6 +46,12 @@ def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
             continue
         if draft.code is not None:
             prediction, findings = because_of(snapshot, draft, name, draft.code, Outcome.WIPED)
+            if draft.in_doubt:
+                otherwise, more = _by_offset(snapshot, draft, name, ranges.get(name))
+                prediction, findings = (
+                    replace(prediction, or_else=otherwise.outcome, by_chance=False),
+                    (*findings, *more),
+                )
         elif beyond is not None:
             prediction, findings = because_of(snapshot, draft, name, beyond, outcome, race)
         else:
@@ -66,6 +73,8 @@ def because_of(
 ) -> Told:
     """A store of a task that something is wrong with: ``outcome``, unless it has no changelog."""
     task = draft.task
+    if snapshot.begins_empty(task, name):
+        return Prediction(task.name, name, Outcome.OPENS_EMPTY, code="moved-without-changelog"), ()
     store = draft.stores.get(name) or next((one for one in task.stores if one.name == name), None)
     if store is not None and is_lost(snapshot, task, store):
         if outcome is not Outcome.WIPED:
@@ -153,6 +162,8 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
         text = "no offset anywhere: it counts as a store without a changelog"
         finding = snapshot.finding("without-changelog", text, task, name)
         return Prediction(task.name, name, Outcome.OPENS, Records(0, exact=True), finding.code), (finding,)
+    if store is None and snapshot.begins_empty(task, name):
+        return Prediction(task.name, name, Outcome.OPENS_EMPTY, code="moved-without-changelog"), ()
     if store is not None and key is None:
         key = snapshot.own_changelog(task, name)
     records = whole(snapshot, key)
@@ -161,8 +172,7 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
         finding = snapshot.finding("never-written", "it has no rows, and its changelog none", task, name)
         return Prediction(task.name, name, Outcome.OPENS, records, finding.code), (finding,)
     if store is None:
-        text = "it is not here, and other tasks of the subtopology have it"
-        finding = snapshot.finding("store-missing", text, task, name)
+        finding = lacked(snapshot, task, name)
     elif OFFSET_UNKNOWN in offsets.values() or (read is not None and read.dropped_unknown):
         level = Level.EXPECTED if empty and records is None else None
         finding = snapshot.finding("unknown-offset", "its offset is -4", task, name, level)

@@ -107,6 +107,8 @@ class TaskCheckDraft:
     """Its ``.checkpoint`` cannot be read."""
     code: str | None = None
     """The finding that wipes the task."""
+    in_doubt: bool = False
+    """It wipes the task only where a new store is on disk, and nobody says whether it is."""
     predictions: tuple[Prediction, ...] = ()
     ended: bool = False
     """Nothing after this is reached."""

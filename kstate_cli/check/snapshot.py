@@ -6,7 +6,6 @@ makes.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -17,15 +16,17 @@ from kstate_cli.check.findings import Finding, Level, finding
 from kstate_cli.check.logs import LogSource
 from kstate_cli.check.misplaced_segments import misplaced_segments
 from kstate_cli.check.outcome import Records
+from kstate_cli.check.topology import AskedTopology, Homes
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
-from kstate_cli.releases import OffsetsHome, Release
+from kstate_cli.releases import OffsetsHome, Release, unproven_too
+from kstate_cli.spec.homes import StoreKey
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.mounts import Mount
 from kstate_cli.statedir.names import CHECKPOINT, LOCK
-from kstate_cli.texts import filled
+from kstate_cli.texts import Filling, filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,14 @@ class CheckRequest:
     """The first that knows a partition tells; the others only whether they name the same topic."""
     headers_format: bool = False
     """The application is started with ``dsl.store.format=HEADERS``."""
+    transactional: bool = False
+    """The application runs, or ran, with transactional stores (KIP-892)."""
     max_age: timedelta | None = None
     """``state.cleanup.dir.max.age.ms``; None is off, as it is by default."""
     delete_retention: timedelta | None = None
     """``delete.retention.ms`` of the changelogs; None: what the broker or the dump says, or a day."""
+    topology: AskedTopology | None = None
+    """None: the one that ran here last."""
 
     @property
     def into_family(self) -> bool:
@@ -113,6 +118,8 @@ class Snapshot:
     ages: Mapping[tuple[str, str], Age] = field(default_factory=dict)
     """What is known of the age of stores, by task and store, where a rule may ask for it."""
     around: Surroundings = field(default_factory=Surroundings)
+    homes: Homes | None = None
+    """What the topology finds that is asked about: the tasks are as it sees them then. None: nobody asks about one."""
     _families: Mapping[_Family, list[Task]] = field(init=False, repr=False, compare=False)
     """The tasks of each subtopology: rules ask for them for each store of each task."""
 
@@ -132,8 +139,12 @@ class Snapshot:
         """A finding, with the command that helps here."""
         name = task.name if task else None
         new = finding(code, text, task=name, store=store, level=level)
-        values: dict[str, str | os.PathLike[str] | None]
-        values = {"APP": self.app.path, "RELEASE": self.asked.release.name, "TASK": name, "STORE": store}
+        release = self.asked.release.name
+        values: dict[str, Filling | None]
+        # The commands of hints that are told a release write for it.
+        values = {"APP": self.app.path, "RELEASE": (release, *unproven_too(release)), "TASK": name, "STORE": store}
+        if self.asked.topology is not None:
+            values["NEW"] = self.asked.topology.mending.words
         return replace(new, hint=filled(new.hint, values))
 
     def log(self, key: TopicPartition) -> Log | None:
@@ -168,7 +179,8 @@ class Snapshot:
     def changelog(self, task: Task, store: str) -> TopicPartition | None:
         """The changelog partition of a store, by its own offsets or those of the same store in other tasks.
 
-        None where it has no offset anywhere: whether it has a changelog at all nobody knows then.
+        None where it has no offset anywhere: whether it has a changelog at all nobody knows then. Where a topology is
+        asked about, tasks of any number tell.
         """
         own = self.own_changelog(task, store)
         if own in self.logs.known:
@@ -179,7 +191,25 @@ class Snapshot:
                 if tp.topic == own.topic:
                     return own
                 first = first or tp.topic
+        if first is None and self.homes is not None:
+            first = self.homes.topics.get(StoreKey(task.topology or "", store))
         return TopicPartition(first, own.partition) if first else None
+
+    def should_have(self, task: Task) -> frozenset[str]:
+        """Stores that a task is to have beside those that it has; others of its subtopology have them, or a text."""
+        if self.homes is not None:
+            return frozenset(self.homes.lacked.get(task.name, {}))
+        return frozenset({store.name for other in self.siblings(task) for store in other.stores})
+
+    def wiped_for(self, task: Task, store: str) -> bool | None:
+        """Whether a store that a task lacks costs it everything under exactly-once; None where its kind decides."""
+        named = self.changelog(task, store) is not None
+        return named if self.homes is None else self.homes.wiped_for(task.name, store, named=named)
+
+    def begins_empty(self, task: Task, store: str) -> bool:
+        """Whether a store that lies in another task has no changelog to be restored from."""
+        named = self.changelog(task, store) is not None
+        return self.homes is not None and self.homes.begins_empty(task.name, store, named=named)
 
     def _offsets(self, task: Task, store: str) -> list[TopicPartition]:
         """The partitions that any place of a task names for a store."""

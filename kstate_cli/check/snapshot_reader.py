@@ -15,10 +15,13 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.lost import lost_copies
 from kstate_cli.change.run_states import UNFINISHED
 from kstate_cli.check.counting import known_logs
+from kstate_cli.check.homes import as_started
 from kstate_cli.check.snapshot import CheckRequest, RunSeen, Snapshot, Surroundings
+from kstate_cli.check.topology import AskedTopology, Homes
 from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.left_behind import release_of
 from kstate_cli.offsets.model import StoreOffsets
-from kstate_cli.offsets.resolve import resolve_with
+from kstate_cli.offsets.resolve import resolve, resolve_with
 from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.model import Application, CheckpointFile, Task
 from kstate_cli.statedir.mounts import mount_of, read_mounts
@@ -42,7 +45,7 @@ def read_snapshot(app: Application, asked: CheckRequest) -> Snapshot:
     bare = Snapshot(
         app,
         asked,
-        {one.task.name: one for one in resolve_with(app, entries)},
+        {one.task.name: one for one in resolve_with(app, entries, transactional=asked.transactional)},
         clock.now_ms(),
         entries=entries,
         segments={
@@ -54,8 +57,25 @@ def read_snapshot(app: Application, asked: CheckRequest) -> Snapshot:
             if any(problem.code is ProblemCode.NO_CURRENT for problem in database.problems)
         },
     )
+    if asked.topology is not None:
+        bare = _as_started(bare, asked.topology)
     with_logs = replace(bare, logs=known_logs(bare))
     return replace(with_logs, ages=_ages(with_logs), around=_around(app))
+
+
+def read_homes(app: Application, asked: AskedTopology) -> Homes:
+    """Where a topology has what is in a directory, and nothing else of it. Raises OSError as ``resolve`` does."""
+    resolved = {one.task.name: one for one in resolve(app)}
+    request = CheckRequest(release_of(app), topology=asked)
+    return as_started(Snapshot(app, request, resolved, clock.now_ms()), asked)[1]
+
+
+def _as_started(before: Snapshot, asked: AskedTopology) -> Snapshot:
+    """The same directory as the topology sees it."""
+    app, homes = as_started(before, asked)
+    entries = {task.name: before.entries.get(task.name, frozenset()) for task in app.tasks}
+    resolved = resolve_with(app, entries, transactional=before.asked.transactional)
+    return replace(before, app=app, resolved={one.task.name: one for one in resolved}, entries=entries, homes=homes)
 
 
 def _names(folder: Path) -> list[str]:
@@ -118,7 +138,7 @@ def _runs(app: Application) -> Iterable[RunSeen]:
     limit = clock.now() - _KEPT
     held = read_lock_table().held(app.path / LOCK)
     runs = read_runs(app.path)
-    lost = {one.run.name: one.text for one in lost_copies(app.path, runs)}
+    lost = {one.run.name: one.sentences for one in lost_copies(app.path, runs)}
     for run in runs:
         if run.damage is not None:
             yield RunSeen(run.name, run.damage)

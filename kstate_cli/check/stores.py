@@ -92,7 +92,7 @@ def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraf
     asked = snapshot.asked
     if draft.fatal is not None or not (asked.into_family and asked.exactly_once and store.status == "open"):
         return draft
-    text = "its status is open: no start of 4.3 gets past it"
+    text = f"its status is open: no start of {asked.release} gets past it"
     not_valid, because = streams_log.INVALID_STATE
     messages = (not_valid.format(store.name), because)
     file = f"{task.name}/{store_folder(store.name, segmented=False)}"

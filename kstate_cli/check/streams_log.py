@@ -46,6 +46,10 @@ INVALID_STATE: Final = (
 # RocksDBMetricsRecorder.
 ANOTHER_TASK: Final = "Metrics recorder is re-initialised with different task: previous task is {}"
 
+# UnknownTopologyException, of TopologyMetadata.
+NO_BUILDER: Final = "Unable to locate topology builder"
+UNKNOWN_TOPOLOGY: Final = "{} due to being unable to locate a Topology named {}"
+
 # --- offsets --------------------------------------------------------------------------------------------------------
 
 # ProcessorStateManager, and StateDirectory as its cause: from 4.3 on.

@@ -73,11 +73,17 @@ def _runs(snapshot: Snapshot) -> Iterator[Finding]:
 def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
     """Changelogs of the application that nothing on disk belongs to."""
     known_stores = {store.name for task in snapshot.app.tasks for store in task.stores}
+    if snapshot.homes is not None:
+        known_stores |= snapshot.homes.stores
     known_stores |= {name for resolved in snapshot.resolved.values() for name in resolved.absent}
     topics = {key.topic for key in snapshot.logs.known}
     topologies = {task.topology for task in snapshot.app.tasks}
     named = [store_in_topologies(topic, snapshot.app.app_id, topologies) for topic in topics]
-    for name in sorted({one[0] for one in named if one is not None} - known_stores):
+    names = {one[0] for one in named if one is not None} - known_stores
+    if snapshot.asked.topology is not None:
+        # Changelogs of stores that the topology has not any more stay.
+        names &= {key.store for key in snapshot.asked.topology.new.homes}
+    for name in sorted(names):
         text = f"{name}: its changelog is there, and no directory: in memory, restored whole at every start"
         yield snapshot.finding("changelog-without-store", text)
 

@@ -11,8 +11,9 @@ from dataclasses import replace
 from kstate_cli.check import streams_log
 from kstate_cli.check.files import checkpoint_obstacle, foreign_entries
 from kstate_cli.check.findings import Level
+from kstate_cli.check.homes_told import left_behind
 from kstate_cli.check.initial_offsets import read_offsets
-from kstate_cli.check.judge_offsets import after_start, compared_places, maybe_unclean, missing_offsets
+from kstate_cli.check.judge_offsets import after_start, compared_places, maybe_unclean, missing_offsets, missing_status
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.predictions import because_of, failed, predicted
 from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft, TaskCheckDraft, judged, opened
@@ -21,6 +22,7 @@ from kstate_cli.check.stores import STORE_RULES
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.statedir.model import Task
 
+_WIPED = (Outcome.WIPED, Outcome.LOST, Outcome.MAY_BE_LOST)
 _HARMLESS_NEGATIVE = frozenset({-1, OFFSET_UNKNOWN, -5})
 
 
@@ -71,8 +73,7 @@ def _stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 def _gone(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """Stores that only offsets or other tasks know of."""
     task = draft.task
-    elsewhere = {store.name for other in snapshot.siblings(task) for store in other.stores}
-    gone = sorted(elsewhere - {store.name for store in task.stores})
+    gone = sorted(snapshot.should_have(task) - {store.name for store in task.stores})
     empty = dict(draft.empty)
     findings = []
     for name, lines in sorted(draft.read.absent.items()):
@@ -113,7 +114,7 @@ def _not_reached(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 
 
 def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """4.3 under exactly-once: a store that was not closed cleanly."""
+    """Under exactly-once: a store that was not closed cleanly. No ``status`` counts as closed."""
     if not snapshot.asked.into_family:
         return draft
     level = None if snapshot.asked.exactly_once else Level.EXPECTED
@@ -123,7 +124,7 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
         if store.status == "open"
     ]
     code = findings[-1].code if findings and snapshot.asked.exactly_once else None
-    return replace(draft.told(*findings), code=code)
+    return replace(draft.told(*findings, *missing_status(snapshot, draft.task)), code=code)
 
 
 def _unreadable(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
@@ -148,12 +149,18 @@ def _sentinels(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 def _missing(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if draft.code is not None or draft.unreadable is not None:
         return draft
-    code, findings = missing_offsets(snapshot, draft)
-    return replace(draft.told(*findings), code=code)
+    missing = missing_offsets(snapshot, draft)
+    return replace(draft.told(*missing.findings), code=missing.code, in_doubt=missing.in_doubt)
 
 
 def _after(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     return draft.told(*after_start(snapshot, draft))
+
+
+def _elsewhere(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
+    wiped = any(one.outcome in _WIPED and one.or_else is None for one in draft.predictions)
+    predictions, findings = left_behind(snapshot, draft.task, wiped=wiped)
+    return replace(draft.told(*findings), predictions=(*draft.predictions, *predictions))
 
 
 def _unclean(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
@@ -177,5 +184,6 @@ TASK_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("StoreChangelogReader, DefaultStateUpdater (KIP-406)", predicted),
     Rule("RocksDBTimeOrderedKeyValueBytesStore; delete.retention.ms", _after),
     Rule("ProcessorStateManager.checkpoint", _unclean),
+    Rule("TopologyMetadata.buildSubtopology: a task has the stores of its sub-topology", _elsewhere),
 )
 """Of a task, in the order of Streams."""

@@ -18,6 +18,8 @@ class Unclean:
     what: str
     store: str | None = None
     """None where it is the task as a whole."""
+    no_status: bool = False
+    """All that is known is that a database says neither that it was left open nor that it was closed."""
     younger: bool = False
     """All that is known is that an SST is younger than ``.checkpoint``: there are harmless reasons for that."""
 

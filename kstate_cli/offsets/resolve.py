@@ -16,33 +16,42 @@ from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
 from kstate_cli.offsets.owners import give_lines
 from kstate_cli.offsets.unclean import database_shown, unclean_files, unclean_store
 from kstate_cli.statedir.model import Application, Store, Task
-from kstate_cli.statedir.names import store_checkpoint
+from kstate_cli.statedir.names import CHECKPOINT, store_checkpoint
 
 _GLOBAL_GAP_NS = 60 * 1_000_000_000
 """Global stores are opened one after another at a start; one opened this much earlier belongs to an earlier run."""
 
 
-def resolve(app: Application) -> list[TaskOffsets]:
-    """The offsets of every task of an application. Raises OSError where a task directory cannot be listed."""
-    return resolve_with(app, {task.name: os.listdir(task.path) for task in app.tasks if task.has_offsets_family})
+def resolve(app: Application, *, transactional: bool = False) -> list[TaskOffsets]:
+    """The offsets of every task of an application. Raises OSError where a task directory cannot be listed.
+
+    ``transactional``: somebody says that the application runs with transactional stores (KIP-892).
+    """
+    entries = {task.name: os.listdir(task.path) for task in app.tasks if task.has_offsets_family}
+    return resolve_with(app, entries, transactional=transactional)
 
 
-def resolve_with(app: Application, entries: Mapping[str, Collection[str]]) -> list[TaskOffsets]:
+def resolve_with(
+    app: Application, entries: Mapping[str, Collection[str]], *, transactional: bool = False
+) -> list[TaskOffsets]:
     """The same by the names in each task directory; only those with the column family ``offsets`` are asked for."""
-    return [_resolve_task(app, task, entries.get(task.name, ())) for task in app.tasks]
+    return [
+        _resolve_task(app, task, entries.get(task.name, ()), _Remarks(transactional=transactional))
+        for task in app.tasks
+    ]
 
 
 @dataclass(slots=True)
 class _Remarks:
-    """What is found on the way, in its order."""
+    """What is found on the way, in its order; and what is said of the application."""
 
+    transactional: bool = False
     unclean: list[Unclean] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def _resolve_task(app: Application, task: Task, entries: Collection[str]) -> TaskOffsets:
-    said = _Remarks()
+def _resolve_task(app: Application, task: Task, entries: Collection[str], said: _Remarks) -> TaskOffsets:
     owners = give_lines(app.app_id, task)
     said.notes += owners.notes
     absent = {name: dict(lines) for name, lines in owners.absent.items()}
@@ -105,7 +114,8 @@ def _resolve_store(said: _Remarks, task: Task, store: Store, lines: dict[TopicPa
         ]
         if without:
             lowest = dict.fromkeys(lowest, OFFSET_UNKNOWN)
-    said.unclean += unclean_store(task, store, lowest)
+    beside = CHECKPOINT if lines else store_checkpoint(store.name) if places["store-file"] else None
+    said.unclean += unclean_store(task, store, lowest, beside=beside, transactional=said.transactional)
     return StoreOffsets(store, lowest, store.position, tuple(name for name, offsets in places.items() if offsets))
 
 

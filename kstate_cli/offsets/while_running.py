@@ -13,9 +13,9 @@ from kstate_cli.offsets.resolve import resolve
 from kstate_cli.statedir.model import Application
 
 
-def resolve_to_plan(app: Application) -> list[TaskOffsets]:
+def resolve_to_plan(app: Application, *, transactional: bool = False) -> list[TaskOffsets]:
     """As ``resolve``; beside a running application no task counts as unclean."""
-    tasks = resolve(app)
+    tasks = resolve(app, transactional=transactional)
     return [replace(task, unclean=()) for task in tasks] if app.running else tasks
 
 

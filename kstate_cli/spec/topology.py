@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,10 +30,29 @@ _FIRST: Final = re.compile(rf"(?:.*\s)?{_HEADER.pattern}")
 _SUBTOPOLOGY: Final = re.compile(
     r"\s*Sub-topology: (?P<id>\d{1,10})(?P<global> for global store \(will not generate tasks\))?\s*"
 )
-_SOURCE: Final = re.compile(r"\s*Source: .* \(topics: (?P<topics>.*)\)\s*")
-_PROCESSOR: Final = re.compile(r"\s*Processor: .* \(stores: \[(?P<stores>[^\[\]]*)\]\)\s*")
+_SOURCE: Final = re.compile(r"\s*Source: (?P<name>.*) \(topics: (?P<topics>.*)\)\s*")
+_PROCESSOR: Final = re.compile(r"\s*Processor: (?P<name>.*) \(stores: \[(?P<stores>[^\[\]]*)\]\)\s*")
+_SINK: Final = re.compile(r"\s*Sink: (?P<name>.*) \(topic: (?P<topic>\S+)\)\s*")
+_BEFORE: Final = re.compile(r"\s*<-- (?P<names>.*?)\s*")
 _OTHER: Final = re.compile(r"\s*(?:Sink: .*|-->.*|<--.*)?")
+_TABLE: Final = "KTABLE-SOURCE-"
+_GENERATED: Final = re.compile(r"[A-Z-]+-\d{10}")
 _LIST: Final = re.compile(r"\[([^\[\]]*)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A source, a processor or a sink of a subtopology."""
+
+    name: str
+    """As it is written: it may hold anything."""
+    topics: str | None = None
+    """What a source reads, as it is written: topics, or a pattern; None of others."""
+    stores: tuple[str, ...] = ()
+    before: str = ""
+    """The names of the nodes whose records it gets, as they are written; empty of a source."""
+    writes: str | None = None
+    """The topic of a sink, where the text names one; a repartition topic without the application's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +68,20 @@ class Subtopology:
     topology: str | None = None
     """The named topology that it is part of."""
     is_global: bool = False
+    nodes: tuple[Node, ...] = ()
+
+    def read_directly(self, store: str) -> tuple[str, ...]:
+        """The topics of which one may serve as changelog: the records of a source come to the store as they are.
+
+        Not where the DSL has given the operator a name that is none of a table's.
+        """
+        sources = {node.name: node.topics for node in self.nodes if node.topics is not None}
+        makers = [
+            node
+            for node in self.nodes
+            if store in node.stores and (node.name.startswith(_TABLE) or not _GENERATED.fullmatch(node.name))
+        ]
+        return tuple(topic for node in makers for topic in _listed(sources.get(node.before, "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +104,35 @@ class TopologyText:
     def of(self, store: str) -> Subtopology | None:
         """The subtopology that has the store."""
         return next((part for part in self.subtopologies if store in part.stores), None)
+
+    def origin(self, store: str) -> frozenset[Node]:
+        """The nodes that a store is made by, back to the topics that come from elsewhere; without their stores.
+
+        Two texts with the same of them mean the same store, whatever its name is. Repartition topics are followed.
+        """
+        part = self.of(store)
+        nodes = [n for p in self.subtopologies if part is not None and p.topology == part.topology for n in p.nodes]
+        named = {node.name: node for node in nodes if node.writes is None}
+        sinks: dict[str, list[Node]] = {}
+        for node in nodes:
+            if node.writes is not None:
+                sinks.setdefault(node.writes, []).append(node)
+        makers: set[Node] = set()
+        waiting = [node for node in nodes if store in node.stores]
+        while waiting:
+            node = waiting.pop()
+            if (bare := replace(node, stores=())) not in makers:
+                makers.add(bare)
+                waiting += [named[name] for name in (node.before, *node.before.split(", ")) if name in named]
+                waiting += [sink for topic in _listed(node.topics or "") for sink in sinks.get(topic, ())]
+        return frozenset(makers)
+
+    @property
+    def inner_topics(self) -> frozenset[str]:
+        """The topics that it writes and reads itself, repartition topics without the application's id."""
+        nodes = [node for part in self.subtopologies for node in part.nodes]
+        read = {topic for node in nodes for topic in _listed(node.topics or "")}
+        return frozenset(node.writes for node in nodes if node.writes is not None) & read
 
     def draft(self) -> SpecDraft:
         """What it says about each store."""
@@ -113,6 +175,19 @@ class _SubtopologyDraft:
     stores: dict[str, None] = field(default_factory=dict)
     topics: dict[str, None] = field(default_factory=dict)
     pattern: bool = False
+    nodes: list[Node] = field(default_factory=list)
+
+    def finished(self) -> Subtopology:
+        """What was read, for good."""
+        return Subtopology(
+            self.number,
+            tuple(self.stores),
+            tuple(self.topics),
+            self.pattern,
+            self.topology,
+            self.is_global,
+            tuple(self.nodes),
+        )
 
 
 def parse_topology(text: str, where: str = "the topology") -> TopologyText:
@@ -132,11 +207,7 @@ def parse_topology(text: str, where: str = "the topology") -> TopologyText:
     if not started:
         raise UsageError(f"{where} has no line 'Topologies:'", hint=_HINT)
     _check(where, parts)
-    return TopologyText(
-        tuple(
-            Subtopology(p.number, tuple(p.stores), tuple(p.topics), p.pattern, p.topology, p.is_global) for p in parts
-        )
-    )
+    return TopologyText(tuple(part.finished() for part in parts))
 
 
 def _read_line(where: str, number: int, line: str, topology: str | None, parts: list[_SubtopologyDraft]) -> None:
@@ -150,25 +221,44 @@ def _read_line(where: str, number: int, line: str, topology: str | None, parts: 
     if source is None and processor is None:
         if _OTHER.fullmatch(line) is None:
             raise _wrong(where, number, f"{line[:100]!r} is not understood")
+        if parts:
+            _read_other(line, parts[-1])
         return
     if not parts:
         raise _wrong(where, number, "a node before the first subtopology")
     if source is not None:
         _read_source(source["topics"], parts[-1])
+        parts[-1].nodes.append(Node(source["name"], source["topics"]))
     if processor is not None:
-        for name in filter(None, processor["stores"].split(", ")):
+        stores = tuple(filter(None, processor["stores"].split(", ")))
+        for name in stores:
             if not legal_store_name(name):
                 raise _wrong(where, number, f"{name[:100]!r} is no legal store name")
             parts[-1].stores[name] = None
+        parts[-1].nodes.append(Node(processor["name"], None, stores))
+
+
+def _read_other(line: str, part: _SubtopologyDraft) -> None:
+    """A sink, or where the records of the last node come from."""
+    sink, before = _SINK.fullmatch(line), _BEFORE.fullmatch(line)
+    if sink is not None and legal_topic(sink["topic"]):
+        part.nodes.append(Node(sink["name"], writes=sink["topic"]))
+    elif before is not None and part.nodes and not part.nodes[-1].before and part.nodes[-1].topics is None:
+        part.nodes[-1] = replace(part.nodes[-1], before=before["names"])
 
 
 def _read_source(topics: str, part: _SubtopologyDraft) -> None:
-    listed = _LIST.fullmatch(topics)
-    names = listed[1].split(", ") if listed else []
-    if names and all(map(legal_topic, names)):
+    if names := _listed(topics):
         part.topics.update(dict.fromkeys(names))
     else:
         part.pattern = True
+
+
+def _listed(topics: str) -> list[str]:
+    """The topics of a source; none where it has a pattern."""
+    listed = _LIST.fullmatch(topics)
+    names = listed[1].split(", ") if listed else []
+    return names if all(map(legal_topic, names)) else []
 
 
 def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:

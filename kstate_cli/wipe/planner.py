@@ -7,27 +7,22 @@ Under exactly-once Streams deletes a whole task in which a logged store has no o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from kstate_cli.change.plan import (
-    CreateDatabase,
     OmitTree,
     Plan,
     RemoveFile,
     Step,
-    WriteFile,
 )
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
-from kstate_cli.offsets.keeping import Keeping, Offsets, closed
+from kstate_cli.offsets.keeping import Keeping
+from kstate_cli.offsets.left_behind import Guesses, keeps_offsets_inside, left_behind, offset_unreadable, release_of
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
-from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
-from kstate_cli.releases import RELEASES, OffsetsHome, Release, representative
-from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.texts import command, did_you_mean, quoted
 
@@ -53,10 +48,9 @@ class WipeOptions:
 class _WipeDraft:
     app: Application
     tasks: list[TaskOffsets]
+    guesses: Guesses
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    guessed: dict[str, set[str]] = field(default_factory=dict)
-    """Store -> the changelogs that it is taken to have where its databases cannot be read."""
 
     def relative(self, task: Task) -> str:
         return str(task.path.relative_to(self.app.path))
@@ -68,7 +62,8 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
     Raises UsageError where nothing, or nothing that is there, was named; Refused where a store cannot leave alone.
     """
     chosen = [task for task in app.tasks if _chosen(task, options)]
-    draft = _WipeDraft(app, resolve_to_plan(app))
+    tasks, warnings = resolve_to_plan(app), list[str]()
+    draft = _WipeDraft(app, tasks, Guesses(app, tasks, warnings), warnings=warnings)
     _check_names(app, [task for task in draft.tasks if task.task in chosen], options)
     for task in draft.tasks:
         if task.task not in chosen:
@@ -82,7 +77,7 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
     # Not the lock file: who waits for it, Streams too, would then guard a file that is not in APP any more.
     if options.own_files and (app.path / PROCESS_FILE).exists():
         draft.steps.append(RemoveFile(PROCESS_FILE, "asked for: Streams makes a new one"))
-    release = _release(app)
+    release = release_of(app)
     return Plan(
         app.path,
         _command(options),
@@ -150,12 +145,12 @@ def _some_stores(draft: _WipeDraft, task: TaskOffsets, stores: list[StoreOffsets
     _refuse_shared(task, stores)
     keeping = Keeping(draft.relative(task.task))
     lines = dict(task.task.checkpoint.entries) if task.task.checkpoint else {}
-    before = dict(lines)
+    before, inside = dict(lines), keeps_offsets_inside(draft.app)
     lines |= {tp: OFFSET_UNKNOWN for tp in gone if tp in lines}
     for one in stores:
-        in_no_line = not one.offsets and bool(before) and not _keeps_offsets_inside(draft.app)
-        if in_no_line or _offset_unreadable(one.store):
-            one = replace(one, offsets=_guessed_offsets(draft, task, one))
+        in_no_line = not one.offsets and bool(before) and not inside
+        if in_no_line or offset_unreadable(one.store):
+            one = replace(one, offsets=draft.guesses.offsets(task, one))
         draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app.path)), f"wiped: {_offsets(one)}"))
         _warn_unlogged(draft, task, one, "; where it is logged, exactly-once Streams restores its whole task")
         if one.store.position_file is not None:
@@ -166,57 +161,11 @@ def _some_stores(draft: _WipeDraft, task: TaskOffsets, stores: list[StoreOffsets
             lines = {tp: offset for tp, offset in lines.items() if tp not in one.offsets}
         else:
             lines |= {tp: OFFSET_UNKNOWN for tp in one.offsets if in_no_line or tp in lines}
-            draft.steps += _left_behind(draft, keeping, one.store, unknown)
+            draft.steps += left_behind(keeping, one.store, unknown, inside=inside)
     if before and not lines:
         draft.steps.append(keeping.without_lines("no offset is left"))
     elif lines != before:
         draft.steps.append(keeping.lines(lines, keep_time=True))
-
-
-def _left_behind(
-    draft: _WipeDraft, keeping: Keeping, store: Store, unknown: dict[TopicPartition, int]
-) -> Iterator[CreateDatabase | WriteFile | RemoveFile]:
-    """What keeps 4.3 under exactly-once from wiping the rest of the task."""
-    if store.store_file is not None:
-        if unknown:
-            yield keeping.lines_of(store.name, unknown)
-        else:
-            yield keeping.without_lines_of(store.name, "its store is wiped")
-    keeps_offsets = store.has_offsets_family or (_unreadable(store) and _keeps_offsets_inside(draft.app))
-    if not keeps_offsets or store.is_grace_buffer or not unknown:
-        return
-    yield keeping.carrier(store.name, closed(unknown), segmented=store.segmented)
-
-
-def _unreadable(store: Store) -> bool:
-    return not any(database.column_families for database in store.databases)
-
-
-def _offset_unreadable(store: Store) -> bool:
-    """Whether there may be an offset that damage hides."""
-    return _unreadable(store) or any(
-        OFFSETS_CF in database.column_families and database.offsets is None for database in store.databases
-    )
-
-
-def _guessed_offsets(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets) -> Offsets:
-    """What damage hides, or a line that is gone. Which changelog it has other tasks tell, else its usual name."""
-    if one.offsets or task.task.partition is None:
-        return one.offsets
-    same = [s for other in draft.tasks for s in other.stores if s.store.name == one.store.name and s is not one]
-    topics = {tp.topic for s in same for tp in s.offsets} | draft.guessed.get(one.store.name, set())
-    if not topics and any(not _unreadable(s.store) for s in same):
-        return one.offsets  # the others have none: it is not logged
-    if not topics and not _keeps_offsets_inside(draft.app):
-        return one.offsets  # no line of .checkpoint anywhere: it is not logged
-    if not topics:
-        topics = {usual_changelog(draft.app.app_id, task.task, one.store.name).topic}
-        draft.warnings.append(
-            f"{task.task.name}/{one.store.name} cannot be read: its changelog is taken to be {min(topics)}; if it has "
-            "another, exactly-once Streams wipes the whole task at the next start"
-        )
-    draft.guessed[one.store.name] = topics
-    return {TopicPartition(topic, task.task.partition): OFFSET_UNKNOWN for topic in topics}
 
 
 def _refuse_shared(task: TaskOffsets, stores: list[StoreOffsets]) -> None:
@@ -248,13 +197,3 @@ def _warn_unlogged(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets, more
 
 def _offsets(known: StoreOffsets) -> str:
     return offsets_text(known.offsets) or "no offset"
-
-
-def _release(app: Application) -> Release:
-    """A release that keeps offsets where they are in this directory."""
-    home = OffsetsHome.COLUMN_FAMILY if _keeps_offsets_inside(app) else OffsetsHome.FILES
-    return representative([release for release in RELEASES if release.offsets_home is home])
-
-
-def _keeps_offsets_inside(app: Application) -> bool:
-    return any(task.has_offsets_family for task in app.tasks)

@@ -41,10 +41,11 @@ def snapshot(
     found = app or application(*tasks)
     entries = {one.name: frozenset({*_names(one), *(files or {}).get(one.name, ())}) for one in found.tasks}
     known = {one.key: one for one in logs}
+    request = CheckRequest(release(to), exactly_once=exactly_once, **(asked or {}))
     return Snapshot(
         found,
-        CheckRequest(release(to), exactly_once=exactly_once, **(asked or {})),
-        {one.task.name: one for one in resolve_with(found, entries)},
+        request,
+        {one.task.name: one for one in resolve_with(found, entries, transactional=request.transactional)},
         NOW_MS,
         entries=entries,
         logs=KnownLogs(

@@ -16,6 +16,7 @@ from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.rule import Obstacle, TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.tasks import TASK_RULES, judge_copy, judge_task
+from kstate_cli.check.topology import Homes, Lacked
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -61,6 +62,11 @@ def family(**more: Any) -> Snapshot:
     return snapshot(task(store("count", database(offsets=record(50, **more)))))
 
 
+def without_status(*, transactional: bool, lines: dict[TopicPartition, int] | None = None) -> Snapshot:
+    one = task(store("count", database(offsets=record(50, status=None))), lines=lines)
+    return snapshot(one, asked={"transactional": transactional})
+
+
 def garbling() -> Snapshot:
     buffer = store("buf", database("buf", start=0), kind="grace-buffer", segmented=True, offset=5)
     return snapshot(task(buffer))
@@ -74,6 +80,12 @@ def restored(seen: Snapshot, name: str) -> TaskCheckDraft:
 def old_data() -> Snapshot:
     age = Age("0_0/count", {}, NOW_MS - 86_400_000 * 9)
     return healthy(ages={("0_0", "count"): age})
+
+
+def moved(home: str | None, *, lacked: bool = False) -> Snapshot:
+    """A store that lies in 0_0, where the topology does not look for it."""
+    waiting = {"1_0": {"count": Lacked("0_0")}} if lacked else {}
+    return healthy(homes=Homes(lacked=waiting, elsewhere={"0_0": {"count": home}}))
 
 
 Case = tuple[Callable[[], tuple[Snapshot, TaskCheckDraft]], list[str], dict[str, Any]]
@@ -194,6 +206,9 @@ CASES: dict[str, list[Case]] = {
             ["status-open"],
             {},
         ),
+        (before(lambda: family(status=None)), ["status-missing"], {}),
+        (before(lambda: without_status(transactional=True)), [], {}),
+        (before(lambda: without_status(transactional=True, lines={COUNT: 50})), ["status-missing"], {}),
         (before(family), [], {}),
     ],
     "_unreadable": [
@@ -314,6 +329,32 @@ CASES: dict[str, list[Case]] = {
         ),
         (before(healthy), [], {}),
     ],
+    "_elsewhere": [
+        (
+            lambda: (seen := moved(None), of_task(seen)),
+            ["store-not-in-topology"],
+            {"predictions": [("count", "ignored", "store-not-in-topology")]},
+        ),
+        (
+            lambda: (seen := moved("1_0", lacked=True), of_task(seen)),
+            [],
+            {"predictions": [("count", "ignored", "store-elsewhere")]},
+        ),
+        (
+            lambda: (seen := moved("1_0"), of_task(seen)),
+            ["store-elsewhere"],
+            {"predictions": [("count", "ignored", "store-elsewhere")]},
+        ),
+        (
+            lambda: (
+                seen := moved("1_0", lacked=True),
+                of_task(seen, predictions=(Prediction("0_0", "other", Outcome.WIPED),)),
+            ),
+            ["copy-deleted"],
+            {"predictions": [("other", "task-wiped", None), ("count", "ignored", "copy-deleted")]},
+        ),
+        (before(healthy), [], {}),
+    ],
 }  # fmt: skip
 RULES = {rule.judge.__name__: rule for rule in (*TASK_RULES, *GLOBAL_RULES)}
 
@@ -364,6 +405,22 @@ def test_the_first_thing_that_goes_wrong_decides() -> None:
 
 def _with_sst_format(one: Task, number: int) -> list[Task]:
     return [replace(one, stores=(store("count", database(sst_format=number)),))]
+
+
+@pytest.mark.parametrize(("to", "transactional", "told"), [("4.3", False, 1), ("4.3", True, 0), ("4.2", False, 0)])
+def test_a_global_store_without_a_status(to: str, transactional: bool, told: int) -> None:
+    offsets = record(50, "table", status=None)
+    one = task(store("table", database("table", offsets=offsets), task="global"), name="global")
+    seen = snapshot(one, to=to, asked={"transactional": transactional})
+    found = [one.code for one in judge_global(seen, seen.app.tasks[0]).findings]
+    assert found.count("status-missing") == told
+
+
+def test_what_writes_for_a_release_that_nobody_has_run_is_told_so() -> None:
+    for to, more in (("4.3", ""), ("4.4", " --unproven")):
+        seen = snapshot(task(store("count", database(offsets=record(50, status=OPEN)))), to=to)
+        (found,) = [one for one in judge_task(seen, seen.app.tasks[0]).findings if one.code == "status-open"]
+        assert found.hint.endswith(f"--for {to}{more}")
 
 
 @pytest.mark.parametrize(

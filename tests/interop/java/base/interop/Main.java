@@ -36,6 +36,8 @@ public final class Main {
 
     private static int call(final Args args) throws Exception {
         switch (args.need("do")) {
+            case "describe":
+                return Runner.describe(args);
             case "run":
                 return new Runner(args).run();
             case "produce":

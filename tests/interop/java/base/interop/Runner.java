@@ -66,6 +66,25 @@ final class Runner {
         this.app = args.need("app");
     }
 
+    /** Writes the text of a topology, as an application that is started would, without starting one. */
+    static int describe(final Args args) throws Exception {
+        final Runner runner = new Runner(args);
+        final String name = args.need("topology");
+        final Naming naming = new Naming(args.get("prefix", name));
+        final List<Feature> features = Topologies.features("9.9");
+        final Properties config = runner.config(name);
+        final Topology topology;
+        if (args.has("named")) {
+            final KafkaStreams streams = Named.streams(config);
+            topology = Named.topology(streams, args.need("named"), name, naming, features);
+            streams.close();
+        } else {
+            topology = Topologies.build(name, naming, features).build(config);
+        }
+        Files.writeString(Path.of(args.need("into")), topology.describe().toString());
+        return 0;
+    }
+
     /** 0 done; 2 time ran out; 3 Streams ended in ERROR; 4 restored although expect-no-restore; 5 a store cannot be read. */
     int run() throws Exception {
         final String topologyName = args.need("topology");
@@ -75,7 +94,9 @@ final class Runner {
         final Topology topology;
         final KafkaStreams streams;
         try {
-            removeMembersOfDeadRuns();
+            if (!args.has("beside")) {
+                removeMembersOfDeadRuns();
+            }
             if (args.has("named")) {
                 streams = Named.streams(config);
                 topology = Named.topology(streams, args.need("named"), topologyName, naming, features);
@@ -89,6 +110,9 @@ final class Runner {
         }
         if (args.has("describe")) {
             System.err.println(topology.describe());
+        }
+        if (args.has("describe-into")) {
+            Files.writeString(Path.of(args.need("describe-into")), topology.describe().toString());
         }
         streams.setStateListener((now, before) -> {
             Json.print("event", "state", "from", before.toString(), "to", now.toString(), "ms", ms());
@@ -114,8 +138,8 @@ final class Runner {
             failed.set(true);
         }
         int step = 0;
-        holdOn();
-        rc = settle(streams, topology, features, naming, args, step);
+        holdOn(streams);
+        rc = args.has("at-once") ? 0 : settle(streams, topology, features, naming, args, step);
         for (final Args then : args.objects("then")) {
             if (rc != 0) {
                 break;
@@ -141,9 +165,30 @@ final class Runner {
     }
 
     /** Waits for the file that "until" names: meanwhile the application runs under whatever load it gets. */
-    private void holdOn() throws InterruptedException {
+    private void holdOn(final KafkaStreams streams) throws InterruptedException {
+        final TreeSet<String> told = new TreeSet<>();
         while (args.has("until") && !failed.get() && !Files.exists(Path.of(args.need("until")))) {
+            if (args.has("beside") && streams.state().isRunningOrRebalancing()) {
+                tellTasks(streams, told);
+            }
             Thread.sleep(20);
+        }
+    }
+
+    /** The tasks of this instance, whenever they are others than before. */
+    private static void tellTasks(final KafkaStreams streams, final TreeSet<String> told) {
+        final TreeSet<String> active = new TreeSet<>();
+        final TreeSet<String> standby = new TreeSet<>();
+        for (final org.apache.kafka.streams.ThreadMetadata thread : streams.metadataForLocalThreads()) {
+            thread.activeTasks().forEach(task -> active.add(task.taskId().toString()));
+            thread.standbyTasks().forEach(task -> standby.add(task.taskId().toString()));
+        }
+        final TreeSet<String> now = new TreeSet<>(active);
+        standby.forEach(task -> now.add("standby " + task));
+        if (!now.equals(told)) {
+            told.clear();
+            told.addAll(now);
+            Json.print("event", "tasks", "active", List.copyOf(active), "standby", List.copyOf(standby));
         }
     }
 

@@ -72,6 +72,17 @@ final class Topologies {
             case "demo":
                 demo(builder, naming);
                 break;
+            case "homes-a":
+            case "homes-b":
+                Homes.build(builder, naming, topology.equals("homes-a"));
+                break;
+            case "merge-a":
+            case "merge-b":
+            case "merge-tables":
+            case "merge-stateless":
+            case "merge-joined":
+                Merging.build(builder, naming, topology);
+                break;
             case "headers-old":
                 HeadersOld.build(builder, naming, features);
                 break;
@@ -103,7 +114,9 @@ final class Topologies {
                     }, "bulk");
                 break;
             default:
-                if (features.stream().noneMatch(f -> f.build(topology, builder, naming, features))) {
+                if (topology.startsWith(Parts.PREFIX)) {
+                    Parts.build(builder, naming, topology.substring(Parts.PREFIX.length()));
+                } else if (features.stream().noneMatch(f -> f.build(topology, builder, naming, features))) {
                     throw new IllegalArgumentException("topology '" + topology + "' is unknown to this Kafka Streams release");
                 }
         }

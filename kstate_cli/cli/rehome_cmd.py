@@ -1,0 +1,255 @@
+"""``kstate rehome``: the topology was changed, and every store goes to the task that has it now."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kstate_cli.cli.declared import declared
+from kstate_cli.cli.help_panels import HOW
+from kstate_cli.cli.options import (
+    AfterError,
+    App,
+    Guarantee,
+    LockIsShared,
+    MetricsFile,
+    Output,
+    Quiet,
+    Reason,
+    SpecFile,
+    WarningsOk,
+    at_once,
+    workers_option,
+)
+from kstate_cli.cli.output import Format
+from kstate_cli.cli.rehome_options import BrokerOptions, CompletionOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kstate_cli.change.ages import Age
+    from kstate_cli.change.engine import RunResult
+    from kstate_cli.change.plan import Plan
+    from kstate_cli.cli.plan_view import PlanShown
+    from kstate_cli.cli.rehome_completion import CompletedRehoming
+    from kstate_cli.restore.plan import RestorePlan
+    from kstate_cli.restore.restoration import RestoreOutcome, RestoreRequest
+    from kstate_cli.statedir.model import Application
+
+_KILLED: Final = "Where the application was killed"
+
+
+@declared
+def rehome(
+    app: App,
+    source: BrokerOptions,
+    completion: CompletionOptions,
+    topology: Annotated[
+        Path | None,
+        typer.Option(
+            "--topology",
+            metavar="FILE",
+            help="Text of Topology#describe of the new topology, of build(props).",
+            readable=False,
+        ),
+    ] = None,
+    old: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="The same text of the topology that ran here last.",
+            readable=False,
+        ),
+    ] = None,
+    numbers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="OLD=NEW",
+            help="Without texts: sub-topology OLD is NEW now, or gone; repeatable.",
+        ),
+    ] = None,
+    spec: SpecFile = None,
+    guarantee: Annotated[
+        Guarantee,
+        typer.Option(
+            "--guarantee",
+            metavar="GUARANTEE",
+            help="at_least_once: stores that were not left clean have no uncommitted data.",
+            rich_help_panel=_KILLED,
+        ),
+    ] = Guarantee.exactly_once,
+    wipe_unclean: Annotated[
+        bool,
+        typer.Option(
+            "--wipe-unclean",
+            help="Leave out stores that were not left clean: Streams restores them alone.",
+            rich_help_panel=_KILLED,
+        ),
+    ] = False,
+    workers: Annotated[int, workers_option("Stores")] = 0,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
+    ] = False,
+    after_error: AfterError = False,
+    reason: Reason = None,
+    metrics_file: MetricsFile = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            help="Wait so long for the application's lock, and for the end of its group's members.",
+            min=0,
+            rich_help_panel=HOW,
+        ),
+    ] = 0.0,
+    lock_is_shared: LockIsShared = False,
+    warnings_ok: WarningsOk = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Move every store to the task of the sub-topology that has it now, without restoring anything.
+
+    For an application whose sub-topologies were renumbered, split or merged. It must be stopped, all of its instances.
+    Undoable with `kstate undo` until `kstate clean`. Half a task is refused, or completed from a dump.
+    """
+    from dataclasses import replace
+
+    from kstate_cli.change.ages import add_ages
+    from kstate_cli.change.attempts import refuse_after_error
+    from kstate_cli.change.command import ChangeRequest, change
+    from kstate_cli.change.course import Terms
+    from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.plan_view import PlanShown, show_plan
+    from kstate_cli.cli.rehome_completion import CompletedRehoming
+    from kstate_cli.cli.run_progress import RunProgress
+    from kstate_cli.cli.subject import found_app
+    from kstate_cli.rehome.live import await_end
+    from kstate_cli.rehome.options import options_of
+    from kstate_cli.rehome.planner import ages_of_moved, plan_rehome
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.texts import quoted
+
+    completion.refuse_without_dump()
+    options = options_of(
+        topology,
+        old,
+        numbers or (),
+        spec,
+        at_least_once=guarantee is Guarantee.at_least_once,
+        wipe_unclean=wipe_unclean,
+    )
+    options = replace(options, cluster=source.cluster(dry_run=dry_run), complete=frozenset(completion.complete or ()))
+    path = find_application(app)
+    found_app(path)
+    ages: list[Age] = []
+
+    def planned(application: Application, plan: Plan) -> None:
+        ages[:] = ages_of_moved(application, plan)
+
+    def planner(application: Application) -> Plan:
+        plan = plan_rehome(application, options)
+        planned(application, plan)
+        return plan
+
+    def last_word() -> None:
+        refuse_after_error(path, after_error=after_error)
+        if ages:
+            add_ages(path, ages)
+
+    stores_at_once = at_once(workers)
+    terms = Terms(
+        path,
+        RunOptions(workers=stores_at_once, copy_ssts=copy, reason=reason),
+        wait=wait,
+        lock_is_shared=lock_is_shared,
+        dry_run=dry_run,
+    )
+    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    larger, asked = None, None
+    if completion.from_changelog is not None:
+        asked = completion.request(options, terms, source, after_error=after_error)
+        options = replace(options, command=f"{options.command} --from-changelog {quoted(asked.dump)}")
+        larger = CompletedRehoming(options, planned, last_word)
+    if options.cluster is not None and wait and not dry_run:
+        await_end(options.cluster, path.name, wait, lambda line: say(f"kstate: {line}", quiet=quiet))
+    with Metrics(metrics_file, "rehome", path) as metrics:
+        if asked is not None and larger is not None:
+            outcome = _complete(asked, larger, shown)
+            metrics.records = sum(report.records for report in outcome.reports)
+            plan, result = outcome.plan.change, outcome.result
+            return metrics.done(_finish(plan, result, output, quiet=quiet, warnings_ok=warnings_ok, outcome=outcome))
+        request = ChangeRequest(terms, planner=planner, last_word=last_word)
+        with RunProgress(quiet=quiet) as progress:
+
+            def on_plan(plan: Plan) -> None:
+                progress.expect(plan)
+                show_plan(plan, shown)
+
+            done = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
+        return metrics.done(_finish(done.plan, done.result, output, quiet=quiet, warnings_ok=warnings_ok))
+
+
+def _complete(request: RestoreRequest, larger: CompletedRehoming, shown: PlanShown) -> RestoreOutcome:
+    """The change with what a dump has for half tasks: one run, as ``restore`` carries it out."""
+    from dataclasses import replace
+
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.plan_view import show_plan
+    from kstate_cli.cli.restore_progress import RestoreProgress
+    from kstate_cli.restore.engines import RestoreEngine
+    from kstate_cli.restore.pipeline import restore
+
+    lines = JsonLines(request.terms.app, sys.stderr) if shown.output is Format.json else None
+    with RestoreProgress(lines, quiet=shown.quiet) as progress:
+
+        def on_plan(plan: RestorePlan) -> None:
+            progress.expect(plan)
+            spark = bool(plan.work) and request.engine is RestoreEngine.spark
+            show_plan(plan.change, replace(shown, spark=spark))
+
+        return restore(request, on_plan=on_plan, watcher=progress, larger=larger)
+
+
+def _finish(
+    plan: Plan,
+    result: RunResult | None,
+    output: Format,
+    *,
+    quiet: bool,
+    warnings_ok: bool,
+    outcome: RestoreOutcome | None = None,
+) -> int:
+    from kstate_cli.change.plan import MoveStore
+    from kstate_cli.cli.plan_view import exit_code, show_end
+    from kstate_cli.cli.restore_report import show_restored
+    from kstate_cli.texts import command, plural
+
+    reports = outcome.reports if outcome is not None else []
+    if outcome is not None:
+        show_restored(outcome, output, quiet=quiet)
+    moved = sum(1 for step in plan.steps if isinstance(step, MoveStore))
+
+    def done(result: RunResult) -> Iterator[str]:
+        restored = f", restored {plural(len(reports), 'store')} from the dump" if reports else ""
+        yield f"rehomed {plural(moved, 'store')}{restored} (run {result.run})"
+        yield f"next: start the application with the new topology; back: {command('undo', plan.app)}"
+
+    members = {
+        "moved": moved,
+        "stores": len(outcome.plan.work) if outcome is not None else 0,
+        "records": sum(report.records for report in reports),
+    }
+    nothing = f"every store of {plan.app} is at home"
+    show_end(plan, result, output, members=members, nothing=nothing, done=done, quiet=quiet)
+    return exit_code(plan, warnings_ok=warnings_ok, warned=any(report.null_keys for report in reports))

@@ -1,0 +1,82 @@
+"""The texts of the new and the old topology, as ``check`` and ``ls`` are given them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kstate_cli.errors import Refused, UsageError
+
+if TYPE_CHECKING:
+    from kstate_cli.check.topology import AskedTopology
+    from kstate_cli.statedir.model import Application
+
+PANEL: Final = "Where the topology has changed"
+NewTopology = Annotated[
+    Path | None,
+    typer.Option(
+        "--topology",
+        metavar="FILE",
+        help="Text of Topology#describe of the topology that is to be started.",
+        rich_help_panel=PANEL,
+        readable=False,
+    ),
+]
+OldTopology = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="The same text of the topology that ran here last.",
+        rich_help_panel=PANEL,
+        readable=False,
+    ),
+]
+NewKinds = Annotated[
+    Path | None,
+    typer.Option(
+        "--spec",
+        metavar="FILE",
+        help="kstate.toml that says the kinds of new stores.",
+        rich_help_panel=PANEL,
+        readable=False,
+    ),
+]
+
+
+def refuse_old_alone(new: Path | None, old: Path | None) -> None:
+    """Raises UsageError for an old text without a new one."""
+    if old is not None and new is None:
+        raise UsageError("--from goes with --topology", hint="name the text of the new topology too")
+
+
+def asked_topology(
+    application: Application, new: Path, old: Path | None, spec: Path | None, *, at_least_once: bool
+) -> AskedTopology:
+    """What is asked about, and what ``kstate rehome`` would do about it.
+
+    Raises UsageError for files that cannot be read, Refused for texts that are not those of this application: rehome's
+    words for it. What else rehome refuses is a part of the answer.
+    """
+    from kstate_cli.check.topology import AskedTopology, Mending
+    from kstate_cli.rehome.model import WhyRefused
+    from kstate_cli.rehome.options import options_of
+    from kstate_cli.rehome.planner import plan_rehome
+
+    words: list[str | Path] = [new]
+    words += ["--from", old] if old is not None else []
+    words += ["--spec", spec] if spec is not None else []
+    words += ["--guarantee", "at_least_once"] if at_least_once else []
+    options = options_of(new, old, (), spec, at_least_once=at_least_once, wipe_unclean=False)
+    try:
+        plan = plan_rehome(application, options)
+        mending = Mending(tuple(words), warnings=plan.warnings if plan.steps else ())
+    except Refused as error:
+        if error.code in (WhyRefused.OTHER_APPLICATION, WhyRefused.OLD_DOES_NOT_FIT):
+            raise
+        why = ": ".join(filter(None, (error.headline, ", ".join(error.details))))
+        mending = Mending(tuple(words), why, " ".join(filter(None, (error.hint, *error.hint_details))))
+    assert options.new is not None
+    return AskedTopology(options.new, options.old, options.spec, mending)

@@ -1,0 +1,1 @@
+"""The topology was changed: every store goes to the task of the sub-topology that has it now."""

@@ -1,0 +1,369 @@
+"""What `kstate rehome` does to real directories of every layout: stores go to their new tasks, whole, and back again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstate_cli.change.ages import Age, add_ages, read_ages
+from kstate_cli.change.stage import stage
+from kstate_cli.change.verify import VerificationError, verify_staged
+from kstate_cli.formats.checkpoint import parse
+from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
+from kstate_cli.formats.offsets import encode_rows
+from kstate_cli.formats.task_id import TaskId
+from kstate_cli.offsets.keeping import closed
+from kstate_cli.parallel.workers import Workers
+from kstate_cli.rehome.model import WhyRefused
+from kstate_cli.rehome.options import options_of
+from kstate_cli.rehome.planner import plan_rehome
+from kstate_cli.releases import RELEASES, representative
+from kstate_cli.rocks.create import StoreLayout, create_store
+from kstate_cli.rocks.writable import WritableStore
+from kstate_cli.statedir.names import CHECKPOINT, is_offsets_file
+from kstate_cli.statedir.scan import read_application
+from tests.golden import unpack
+from tests.unit.rehome.texts import text
+
+from .support import kstate, meaning, tree_hash
+
+LEGACY, FAMILY, NAMED = "4.2.1-kinds-eos", "4.3.1-kinds-eos", "3.9.2-sparse-named-eos"
+GOLDEN = [
+    "3.2.3-kinds-eos",
+    "3.9.2-kinds-alos",
+    NAMED,
+    LEGACY,
+    "4.3.1-kinds-eos-upgrade-from",
+    "4.3.1-headers-eos",
+    FAMILY,
+]
+IN_MEMORY = "kv-memory"
+
+
+def rows(app: Path) -> dict[str, dict[str, Any]]:
+    """task/store -> what `kstate ls` says of it."""
+    return {f"{row['task']}/{row['store']}": row for row in kstate("ls", app, "-o", "json").rows}
+
+
+def same(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a store is wherever it lies."""
+    return {name: value for name, value in row.items() if name not in ("task", "subtopology", "bytes")}
+
+
+def parts(app: Path) -> dict[str, dict[int, list[str]]]:
+    """Named topology (empty without one) -> sub-topology -> stores, as they lie there."""
+    found: dict[str, dict[int, list[str]]] = {}
+    for name in rows(app):
+        task, _, store = name.rpartition("/")
+        known = TaskId.parse(task)
+        if known.subtopology is not None:
+            stores = found.setdefault(known.topology or "", {}).setdefault(known.subtopology, [])
+            stores += [store] if store not in stores else []
+    for of_topology in found.values():
+        if "kv-plain" in of_topology[0]:
+            of_topology[0].append(IN_MEMORY)
+    return found
+
+
+def written(path: Path, of: Mapping[str, Mapping[int, list[str]]], global_stores: list[str]) -> Path:
+    """A text with these sub-topologies."""
+    whole = [
+        text(those, named=topology or None, global_stores=global_stores if at == 0 else [])
+        for at, (topology, those) in enumerate(of.items())
+    ]
+    path.write_text("".join(whole))
+    return path
+
+
+def changed(of: Mapping[int, list[str]]) -> dict[int, list[str]]:
+    """The first one split into 1 and 8, the last two merged into 0, and those between them one number up."""
+    numbers = sorted(of)
+    found: dict[int, list[str]] = {}
+    for number in numbers:
+        for at, store in enumerate(of[number]):
+            if number == numbers[0]:
+                home = 8 if at % 2 else 1
+            elif number in numbers[-2:]:
+                home = 0
+            else:
+                home = number + 1
+            found.setdefault(home, []).append(store)
+    return found
+
+
+class World:
+    """A directory, and the texts of before and after."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.app = unpack(name, folder / "state")
+        self.parts = parts(self.app)
+        stores = [row["store"] for row in rows(self.app).values() if row["task"] == "global"]
+        self.old = written(folder / "old.txt", self.parts, stores)
+        self.new = written(folder / "new.txt", {name: changed(of) for name, of in self.parts.items()}, stores)
+
+    @property
+    def words(self) -> tuple[object, ...]:
+        """What says what is to be done."""
+        return ("rehome", self.app, "--topology", self.new, "--from", self.old)
+
+    def refused(self, *more: object, why: str) -> str:
+        """The message of a refusal by this rule; nothing was touched."""
+        before = tree_hash(self.app)
+        done = kstate(*self.words, *more, "-o", "json", status=4)
+        error = json.loads(done.out.splitlines()[-1])
+        assert error["code"] == why, done.told
+        assert tree_hash(self.app) == before
+        return " ".join([error["message"], *error["details"]])
+
+
+def said(app: Path) -> dict[str, Any]:
+    """What a directory means, whatever the order of the lines in its files of offsets."""
+    return {
+        path: parse(what).entries if isinstance(what, bytes) and is_offsets_file(Path(path).name) else what
+        for path, what in meaning(app).items()
+    }
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", GOLDEN)
+def test_every_store_is_whole_in_its_new_task_and_back(name: str, tmp_path: Path) -> None:
+    world = World(name, tmp_path)
+    app, before, listed = world.app, meaning(world.app), rows(world.app)
+    homes = {
+        (topology, store): number
+        for topology, of in world.parts.items()
+        for number, stores in changed(of).items()
+        for store in stores
+    }
+    planned = kstate(*world.words, "--dry-run", "--warnings-ok")
+    assert meaning(app) == before
+    done = kstate(*world.words, "--warnings-ok")
+    assert planned.out == done.out
+
+    after = rows(app)
+    wanted = {}
+    for key, row in listed.items():
+        task = TaskId.parse(row["task"])
+        if task.subtopology is not None:
+            number = homes[task.topology or "", row["store"]]
+            key = f"{TaskId(task.topology, number, task.partition).name}/{row['store']}"
+        wanted[key] = row
+    assert after.keys() == wanted.keys()
+    for key, row in wanted.items():
+        assert same(after[key]) == same(row)
+    assert "nothing to do" in kstate(*world.words).err
+
+    # The way back is another change of homes, or the undo of this one.
+    shutil.copytree(app.parent, tmp_path / "copy", symlinks=True)
+    back = tmp_path / "copy" / app.name
+    kstate("rehome", back, "--topology", world.old, "--from", world.new, "--warnings-ok")
+    assert rows(back).keys() == listed.keys()
+    kstate("undo", app)
+    assert said(back) == said(app)
+    assert meaning(app) == before
+
+
+@pytest.mark.parametrize("name", [LEGACY, FAMILY, NAMED])
+def test_tasks_are_as_old_as_their_oldest_store_and_ages_go_along(name: str, tmp_path: Path) -> None:
+    world = World(name, tmp_path)
+    key, row = next(iter(rows(world.app).items()))
+    age = Age(key, {}, 1_700_000_000_000, run="0001-restore")
+    add_ages(world.app, [age])
+    oldest = min(path.stat().st_mtime_ns for path in world.app.rglob("*_0") if path.is_dir())
+    kstate(*world.words, "--warnings-ok")
+    moved = next(one for one, other in rows(world.app).items() if other["store"] == row["store"])
+    assert [one.as_of_ms for one in read_ages(world.app) if one.store == moved] == [age.as_of_ms]
+    assert oldest in {path.stat().st_mtime_ns for path in world.app.rglob("*_0") if path.is_dir()}
+
+
+def test_a_new_store_is_from_the_beginning_on(tmp_path: Path) -> None:
+    """Up to 4.2 a line; from 4.3 on an empty database, for which its kind must be known."""
+    for name in (LEGACY, FAMILY):
+        world = World(name, tmp_path / name)
+        one = world.parts[""]
+        one[1].extend(["new-kv", "new-window"])
+        written(world.new, {"": changed(one)}, ["global-table"])
+        spec = tmp_path / name / "kstate.toml"
+        spec.write_text(
+            'format = 1\n[stores.new-kv]\nkind = "timestamped-key-value"\n[stores.new-window]\nkind = "window"\n'
+        )
+        if name == FAMILY:
+            assert "new-kv" in world.refused(why=WhyRefused.KIND_UNKNOWN)
+            kstate(*world.words, "--guarantee", "at_least_once", "--dry-run", "--warnings-ok")
+        kstate(*world.words, "--spec", spec, "--warnings-ok")
+        topics = {f"{world.app.name}-{store}-changelog": {"0": -4} for store in ("new-kv", "new-window")}
+        if name == LEGACY:
+            lines = parse((world.app / "2_0" / CHECKPOINT).read_bytes()).entries
+            assert {tp.topic: {str(tp.partition): at} for tp, at in lines.items() if tp.topic in topics} == topics
+        else:
+            found = rows(world.app)
+            assert {
+                topic: offsets
+                for store in ("new-kv", "new-window")
+                for topic, offsets in found[f"2_0/{store}"]["changelog"].items()
+            } == topics
+            assert (world.app / "2_0" / "new-window" / "new-window.0").is_dir()
+            assert (world.app / "2_0" / "rocksdb" / "new-kv").is_dir()
+
+
+def test_what_the_new_topology_has_not_is_moved_out_and_named(tmp_path: Path) -> None:
+    world = World(FAMILY, tmp_path)
+    one = world.parts[""]
+    one[0].remove("kv-nolog")
+    one[0].remove("count")
+    written(world.new, {"": changed(one)}, ["global-table"])
+    done = kstate(*world.words, status=1)
+    assert "0_0/rocksdb/count" in done.out and "no such store; its changelog stays" in done.out
+    assert "0_0/kv-nolog has rows and no offset: without a changelog they leave for good" in done.err
+    assert "0_0/count has rows" not in done.err
+    assert not [key for key in rows(world.app) if key.endswith(("/count", "/kv-nolog"))]
+
+
+def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+    world = World(LEGACY, tmp_path)
+    other = tmp_path / "other.txt"
+    other.write_text(text({0: ("something",), 1: ("else",)}))
+    new, old = world.new, world.old
+    world.new = other
+    world.refused(why=WhyRefused.OTHER_APPLICATION)
+    world.new, world.old = new, other
+    world.refused(why=WhyRefused.OLD_DOES_NOT_FIT)
+    world.old = old
+    shutil.copytree(world.app / "6_0", world.app / "3_7")
+    assert "3_7/versioned" in world.refused(why=WhyRefused.OLD_DOES_NOT_FIT)
+    shutil.rmtree(world.app / "3_7")
+    (world.app / "4_0" / "notes").write_text("somebody's")
+    assert "4_0/notes" in world.refused(why=WhyRefused.FOREIGN)
+    (world.app / "4_0" / "notes").unlink()
+    shutil.rmtree(world.app / "5_1")
+    assert "5_1" in world.refused(why=WhyRefused.HALF_A_TASK)
+
+
+def test_a_started_copy_gives_way_to_that_of_before(tmp_path: Path) -> None:
+    """The new topology was started once, on this directory: what it made is there beside what was there before."""
+    world = World(FAMILY, tmp_path)
+    wanted = rows(world.app)
+    for task in ("0_0", "0_1"):
+        other = f"6_{'1' if task == '0_0' else '0'}"  # other rows: which copy it was can be told
+        shutil.copytree(world.app / other / "rocksdb" / "versioned", world.app / task / "rocksdb" / "versioned")
+    world.old, old = tmp_path / "none", world.old
+    done = kstate("rehome", world.app, "--topology", world.new, "--spec", _in_memory(tmp_path), "-o", "json", status=4)
+    error = json.loads(done.out.splitlines()[-1])
+    assert error["code"] == WhyRefused.TWO_COPIES and "versioned: 0_0, 6_0" in error["details"]
+    world.old = old
+    kstate(*world.words, "--warnings-ok")
+    found = rows(world.app)
+    for partition in (0, 1):
+        assert same(found[f"0_{partition}/versioned"]) == same(wanted[f"6_{partition}/versioned"])
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_what_a_failed_start_has_built_leaves(texts: bool, tmp_path: Path) -> None:
+    """Empty stores without an offset, in tasks that have no such store; the new one gets its -4 where it is."""
+    world = World(FAMILY, tmp_path)
+    clean, one = rows(world.app), world.parts[""]
+    one[1].append("new-kv")
+    written(world.new, {"": changed(one)}, ["global-table"])
+    spec = tmp_path / "kstate.toml"
+    spec.write_text(_in_memory(tmp_path).read_text() + '[stores.new-kv]\nkind = "timestamped-key-value"\n')
+    for place in ("6_1/rocksdb/global-table", "6_1/rocksdb/count", "6_1/rocksdb/new-kv", "2_0/rocksdb/new-kv"):
+        _empty(world.app / place)
+    (world.app / "6_1" / "window-count").mkdir()
+    listed = rows(world.app)
+    strays = listed.keys() - clean.keys()
+    assert len(strays) == 5 and not any(listed[key]["changelog"] for key in strays)
+    if texts:
+        kstate(*world.words, "--spec", spec, "--warnings-ok")
+        found = rows(world.app)
+        assert found["2_0/new-kv"]["changelog"] == {f"{world.app.name}-new-kv-changelog": {"0": -4}}
+        made = {"2_0/new-kv", "2_1/new-kv"}
+    else:
+        kstate("rehome", world.app, "--map", "6=9", "--warnings-ok")
+        found = rows(world.app)
+        made = {"2_0/new-kv"}
+    assert len(found) == len(clean) + len(made)
+    assert sorted(str(same(row)) for key, row in found.items() if key not in made) == sorted(
+        str(same(row)) for row in clean.values()
+    )
+
+
+def _empty(path: Path) -> None:
+    """A store as a start makes it, and closes it before anything was read."""
+    release = representative([one for one in RELEASES if one.name == "4.3"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_store(path, StoreLayout((DEFAULT_CF, OFFSETS_CF), release))
+    with WritableStore(path, release) as store:
+        store.set_offsets(encode_rows(closed({})))
+
+
+def _in_memory(folder: Path) -> Path:
+    path = folder / "kstate.toml"
+    path.write_text(f'format = 1\n[stores.{IN_MEMORY}]\nkind = "in-memory"\n')
+    return path
+
+
+@pytest.mark.parametrize("name", ["4.2.1-kinds-eos-killed-first", "4.3.1-kinds-eos-killed-open"])
+def test_what_was_not_left_clean_is_vouched_for_or_left_out(name: str, tmp_path: Path) -> None:
+    world = World(name, tmp_path)
+    world.refused(why=WhyRefused.UNCLEAN)
+    kstate(*world.words, "--guarantee", "at_least_once", "--warnings-ok", "--dry-run")
+    before = rows(world.app)
+    done = kstate(*world.words, "--wipe-unclean", status=1)
+    assert "it was not left clean: left out, so that Streams restores it" in done.err
+    after = rows(world.app)
+    left = {key.rpartition("/")[2] for key in before} - {
+        key.rpartition("/")[2] for key, row in after.items() if row["rows"]
+    }
+    assert left
+    for row in after.values():
+        assert row["status"] != "open" or row["task"] == "global", row
+
+
+@pytest.mark.parametrize("harm", ["another file", "gone", "another family"])
+def test_a_store_that_has_not_arrived_whole_fails_the_run(harm: str, tmp_path: Path) -> None:
+    world = World(FAMILY, tmp_path)
+    options = options_of(world.new, world.old, (), None, at_least_once=False, wipe_unclean=False)
+    plan, staged = plan_rehome(read_application(world.app), options), tmp_path / "staged"
+    with Workers(1) as workers:
+        stage(plan, staged, workers, lambda path, size: None, copy_ssts=False)
+        verify_staged(plan, staged, workers, full=False, linked=True)
+        moved = staged / "0_0" / "rocksdb" / "versioned"
+        sst = next(moved.glob("*.sst"))
+        if harm == "another file":
+            data = sst.read_bytes()
+            sst.unlink()
+            sst.write_bytes(data)
+        elif harm == "gone":
+            (moved / "CURRENT").unlink()
+        else:
+            shutil.rmtree(moved)
+            shutil.copytree(world.app / "0_0" / "rocksdb" / "count", moved)
+        with pytest.raises(VerificationError, match="0_0/rocksdb/versioned"):
+            verify_staged(plan, staged, workers, full=False, linked=True)
+
+
+def test_numbers_alone(tmp_path: Path) -> None:
+    world = World(FAMILY, tmp_path)
+    before = rows(world.app)
+    done = kstate("rehome", world.app, "--map", "6=4", status=4)
+    assert "sub-topology 6 is to be 4, which is here too" in done.err and "--map 4=gone" in done.err
+    kstate("rehome", world.app, "--map", "6=4", "--map", "4=gone", "--map", "5=gone", "--warnings-ok")
+    after = rows(world.app)
+    assert {key: same(row) for key, row in after.items() if key.startswith("4_")} == {
+        key.replace("6_", "4_"): same(row) for key, row in before.items() if key.startswith("6_")
+    }
+    assert not [key for key in after if key[0] in "56"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--map", "1=2", "--topology", "x"), ("--map", "1"), ("--from", "x", "--map", "1=2"), ("--topology", "none")],
+)
+def test_what_does_not_go_together(words: tuple[str, ...], tmp_path: Path) -> None:
+    app = unpack(FAMILY, tmp_path)
+    assert kstate("rehome", app, *words, status=2).err

@@ -1,0 +1,174 @@
+"""Half a task is completed from a dump: in the same run, on the one host that the texts, or somebody, say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.rehome.model import WhyRefused
+from tests.done import Done
+from tests.faults import tiny_dump
+from tests.faults.tiny_dump import APP, KV, VERSIONED, WINDOW
+from tests.unit.rehome.texts import text
+
+from .support import data_rows, kstate, meaning, tree_hash
+
+STORES = (KV, WINDOW, VERSIONED)
+APART = {0: (KV,), 1: (WINDOW,), 2: (VERSIONED,)}
+
+
+class World:
+    """Three stores, one task: whole, and its parts in three tasks of before, on two hosts."""
+
+    def __init__(self, folder: Path, release: str) -> None:
+        self.folder, self.release = folder, release
+        self.dump = tiny_dump.make(folder / "made", STORES)
+        self.spec = self.dump.folder / "kstate.toml"
+        self.whole = folder / "whole" / APP
+        self.whole.parent.mkdir()
+        words = ("--for", release, "--engine", "local", "--warnings-ok", "-q")
+        kstate("restore", self.whole, *self.dump.options, *words)
+        self.old, self.new = folder / "old.txt", folder / "new.txt"
+        self.old.write_text(text(APART))
+        self.new.write_text(text({0: STORES}))
+        apart = folder / "apart" / APP
+        shutil.copytree(self.whole, apart, symlinks=True)
+        kstate("rehome", apart, "--topology", self.old, "--from", self.new, "--warnings-ok", "-q")
+        self.first = self.host(apart, "first", "0_0")
+        self.second = self.host(apart, "second", "1_0", "2_0")
+
+    def host(self, apart: Path, name: str, *tasks: str) -> Path:
+        here = self.folder / name / APP
+        here.mkdir(parents=True)
+        (here / ".lock").touch()
+        for task in tasks:
+            shutil.copytree(apart / task, here / task, symlinks=True)
+        return here
+
+    def rehome(self, app: Path, *words: object, dump: Path | None = None, status: int = 0) -> Done:
+        """With the dump, unless that is Path()."""
+        given = self.dump.folder / "dump" if dump is None else dump
+        from_dump = ("--from-changelog", given, "--for", self.release, "--engine", "local") if given != Path() else ()
+        both = ("--topology", self.new, "--from", self.old)
+        if not {"--spec"} & {*words}:
+            words = (*words, "--spec", self.spec)
+        return kstate("rehome", app, *both, *from_dump, *words, "-o", "json", status=status)
+
+    def refused(self, app: Path, *words: object, dump: Path | None = None) -> str:
+        """What is said; nothing was touched."""
+        before = tree_hash(app.parent)
+        error = json.loads(self.rehome(app, *words, dump=dump, status=4).out.splitlines()[-1])
+        assert tree_hash(app.parent) == before
+        return " ".join([error["code"], error["message"], *error["details"], error["hint"], *error["hint_details"]])
+
+
+def built(done: Done) -> list[str]:
+    return [f"{row['task']}/{row['store']}" for row in done.rows if row["type"] == "store"]
+
+
+@pytest.mark.parametrize("release", ["4.2", "4.3"])
+def test_one_host_completes_and_the_other_lets_go(tmp_path: Path, release: str) -> None:
+    world = World(tmp_path, release)
+    for app in (world.first, world.second):
+        assert WhyRefused.HALF_A_TASK in world.refused(app, dump=Path())
+    before = meaning(world.first)
+    planned = world.rehome(world.first, "--dry-run")
+    assert meaning(world.first) == before and not built(planned)
+    done = world.rehome(world.first, "--warnings-ok")
+    assert built(done) == [f"0_0/{WINDOW}", f"0_0/{VERSIONED}"]
+    assert (done.summary["moved"], done.summary["stores"]) == (0, 2)
+    assert [row for row in planned.rows if row["type"] == "step"] == [row for row in done.rows if row["type"] == "step"]
+    assert data_rows(world.first) == data_rows(world.whole)
+    assert offsets(world.first) == offsets(world.whole)
+    assert world.rehome(world.first).summary["steps"] == 0
+    kstate("undo", world.first)
+    assert meaning(world.first) == before
+
+    before = meaning(world.second)
+    done = world.rehome(world.second, status=1)
+    assert not built(done)
+    assert "only 1_0, 2_0 is here, and it leaves: the host that has 0_0 completes 0_0" in done.out
+    assert not [*world.second.glob("*_*")]
+    kstate("undo", world.second)
+    assert meaning(world.second) == before
+
+    # Or somebody says it: the other one completes.
+    assert "did you mean 0_0? " in world.rehome(world.first, "--complete", "0_00", status=2).out
+    world.rehome(world.first, "--complete", "none", status=1)
+    assert not [*world.first.glob("*_*")]
+    done = world.rehome(world.second, "--complete", "0_0", "--warnings-ok")
+    assert built(done) == [f"0_0/{KV}"] and done.summary["moved"] == 2
+    assert data_rows(world.second) == data_rows(world.whole)
+    assert offsets(world.second) == offsets(world.whole)
+
+
+def offsets(app: Path) -> dict[str, object]:
+    rows = [row for row in kstate("ls", app, "-o", "json").rows if row["type"] == "store"]
+    return {f"{row['task']}/{row['store']}": (row["kind"], row["changelog"], row["status"]) for row in rows}
+
+
+def test_a_dump_that_does_not_do_is_refused_and_one_that_is_older_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path, "4.3")
+    lacks = tiny_dump.make(tmp_path / "lacks", (KV, WINDOW)).folder / "dump"
+    assert f"the dump has no {tiny_dump.TOPICS[VERSIONED]}, partition 0" in world.refused(world.first, dump=lacks)
+    corrupt = tmp_path / "corrupt"
+    shutil.copytree(world.dump.folder / "dump", corrupt)
+    file = corrupt / f"{tiny_dump.TOPICS[WINDOW]}-0.parquet"
+    file.write_bytes(file.read_bytes()[:-100] + bytes(100))
+    before = meaning(world.first)
+    assert world.rehome(world.first, dump=corrupt, status=None).status in (2, 4, 6)  # type: ignore[arg-type]
+    assert meaning(world.first) == before
+    older = tiny_dump.make(tmp_path / "older", STORES, part=0.5).folder / "dump"
+    done = world.rehome(world.first, "--warnings-ok", "--after-error", dump=older)
+    ends = {
+        row["path"]: row["message"] for row in done.rows if row["type"] == "step" and row["action"] == "restore store"
+    }
+    assert sorted(ends) == [f"0_0/{WINDOW}", f"0_0/{VERSIONED}"] or len(ends) == 2
+    assert all("up to" in message for message in ends.values())
+    assert offsets(world.first)[f"0_0/{KV}"] == offsets(world.whole)[f"0_0/{KV}"]
+    assert offsets(world.first)[f"0_0/{WINDOW}"] != offsets(world.whole)[f"0_0/{WINDOW}"]
+
+
+def test_what_must_be_known_on_every_host(tmp_path: Path) -> None:
+    """A store that is in memory is no half, so that its kind decides who completes, also where it leaves."""
+    world = World(tmp_path, "4.3")
+    none = tmp_path / "none.toml"
+    none.write_text("format = 1\n")
+    assert WhyRefused.KIND_UNKNOWN in world.refused(world.first, "--spec", none)
+    assert KV in world.refused(world.second, "--spec", none)
+    memory = tmp_path / "memory.toml"
+    memory.write_text(f'format = 1\n[stores.{KV}]\nkind = "in-memory"\n')
+    # Then nothing lacks of what the second host has.
+    done = world.rehome(world.second, "--spec", memory, "--warnings-ok")
+    assert not built(done) and done.summary["moved"] == 2
+    assert {path.name for path in world.second.glob("*_*")} == {"0_0"}
+    unlogged = tmp_path / "unlogged.toml"
+    unlogged.write_text(
+        world.spec.read_text().replace(f'changelog = "{tiny_dump.TOPICS[VERSIONED]}"', "logged = false")
+    )
+    done = world.rehome(world.first, "--spec", unlogged, status=1)
+    assert built(done) == [f"0_0/{WINDOW}"] and f"no changelog has {VERSIONED}" in done.out
+
+
+def test_what_does_not_go_together(tmp_path: Path) -> None:
+    world = World(tmp_path, "4.2")
+    dump = ("--from-changelog", world.dump.folder / "dump")
+    new, old = ("--topology", world.new), ("--from", world.old)
+    for words in (
+        (*new, *old, "--for", "4.9"),
+        (*new, *old, "--complete", "0_0"),
+        (*new, *dump, "--for", "4.2"),
+        (*new, *old, *dump),
+        (*new, *old, *dump, "--for", "4.5"),
+        (*new, *old, *dump, "--for", "4.2", "--complete", "7_0"),
+        (*new, *old, *dump, "--for", "4.2", "--complete", "none", "--complete", "0_0"),
+        (*new, *old, "--kafka-settings", world.spec),
+    ):
+        before = tree_hash(world.first.parent)
+        kstate("rehome", world.first, *words, "--spec", world.spec, "-o", "json", status=2)
+        assert tree_hash(world.first.parent) == before
+    world.release = "4.3"
+    assert "it keeps offsets elsewhere" in world.refused(world.first)

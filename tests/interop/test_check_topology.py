@@ -1,0 +1,185 @@
+"""
+``kstate check --topology`` says what a start of another topology does; then the real release starts it, and does it.
+
+As ``test_check.py``, whose table in docs/check.md goes on with these cases. Where the check names a line of ``kstate
+rehome`` that line is run, and then the same check says that all is well, and the start restores nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from .check_cases import THREE
+from .check_table import DOCS, Found, cells, known, render
+from .checking import ANY, PARTS, Base, Directory, Kind, Predicted, make, predict, start
+from .harness import Harness, Run
+from .releases import PROVING, like, tried
+from .support import ALL, good, kstate, restored, wiped
+from .topology_cases import CHANGES, Change, Started, one_partition
+
+pytestmark = pytest.mark.interop
+
+PAIRS = [
+    (case, release)
+    for case in CHANGES
+    if ALL or PROVING or case.quick
+    for release in tried(case.releases)
+    if like(release, THREE) in case.releases
+]
+IN_MEMORY = {"in-memory", "new-in-memory", "global-memory"}
+"""Restored at every start, and nothing that a directory shows."""
+_found: list[Found] = []
+
+
+@pytest.fixture(scope="module")
+def base(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind], Base]:
+    """One application for all cases that begin alike."""
+    made: dict[Kind, Base] = {}
+
+    def of(kind: Kind) -> Base:
+        if kind not in made:
+            made[kind] = make(harness, kind, tmp_path_factory.mktemp("base"))
+        return made[kind]
+
+    return of
+
+
+def described(harness: Harness, release: str, parts: str, named: str | None, made: Base, into: Path) -> Path:
+    """The text of a topology, as the application has it."""
+    app = made.app
+    options = {"named": named} if named else {}
+    reply = harness.command(release, do="describe", app=f"{app.name}-described", topology=parts, prefix=app.input,
+                            into=str(into), **{"state-dir": str(into.parent)}, **options)  # fmt: skip
+    good(reply)
+    return into
+
+
+def tasks(text: str, named: str | None) -> Mapping[str, str]:
+    """Store -> what the names of its tasks begin with; ``global`` of a global store."""
+    found: dict[str, str] = {}
+    for part in re.split(r"Sub-topology: ", text)[1:]:
+        number, is_global = part.split()[0], "for global store" in part.partition("\n")[0]
+        for stores in re.findall(r"\(stores: \[(.*)\]\)", part):
+            home = f"__{named}__/{number}_" if named else f"{number}_"
+            found |= dict.fromkeys(filter(None, stores.split(", ")), "global" if is_global else home)
+    return found
+
+
+def told(predicted: Predicted, text: str, fates: Mapping[tuple[str, str], str]) -> str:
+    """Both sides, for whoever reads why they do not agree."""
+    lines = json.dumps([[*key, fate] for key, fate in sorted(fates.items())])
+    return f"{predicted.done.told}\n{lines}\n{text[:3000]}"
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize(("case", "release"), PAIRS, ids=lambda value: value if isinstance(value, str) else value.name)
+def test_the_prediction_is_what_the_new_topology_does(
+    harness: Harness, tmp_path: Path, base: Callable[[Kind], Base], case: Change, release: str
+) -> None:
+    made = base(Kind(release, case.guarantee, PARTS + case.before, case.killed, named=case.named))
+    new = described(harness, release, PARTS + case.after, case.named, made, tmp_path / "new.txt")
+    old = described(harness, release, PARTS + case.before, case.named, made, tmp_path / "old.txt")
+    words: tuple[object, ...] = ("--topology", new, *(("--from", old) if case.with_old else ()))
+    if case.spec:
+        (tmp_path / "kstate.toml").write_text(f"format = 1\n{case.spec}", encoding="utf-8")
+        words = (*words, "--spec", tmp_path / "kstate.toml")
+    if case.guarantee == "alos":
+        rehome: tuple[object, ...] = (*words, "--guarantee", "at_least_once")
+    else:
+        rehome = words
+    directory = made.copy(tmp_path / "state")
+    case.prepare(Started(harness, directory, release, case.after, rehome))
+    directory.options = [*map(str, words)]
+    predicted = predict(release, directory)
+    mend = _lines_of_rehome(predicted)
+    copy = made_again(directory, tmp_path / "mended") if case.mended else None
+
+    homes = tasks(new.read_text(encoding="utf-8"), case.named)
+
+    def task_of(store: str, partition: int) -> str | None:
+        home = homes.get(store)
+        return home if home in (None, "global") else f"{home}{partition}"
+
+    real = start(harness, release, directory, tmp_path / "real", topology=PARTS + case.after, task_of=task_of)
+    both = told(predicted, real.text, real.fates)
+    assert predicted.failed == real.failed, both
+    if real.failed:
+        assert any(all(part in real.text for part in messages) for messages in predicted.failures), both
+    else:
+        expected = {key: fates for key, fates in predicted.fates.items() if fates != {"ignored"}}
+        for key, fate in real.fates.items():
+            if key not in expected and _nothing_is_here(case, key[0]):
+                continue
+            if key[1] not in IN_MEMORY:
+                assert key in expected, f"{key}: {both}"
+                assert _is_among(fate, expected[key]), f"{key}: {both}"
+        missing = {key for key in expected.keys() - real.fates.keys() if key[1] not in IN_MEMORY}
+        assert not missing, f"{missing} {both}"
+    assert case.code is None or case.code in predicted.codes, both
+    assert case.code is not None or case.varies or not predicted.codes, both
+    assert predicted.done.status == (3 if predicted.codes else 0)
+    _found.append(Found(case, release, predicted, real))
+    if os.environ.get("KSTATE_WRITE_DOCS"):
+        DOCS.write_text(render(known() | cells(_found)), encoding="utf-8")
+    if copy is not None:
+        (line,) = mend
+        _mended(harness, copy, release, line.replace(str(directory.path), str(copy.path)), case)
+
+
+def _nothing_is_here(case: Change, task: str) -> bool:
+    """A directory does not tell of partitions that nothing is here of: another host has them, or a kill came amid a wipe."""
+    return case.varies or (case.prepare is one_partition and task.endswith("_1"))
+
+
+def _is_among(fate: str, foretold: set[str]) -> bool:
+    """Where nobody knows the log any number is right; 0 is told as "opens" where the task is not wiped."""
+    wiped_too, _, count = fate.rpartition(", ")
+    if fate in foretold:
+        return True
+    anyhow = f"{wiped_too}, {ANY}" if wiped_too else ANY
+    return anyhow in foretold and (count.isdigit() or count == "opens")
+
+
+def _lines_of_rehome(predicted: Predicted) -> set[str]:
+    return {row["hint"] for row in predicted.of("finding") if row["hint"].startswith("kstate rehome ")}
+
+
+def made_again(directory: Directory, state: Path) -> Directory:
+    """A copy of a directory as it was prepared."""
+    import shutil
+
+    shutil.copytree(directory.path.parent, state, symlinks=True)
+    return replace(directory, path=state / directory.path.name)
+
+
+def _mended(harness: Harness, directory: Directory, release: str, line: str, case: Change) -> None:
+    """What the check has printed for pasting is run; then all is well, and nothing on disk is restored but what is new."""
+    done = kstate(*shlex.split(line)[1:], "--warnings-ok")
+    assert done.status == 0, done.told
+    predicted = predict(release, directory)
+    assert not predicted.codes, predicted.done.told
+    app = replace(directory.base.app, topology=PARTS + case.after)
+    run = Run(read=False, options=directory.base.kind.run_options)
+    reply = good(harness.run(release, app, directory.path.parent, run))
+    assert not wiped(reply), reply.told()
+    allowed = {key[1] for key, fates in predicted.fates.items() if fates != {"opens"}} | IN_MEMORY
+    assert set(restored(reply)) <= allowed, reply.told()
+
+
+@pytest.mark.skipif(not ALL, reason="KSTATE_INTEROP=all: the table is made by all cases together")
+def test_the_table_in_the_docs() -> None:
+    """What was found is what docs/check.md says."""
+    now, before = cells(_found), known()
+    assert {key: before[key] for key in now if key in before} == {
+        key: cell for key, cell in now.items() if key in before
+    }
+    if len(_found) == len(PAIRS) and ALL:
+        assert DOCS.read_text(encoding="utf-8") == render(before | now)

@@ -1,0 +1,134 @@
+"""Sub-topologies are merged whose tasks lie on two hosts: refused, or completed from a dump, each task on one of them.
+
+Topologies are in ``Merging.java``: B has the first two sub-topologies of A in one, the third has another number, and the
+repartition topic and the count behind it are gone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.rehome.model import WhyRefused
+from tests.directories.support import meaning, tree_hash
+from tests.done import Done
+
+from . import dumps
+from .background import Background
+from .dumping import dump
+from .harness import App, Harness, Run
+from .jvm import Reply
+from .restoring import write_spec
+from .support import BATCH, REFUSED, application, good, kstate, restored, wiped
+
+pytestmark = pytest.mark.interop
+
+RELEASE = "4.3.1"
+STICKY = {"group.protocol": "classic", "acceptable.recovery.lag": "0"}
+"""Stores are so small that any host would count as caught up: who has the state gets the task."""
+GONE = {"by-value-count"}
+HOSTS = (("0_0", "1_1", "2_0", "3_0", "4_0"), ("0_1", "1_0", "2_1", "3_1", "4_1"))
+"""The tasks of each: of both partitions one host has one half of what is 0_0 and 0_1 in B, the other host the other."""
+
+
+def test_half_a_task_on_each_of_two_hosts(tmp_path: Path) -> None:
+    # Both are there before tasks are given out.
+    with Harness(tmp_path / "harness", "group.initial.rebalance.delay.ms=8000") as harness:
+        two_hosts(harness, tmp_path)
+
+
+def two_hosts(harness: Harness, tmp_path: Path) -> None:
+    app = application("merge-a", "eos")
+    after = replace(app, topology="merge-b")
+    harness.produce(RELEASE, app, BATCH)
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    good(harness.run(RELEASE, app, tmp_path / "whole", Run(read=False, options={"describe-into": str(old)})))
+    other = App(f"other-{app.name}", "merge-b", "eos", prefix=app.input)
+    harness.run(
+        RELEASE, other, tmp_path / "other", Run(read=False, options={"describe-into": str(new), "at-once": True})
+    )
+    good(harness.run(RELEASE, app, tmp_path / "whole", Run(dump=tmp_path / "before.jsonl", expect_no_restore=True)))
+    spec = write_spec(tmp_path / "whole" / app.name, tmp_path / "kstate.toml")
+    states = [
+        on_a_host(tmp_path / "whole" / app.name, tmp_path / f"host-{at}", tasks) for at, tasks in enumerate(HOSTS)
+    ]
+    together(harness, app, states, tmp_path / "a")  # they are two instances, and restore nothing
+    for state, tasks in zip(states, HOSTS, strict=True):
+        for warming_up in {path.name for path in (state / app.name).glob("*_*")} - {*tasks}:
+            shutil.rmtree(state / app.name / warming_up)  # as the cleaner does it
+    dump(harness, tmp_path / "dump", "--app", app.name)
+
+    words = ("--topology", new, "--from", old, "--bootstrap-server", harness.bootstrap, "--wait", "60")
+    dumped = ("--from-changelog", tmp_path / "dump", "--for", "4.3", "--spec", spec, "--engine", "local")
+    for state in states:
+        before = tree_hash(state / app.name)
+        refused = kstate("rehome", state / app.name, *words, "-o", "json")
+        assert refused.status == REFUSED, refused.told
+        assert json.loads(refused.out.splitlines()[-1])["code"] == WhyRefused.HALF_A_TASK
+        assert tree_hash(state / app.name) == before
+    for at, state in enumerate(states):
+        directory = state / app.name
+        before = meaning(directory)
+        done = completed(directory, at, *words, *dumped)
+        assert "nothing to do" in kstate("rehome", directory, *words, *dumped).err
+        assert kstate("undo", directory).status == 0
+        assert meaning(directory) == before
+        assert completed(directory, at, *words, *dumped).summary["records"] == done.summary["records"]
+
+    for reply in together(harness, after, states, tmp_path / "b"):
+        assert not wiped(reply), reply.told()
+    parts = [tmp_path / f"b-{at}.jsonl" for at in range(len(states))]
+    (tmp_path / "after.jsonl").write_text("".join(part.read_text(encoding="utf-8") for part in parts), encoding="utf-8")
+    found = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl", ignore=GONE)
+    assert not [str(one) for one in found]
+    assert all(dumps.counts(part).keys() >= {"event-count", "left-window"} for part in parts)
+
+
+def on_a_host(directory: Path, state: Path, tasks: tuple[str, ...]) -> Path:
+    """A state.dir with these tasks, and an id of its own for the process."""
+    here = state / directory.name
+    here.mkdir(parents=True)
+    for task in tasks:
+        shutil.copytree(directory / task, here / task, symlinks=True)
+    (here / ".lock").touch()
+    return state
+
+
+def completed(directory: Path, at: int, *words: object) -> Done:
+    """Its own half is completed, and that of the other host leaves: which one that is a warning says."""
+    done = kstate("rehome", directory, *words, "-o", "json")
+    assert done.status == 1, done.told
+    built = {(row["task"], row["store"]) for row in done.rows if row["type"] == "store"}
+    assert built == {(f"0_{at}", "left-window")}
+    left = f"0_{1 - at}: only 1_{1 - at} is here, and it leaves: the host that has 0_{1 - at} completes 0_{1 - at}"
+    assert [row["message"].partition(";")[0] for row in done.rows if row["type"] == "warning"] == [left]
+    assert {path.name for path in directory.glob("*_*")} == {f"0_{at}", f"1_{at}"}
+    return done
+
+
+def together(harness: Harness, app: App, states: list[Path], into: Path) -> list[Reply]:
+    """Starts an instance on each state.dir at once, reads its stores, and stops it. None restores a record."""
+    instances = [
+        Background(
+            harness,
+            RELEASE,
+            app,
+            state,
+            Run(dump=into.with_name(f"{into.name}-{at}.jsonl"), conf=STICKY),
+            beside=str(at),
+        )
+        for at, state in enumerate(states)
+    ]
+    with ThreadPoolExecutor(len(states)) as pool:
+        for one in [pool.submit(instance.__enter__) for instance in instances]:
+            one.result()
+        replies = list(pool.map(Background.finish, instances))
+        for instance in instances:
+            instance.__exit__(None, None, None)
+    assert not [stores for reply in replies if (stores := restored(good(reply)))]
+    return replies

@@ -1,0 +1,182 @@
+"""The directories that ``kstate check --topology`` and real releases are asked about: what wrote them, and what is started."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .check_cases import OLD, THREE
+from .checking import PARTS, Directory
+from .harness import Guarantee, Harness, Run
+from .support import kstate
+
+A = "removed,global-table,count+window-count,reduce,session-count,source-table,last-count+in-memory"
+"""Sub-topologies in the order of their numbers, and the stores of each (``Parts.java``); a global store takes a number."""
+B = "global-table,count,window-count,reduce+session-count+new-count,source-table,last-count+in-memory"
+"""A after a change: one gone, one split, two merged, the others renumbered, a table on its source topic among them."""
+NEW_COUNT = '[stores.new-count]\nkind = "timestamped-key-value"\n'
+
+
+def without_global(parts: str) -> str:
+    """The same without its global store: what follows has other numbers."""
+    return parts.replace("global-table,", "").replace(",global-table", "")
+
+
+@dataclass(frozen=True)
+class Started:
+    """What an edit of a case may go by."""
+
+    harness: Harness
+    directory: Directory
+    release: str
+    after: str
+    words: tuple[object, ...]
+    """``--topology`` and what else is said to ``kstate``."""
+
+    def run(self, run: Run, parts: str | None = None) -> None:
+        """A start of the new topology, or of another one, on the directory."""
+        app = self.directory.base.app
+        started = type(app)(app.name, PARTS + (parts or self.after), app.guarantee, app.input)
+        self.harness.run(self.release, started, self.directory.path.parent, run)
+
+
+Prepare = Callable[[Started], None]
+
+
+def nothing(_: Started) -> None:
+    """The directory as it was left."""
+
+
+def rehomed(it: Started) -> None:
+    """By kstate."""
+    done = kstate("rehome", it.directory.path, *it.words, "--warnings-ok")
+    assert done.status == 0, done.told
+
+
+def rehomed_and_killed(it: Started) -> None:
+    """Rehomed; then the new topology ran, and was killed."""
+    rehomed(it)
+    it.run(Run(read=False, kill=True))
+
+
+def killed(it: Started) -> None:
+    """A start of the new topology that was killed, or that failed."""
+    it.run(Run(read=False, kill=True))
+
+
+def ran(it: Started) -> None:
+    """The new topology has run here, and restored what it needed."""
+    it.run(Run(read=False, options={"timeout": 25}))
+
+
+def one_partition(it: Started) -> None:
+    """The other partition lies on another host."""
+    for task in it.directory.path.glob("*_1"):
+        shutil.rmtree(task)
+
+
+def one_left_over(it: Started) -> None:
+    """Of the sub-topology that is gone one task is here."""
+    for task in it.directory.path.glob("6_1"):
+        shutil.rmtree(task)
+
+
+def left_over_without_stores(it: Started) -> None:
+    """Nothing but ``.checkpoint`` is in the tasks of the sub-topology that is gone."""
+    for task in it.directory.path.glob("6_*"):
+        shutil.rmtree(task)
+        task.mkdir()
+        (task / ".checkpoint").write_text("0\n0\n", encoding="utf-8")
+
+
+def left_over_malformed(it: Started) -> None:
+    """``.checkpoint`` of a task of the sub-topology that is gone is no such file."""
+    (it.directory.path / "6_0" / ".checkpoint").write_text("x\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One directory, and the topology that is started on it."""
+
+    name: str
+    what: str
+    """For the table in the docs."""
+    before: str = A
+    after: str = B
+    prepare: Prepare = nothing
+    code: str | None = None
+    """The finding that it must have; None: all is well."""
+    guarantee: Guarantee = "eos"
+    releases: tuple[str, ...] = THREE
+    killed: bool = False
+    named: str | None = None
+    with_old: bool = True
+    spec: str = NEW_COUNT
+    mended: bool = False
+    """``kstate rehome``, as the check names it, is run then, and all is well."""
+    quick: bool = False
+
+    @property
+    def varies(self) -> bool:
+        """Whether what it begins with is another thing each time."""
+        return self.killed or self.prepare in (killed, rehomed_and_killed)
+
+
+SHIFTED = A.removeprefix("removed,")
+_NO_LOG = "removed,global-table,count,last-count+no-log"
+CHANGES = [
+    Change("homes-at-home", "nothing", after=A, quick=True),
+    Change("homes-at-home-alos", "nothing", after=A, guarantee="alos"),
+    Change("homes-changed", "one gone, one split, two merged, one new, the others renumbered", code="store-elsewhere",
+           mended=True, quick=True),
+    Change("homes-changed-alos", "the same", code="store-elsewhere", mended=True, guarantee="alos"),
+    Change("homes-changed-unsaid", "the same; neither the old text nor kinds are given", code="new-store", with_old=False, spec=""),
+    Change("homes-changed-no-global", "the same without a global store", without_global(A), without_global(B),
+           code="store-elsewhere", mended=True),
+    Change("homes-changed-no-global-alos", "the same without a global store", without_global(A), without_global(B),
+           code="store-elsewhere", guarantee="alos"),
+    Change("homes-shifted", "the first of them is gone", after=SHIFTED, code="store-elsewhere", mended=True, spec=""),
+    Change("homes-last-gone", "the last of them is gone", after=A.removesuffix(",last-count+in-memory"), code="left-over-task",
+           mended=True, spec=""),
+    Change("homes-one-left-over", "the last is gone, of which one task is here", after=A.removesuffix(",last-count+in-memory"),
+           prepare=one_left_over, code="left-over-task", spec=""),
+    Change("homes-empty-left-over", "the last is gone, whose tasks are empty", after=A.removesuffix(",last-count+in-memory"),
+           prepare=left_over_without_stores, spec=""),
+    Change("homes-malformed-left-over", "the last is gone, and a `.checkpoint` of it malformed",
+           after=A.removesuffix(",last-count+in-memory"), prepare=left_over_malformed, code="malformed-checkpoint", spec=""),
+    Change("homes-store-new", "a store more, on disk", after=A.replace("reduce", "reduce+new-count"), code="new-store", mended=True),
+    Change("homes-store-new-alos", "a store more, on disk", after=A.replace("reduce", "reduce+new-count"), guarantee="alos"),
+    Change("homes-window-new", "a window store more", after=A.replace("reduce", "reduce+new-window"), code="new-store",
+           spec='[stores.new-window]\nkind = "window"\n', mended=True),
+    Change("homes-memory-new", "a store more, in memory", after=A.replace("reduce", "reduce+new-in-memory"),
+           spec='[stores.new-in-memory]\nkind = "in-memory"\n'),
+    Change("homes-store-gone", "a store less beside others", after=A.replace("count+window-count", "window-count"),
+           code="store-not-in-topology", mended=True, spec=""),
+    Change("homes-global-gone", "no global store any more", SHIFTED, without_global(SHIFTED), code="store-elsewhere",
+           mended=True, spec=""),
+    Change("homes-global-new", "a global store more", without_global(SHIFTED), SHIFTED, code="store-elsewhere",
+           mended=True, spec=""),
+    Change("homes-global-memory", "the global store is in memory", A.replace("global-table", "global-memory"),
+           B.replace("global-table", "global-memory"), code="left-over-task", guarantee="alos"),
+    Change("homes-two-globals", "one of two global stores is gone", f"global-second,{SHIFTED}", SHIFTED,
+           code="global-unknown-topic", releases=OLD, mended=True, spec=""),
+    Change("homes-no-log", "a store without a changelog is elsewhere", _NO_LOG, _NO_LOG.removeprefix("removed,"),
+           code="moved-without-changelog", releases=OLD, mended=True, spec=""),
+    Change("homes-no-log-no-global", "a store without a changelog is elsewhere, no global store", without_global(_NO_LOG),
+           without_global(_NO_LOG).removeprefix("removed,"), code="moved-without-changelog", mended=True, spec="",
+           guarantee="alos"),
+    Change("homes-killed", "changed; killed before", killed=True, code="left-over-task"),
+    Change("homes-killed-alos", "changed; killed before", killed=True, code="left-over-task", guarantee="alos"),
+    Change("homes-tried", "changed; the new topology was started once, and killed", prepare=killed, code="left-over-task"),
+    Change("homes-tried-alos", "changed; the new topology was started once, and killed", prepare=killed, code="left-over-task",
+           guarantee="alos"),
+    Change("homes-ran", "changed; the new topology has run here", prepare=ran, code="left-over-task", releases=OLD),
+    Change("homes-rehomed", "changed, and rehomed", prepare=rehomed, quick=True),
+    Change("homes-rehomed-alos", "changed, and rehomed", prepare=rehomed, guarantee="alos"),
+    Change("homes-rehomed-killed", "changed, rehomed, started and killed", prepare=rehomed_and_killed),
+    Change("homes-rehomed-killed-alos", "changed, rehomed, started and killed", prepare=rehomed_and_killed, guarantee="alos"),
+    Change("homes-one-partition", "changed; the other partition is elsewhere", prepare=one_partition, code="store-elsewhere"),
+    Change("homes-named", "changed, with a named topology", without_global(A), without_global(B), code="store-elsewhere",
+           named="shop", mended=True),
+]  # fmt: skip

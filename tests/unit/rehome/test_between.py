@@ -1,0 +1,103 @@
+"""Topics between sub-topologies by the broker's names, and how many tasks a sub-topology has."""
+
+from __future__ import annotations
+
+import pytest
+
+from kstate_cli.rehome.partitions import other_counts, source_counts
+from kstate_cli.rehome.unread import between
+from kstate_cli.spec.homes import Described, Home
+from kstate_cli.spec.topology import parse_topology
+
+APP = "shop"
+GROUPS = [APP, f"{APP}-2", "other"]
+
+
+def chain(*names: str, sources: str = "orders", named: str | None = None, then: str = "") -> Described:
+    """A sub-topology that reads sources and writes topics, and one that reads those, and another topic maybe."""
+    lines = [
+        f"Topology: {named}:" if named else "Topologies:",
+        "  Sub-topology: 0",
+        f"    Source: a (topics: [{sources}])",
+    ]
+    lines += ["      --> b"]
+    for at, name in enumerate(names):
+        lines += [f"    Sink: sink-{at} (topic: {name})", "      <-- a"]
+    lines += [
+        "  Sub-topology: 1",
+        f"    Source: c (topics: [{', '.join((*names, *filter(None, [then])))}])",
+        "      --> d",
+    ]
+    lines += ["    Processor: d (stores: [count])", "      --> none", "      <-- c"]
+    return Described.by(parse_topology("\n".join(lines) + "\n"))
+
+
+def test_topics_of_the_old_text_by_the_names_that_the_broker_has() -> None:
+    known = ["orders", f"{APP}-by-day-repartition", "between", f"{APP}-left-repartition", f"{APP}-2-by-day-repartition"]
+    new = chain("by-week-repartition")
+    assert between(APP, new, chain("by-day-repartition", "between"), known, GROUPS) == ["between", known[1]]
+    assert between(APP, chain("by-day-repartition"), chain("by-day-repartition"), known, GROUPS) == []
+    # One that is not there has nothing in it.
+    assert between(APP, new, chain("gone-repartition"), known, GROUPS) == []
+    # What is read from outside alone is nobody's between.
+    assert between(APP, new, chain("x-repartition", sources="between"), known, GROUPS) == []
+
+
+def test_named_topologies_have_topics_of_their_own() -> None:
+    known = [f"{APP}-t-by-day-repartition", f"{APP}-by-day-repartition"]
+    old = chain("by-day-repartition", named="t")
+    assert between(APP, chain("by-day-repartition"), old, known, GROUPS) == [known[0]]
+    assert between(APP, old, old, known, GROUPS) == []
+
+
+def test_without_the_old_text_the_names_tell() -> None:
+    known = [
+        f"{APP}-by-day-repartition",
+        f"{APP}-fk-subscription-registration-topic",
+        f"{APP}-fk-subscription-response-topic",
+        f"{APP}-count-changelog",
+        f"{APP}-2-by-day-repartition",
+        f"{APP}s-by-day-repartition",
+        "by-day-repartition",
+    ]
+    assert between(APP, None, None, known, GROUPS) == known[:3]
+    assert between(APP, chain("by-day-repartition"), None, known, GROUPS) == known[1:3]
+    assert between(APP, None, None, known, [APP]) == sorted([*known[:3], known[4]])
+
+
+def counted(new: Described, number: int, counts: dict[str, int]) -> dict[str, int | None]:
+    part = new.part(Home("", number))
+    assert part is not None
+    return source_counts(APP, new, part, counts)
+
+
+def test_a_repartition_topic_that_is_not_there_gets_as_many_as_what_writes_to_it() -> None:
+    new = chain("x-repartition", sources="orders, visits")
+    counts = {"orders": 2, "visits": 4}
+    assert counted(new, 0, counts) == counts
+    assert counted(new, 1, counts) == {"x-repartition": 4}
+    assert counted(new, 1, {**counts, f"{APP}-x-repartition": 7}) == {f"{APP}-x-repartition": 7}
+    assert counted(new, 1, {}) == {"x-repartition": None}
+    # A topic that comes back to itself has no number of its own.
+    assert counted(chain("x-repartition", sources="x-repartition"), 1, {}) == {"x-repartition": None}
+
+
+@pytest.mark.parametrize(
+    ("sources", "changelogs", "wrong"),
+    [
+        ({"a": 2, "b": 4}, {"c-changelog": 4}, []),
+        ({"a": 2, "b": 4}, {"c-changelog": 2}, ["c-changelog has 2 partitions, and sub-topology 0 4 tasks"]),
+        ({"a": 2}, {"c-changelog": 4}, ["c-changelog has 4 partitions, and sub-topology 0 2 tasks"]),
+        # A table that is restored from its source topic.
+        ({"a": 2, "b": 4}, {"b": 4}, []),
+        ({"a": 2, "b": 4}, {"a": 2}, ["a has 2 partitions, and sub-topology 0 4 tasks"]),
+        # One that is not there is made as it is needed.
+        ({"a": 2}, {"new-changelog": None}, []),
+    ],
+)
+def test_changelogs_that_do_not_go_with_the_tasks(
+    sources: dict[str, int | None], changelogs: dict[str, int | None], wrong: list[str]
+) -> None:
+    counts = {name: count for name, count in {**sources, **changelogs}.items() if count is not None}
+    found = list(other_counts(Home("", 0), sources, changelogs.keys(), counts))
+    assert [line.partition(",")[0] + "," + line.split(",")[1] for line in found] == wrong

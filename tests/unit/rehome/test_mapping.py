@@ -1,0 +1,331 @@
+"""Where stores go, from directories and topologies that are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.task_id import TaskId
+from kstate_cli.rehome.mapping import by_numbers, by_texts, stranded
+from kstate_cli.rehome.model import Because, Held, Rehoming, WhyRefused
+from kstate_cli.spec.homes import Described, Home, StoreKey, generated, read_pairs
+from kstate_cli.spec.topology import parse_topology
+
+from .texts import described, text
+
+
+def held(stores: Mapping[str, Sequence[str]], traces: Mapping[str, Sequence[str]] | None = None) -> list[Held]:
+    names = {*stores, *(traces or {})}
+    return [
+        Held(TaskId.parse(name), frozenset(stores.get(name, ())), frozenset((traces or {}).get(name, ())))
+        for name in sorted(names)
+    ]
+
+
+def homes(found: Rehoming) -> dict[str, str | None]:
+    return {f"{one.source}/{one.store}": one.target for one in found.placed}
+
+
+def refused(
+    why: WhyRefused, stores: Mapping[str, Sequence[str]], new: Described, old: Described | None = None
+) -> Refused:
+    with pytest.raises(Refused) as caught:
+        by_texts(held(stores), (), new, old)
+    assert caught.value.code == why, caught.value.message
+    assert caught.value.hint
+    return caught.value
+
+
+A = {0: ("gone",), 1: ("split-a", "split-b"), 2: ("one",), 3: ("other",), 4: ("last",)}
+B = {0: ("split-a",), 1: ("split-b",), 2: ("one", "other", "new"), 3: ("last",)}
+
+
+def test_every_store_goes_where_it_is_now() -> None:
+    here = {f"{number}_{p}": stores for number, stores in A.items() for p in (0, 1)}
+    found = by_texts(held(here), (), described(B), described(A))
+    assert homes(found) == {
+        f"{source}_{p}/{store}": None if target is None else f"{target}_{p}"
+        for p in (0, 1)
+        for source, store, target in (
+            (0, "gone", None),
+            (1, "split-a", 0),
+            (1, "split-b", 1),
+            (2, "one", 2),
+            (3, "other", 2),
+            (4, "last", 3),
+        )
+    }
+    assert {task: [(one.store, one.told) for one in those] for task, those in found.lacking.items()} == {
+        "2_0": [("new", False)],
+        "2_1": [("new", False)],
+    }
+
+
+@given(st.data())
+def test_back_again_everything_is_where_it_was(data: st.DataObject) -> None:
+    """Two ways to put the same stores into sub-topologies: there and back, and a second time nothing is to do."""
+    names = [f"s{n}" for n in range(data.draw(st.integers(1, 8)))]
+    ways = []
+    for _ in range(2):
+        parts: dict[int, list[str]] = {}
+        for name in names:
+            parts.setdefault(data.draw(st.integers(0, 5)), []).append(name)
+        ways.append(parts)
+    old, new = map(described, ways)
+    before = {f"{number}_{p}": tuple(stores) for number, stores in ways[0].items() for p in range(2)}
+    there = by_texts(held(before), (), new, old)
+    after: dict[str, list[str]] = {}
+    for one in there.placed:
+        assert one.target is not None and one.target.rpartition("_")[2] == one.source.rpartition("_")[2]
+        after.setdefault(one.target, []).append(one.store)
+    assert {name: sorted(stores) for name, stores in after.items()} == {
+        f"{number}_{p}": sorted(stores) for number, stores in ways[1].items() for p in range(2)
+    }
+    assert not there.lacking
+    again = by_texts(held(after), (), new, old)
+    assert not [one for one in again.placed if one.moves or one.target is None]
+    back = by_texts(held(after), (), old, new)
+    assert {f"{one.target}/{one.store}" for one in back.placed} == {
+        f"{name}/{store}" for name, stores in before.items() for store in stores
+    }
+
+
+def test_without_the_old_text_what_is_nowhere_is_called_new() -> None:
+    found = by_texts(held({"0_0": ["a"]}), (), described({1: ("a", "b")}), None)
+    assert [(one.store, one.told, one.seen) for one in found.lacking["1_0"]] == [("b", False, False)]
+    found = by_texts(held({"0_0": ["a"], "0_1": ["a", "b"]}), (), described({1: ("a", "b")}), None)
+    assert [(one.store, one.told, one.seen) for one in found.lacking["1_0"]] == [("b", True, True)]
+
+
+def test_another_application() -> None:
+    refused(WhyRefused.OTHER_APPLICATION, {"0_0": ["a"]}, described({0: ("b",)}))
+    refused(WhyRefused.OTHER_APPLICATION, {"0_0": ["a", "b", "c"]}, described({1: ("a",)}))
+    by_texts(held({"0_0": ["a", "b", "c"]}), (), described({1: ("a",)}), described({0: ("a", "b", "c")}))
+    by_texts([], (), described({0: ("b",)}), None)
+
+
+def test_an_old_text_that_does_not_fit() -> None:
+    why = refused(WhyRefused.OLD_DOES_NOT_FIT, {"2_0": ["a"]}, described({1: ("a",)}), described({0: ("a",)}))
+    assert "2_0/a: it has it in sub-topology 0" in why.message
+    why = refused(WhyRefused.OLD_DOES_NOT_FIT, {"0_0": ["a", "x"]}, described({1: ("a",)}), described({0: ("a",)}))
+    assert "0_0/x: it has no such store" in why.message
+
+
+def test_stores_that_become_global() -> None:
+    refused(WhyRefused.GLOBAL, {"0_0": ["a", "b"]}, described({0: ("a",)}, global_stores=["b"]))
+    with pytest.raises(Refused) as caught:
+        by_texts(held({"0_0": ["a"]}), ["b"], described({0: ("a", "b")}), None)
+    assert caught.value.code == WhyRefused.GLOBAL
+
+
+def test_two_copies() -> None:
+    both = {"0_0": ["a"], "1_0": ["a"]}
+    refused(WhyRefused.TWO_COPIES, both, described({1: ("a",)}))
+    found = by_texts(held(both), (), described({1: ("a",)}), described({0: ("a",)}))
+    assert homes(found) == {"0_0/a": "1_0", "1_0/a": None}
+    assert [one.because for one in found.placed] == [None, Because.STARTED]
+    # An offset alone is no copy: that of the database counts.
+    found = by_texts(held({"0_0": ["a"]}, {"1_0": ["a"]}), (), described({1: ("a",)}), None)
+    assert homes(found) == {"0_0/a": "1_0", "1_0/a": None}
+
+
+def test_a_copy_without_an_offset_gives_way() -> None:
+    """Up to 4.2 a start of the new topology writes a .checkpoint that has no line of a store that went elsewhere."""
+    old, new = described({2: ("a", "b")}), described({1: ("a",), 2: ("b",)})
+    here = [
+        Held(TaskId.parse("1_0"), frozenset({"a"})),
+        Held(TaskId.parse("2_0"), frozenset({"a", "b"}), lost=frozenset({"a"})),
+    ]
+    found = by_texts(here, (), new, old)
+    assert homes(found) == {"1_0/a": "1_0", "2_0/a": None, "2_0/b": "2_0"}
+    assert [one.because for one in found.placed if one.target is None] == [Because.LOST]
+    # One without a changelog has an offset nowhere: that of before counts.
+    here = [replace(one, lost=one.stores) for one in here]
+    assert homes(by_texts(here, (), new, old)) == {"1_0/a": None, "2_0/a": "1_0", "2_0/b": "2_0"}
+
+
+def test_what_is_empty_counts_where_there_is_nothing_else() -> None:
+    old, new = (
+        described({2: ("a",), 3: ("b",)}, global_stores=["g"]),
+        described({1: ("a",), 2: ("b",)}, global_stores=["g"]),
+    )
+    here = [
+        Held(TaskId.parse("2_0"), frozenset(), virgins=frozenset({"a"})),
+        Held(TaskId.parse("3_0"), frozenset({"b"}), virgins=frozenset({"a", "g"})),
+        Held(TaskId.parse("1_0"), frozenset(), virgins=frozenset({"a"})),
+    ]
+    wanted = {"1_0/a": None, "2_0/a": "1_0", "3_0/a": None, "3_0/b": "2_0", "3_0/g": None}
+    assert homes(by_texts(here, ["g"], new, old)) == wanted
+    assert homes(by_texts(here, ["g"], new, None)) == {**wanted, "1_0/a": "1_0", "2_0/a": None}
+    assert homes(by_numbers(here[:2], {3: 4})) == {"2_0/a": "2_0", "3_0/a": "4_0", "3_0/b": "4_0", "3_0/g": "4_0"}
+
+
+def test_half_a_task() -> None:
+    old, new = described({0: ("a",), 1: ("b",)}), described({0: ("a", "b")})
+    for given_old in (old, None):
+        why = refused(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "1_0": ["b"], "1_1": ["b"]}, new, given_old)
+        assert "0_1: a of 0_1 is not here, 1_1 is" in why.message
+    by_texts(held({"0_0": ["a"], "1_0": ["b"]}), (), new, old)
+    # Its task is here, and it is not: it was wiped, or is in memory.
+    found = by_texts(held({"0_0": ["a"], "1_0": []}), (), new, old)
+    assert [(one.store, one.told, one.seen) for one in found.lacking["0_0"]] == [("b", True, False)]
+
+
+def test_what_a_failed_start_has_built_is_nothing() -> None:
+    """4.3 builds all stores, global ones too, in the left-over directories, and then fails: empty, without an offset."""
+    old = described({0: ("a",), 6: ("z",)}, global_stores=["g"])
+    new = described({0: ("a", "new"), 4: ("z",)}, global_stores=["g"])
+    here = [
+        Held(TaskId.parse("0_0"), frozenset({"a"}), strays=frozenset({"new"})),
+        Held(TaskId.parse("6_0"), frozenset({"z"}), strays=frozenset({"a", "g", "new"})),
+        Held(TaskId.parse("4_0"), frozenset(), strays=frozenset({"z"})),
+    ]
+    for given_old in (old, None):
+        found = by_texts(here, ["g"], new, given_old)
+        assert homes(found) == {
+            "0_0/a": "0_0",
+            "0_0/new": "0_0",
+            "4_0/z": None,
+            "6_0/a": None,
+            "6_0/g": None,
+            "6_0/new": None,
+            "6_0/z": "4_0",
+        }
+        assert {one.because for one in found.placed if one.target is None} == {Because.EMPTY}
+        assert [(one.store, one.told, one.seen, one.stray) for one in found.lacking["0_0"]] == [
+            ("new", False, False, True)
+        ]
+    moved = by_numbers(here, {6: 7})
+    assert {key: target for key, target in homes(moved).items() if target != key.partition("/")[0]} == {
+        "6_0/a": None,
+        "6_0/g": None,
+        "6_0/new": None,
+        "6_0/z": "7_0",
+    }
+
+
+def test_a_task_whose_stores_have_come_is_no_half() -> None:
+    """A store in memory has no directory to come from, and the one that it had is gone."""
+    old, new = described({0: ("a",), 6: ("b", "memory")}), described({0: ("a", "memory"), 5: ("b",)})
+    found = by_texts(held({"5_0": ["b"]}), (), new, old)
+    assert not [one for one in found.placed if one.moves]
+    refused(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "5_0": ["b"]}, new, old)
+    found = by_texts(held({"0_0": ["a"], "5_0": ["b"]}), (), new, old, in_memory=frozenset({"memory"}))
+    assert not found.lacking
+    joined = described({5: ("b", "memory")})
+    found = by_texts(held({"5_0": ["b"]}), (), joined, old)
+    assert [(one.store, one.told, one.seen) for one in found.lacking["5_0"]] == [("memory", True, False)]
+
+
+NAME = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
+
+
+def test_generated_names_move_where_the_same_operators_make_them() -> None:
+    here = {"1_0": [NAME, "b"]}
+    new = described({0: (NAME, "b")})
+    why = refused(WhyRefused.GENERATED, here, new)
+    assert NAME in why.message
+    other = text({1: (NAME, "b")}).replace("in-", "another-")
+    why = refused(WhyRefused.GENERATED, here, new, Described.by(parse_topology(other)))
+    assert f'Materialized.as("{NAME}")' in str(why.hint)
+    same = text({1: (NAME, "b")}).replace("from-1", "from-0")
+    assert homes(by_texts(held(here), (), new, Described.by(parse_topology(same)))) == {
+        f"1_0/{NAME}": "0_0",
+        "1_0/b": "0_0",
+    }
+
+
+def test_a_generated_name_behind_another_repartition_topic_is_another_store() -> None:
+    def repartitioned(behind: str) -> str:
+        return f"""Topologies:
+   Sub-topology: 0
+    Source: source (topics: [{behind}])
+      --> sink
+    Sink: sink (topic: {NAME}-repartition)
+      <-- source
+  Sub-topology: 1
+    Source: again (topics: [{NAME}-repartition])
+      --> aggregate
+    Processor: aggregate (stores: [{NAME}])
+      --> none
+      <-- again
+"""
+
+    old, new = (Described.by(parse_topology(repartitioned(topic))) for topic in ("orders", "visits"))
+    refused(WhyRefused.GENERATED, {"1_0": [NAME]}, new, old)
+    assert homes(by_texts(held({"1_0": [NAME]}), (), old, old)) == {f"1_0/{NAME}": "1_0"}
+    assert list(stranded(old, old)) == []
+    without = Described.by(parse_topology(repartitioned("orders").replace(f"[{NAME}-rep", "[x-rep")))
+    assert list(stranded(without, old)) == [f"{NAME}-repartition"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        (NAME, True),
+        ("topic-STATE-STORE-0000000000", True),
+        ("KSTREAM-JOINTHIS-0000000016-store", True),
+        ("KSTREAM-JOIN-0000000012-Buffer", True),
+        ("count", False),
+        ("count-12", False),
+        ("count0000000012", False),
+    ],
+)
+def test_generated_names(name: str, is_one: bool) -> None:
+    assert generated(name) is is_one
+
+
+def test_a_store_of_another_named_topology_is_another_store() -> None:
+    new = Described.by(parse_topology(text({0: ("a",)}, named="t") + text({0: ("b",)}, named="u")))
+    found = by_texts(held({"__t__/1_0": ["a", "b"]}), (), new, None)
+    assert homes(found) == {"__t__/1_0/a": "__t__/0_0", "__t__/1_0/b": None}
+    assert new.homes[StoreKey("u", "b")] == Home("u", 0)
+
+
+def test_numbers() -> None:
+    here = {"4_0": ["x"], "5_0": ["y"], "6_0": ["z"]}
+    found = by_numbers(held(here), read_pairs(["6=4", "4=gone", "5=gone"]))
+    assert homes(found) == {"4_0/x": None, "5_0/y": None, "6_0/z": "4_0"}
+    assert homes(by_numbers(held(here), read_pairs(["4=5", "5=4"])))["5_0/y"] == "4_0"
+    with pytest.raises(Refused) as caught:
+        by_numbers(held(here), read_pairs(["6=4"]))
+    assert caught.value.code == WhyRefused.NUMBER_TAKEN and "--map 4=gone" in str(caught.value.hint)
+    with pytest.raises(Refused) as caught:
+        by_numbers(held({"4_0": [NAME]}), read_pairs(["4=5"]))
+    assert caught.value.code == WhyRefused.GENERATED
+    with pytest.raises(Refused, match="named topologies"):
+        by_numbers(held({"__t__/4_0": ["x"]}), read_pairs(["4=5"]))
+
+
+@pytest.mark.parametrize("pair", ["6", "6=", "=4", "06=4", "6=4=5", "-6=4", "6=9999999999", "six=4", "6=４"])
+def test_what_is_no_change_of_numbers(pair: str) -> None:
+    with pytest.raises(UsageError, match="no change of numbers"):
+        read_pairs([pair])
+
+
+@pytest.mark.parametrize("pairs", [["6=4", "6=5"], ["6=4", "5=4"]])
+def test_numbers_that_contradict_each_other(pairs: list[str]) -> None:
+    with pytest.raises(UsageError):
+        read_pairs(pairs)
+
+
+@given(st.dictionaries(st.integers(0, 5), st.sets(st.sampled_from("abcdef"), min_size=1), max_size=5), st.data())
+def test_every_store_is_placed_or_refused(here: dict[int, set[str]], data: st.DataObject) -> None:
+    """Whatever lies where: each store of each task has one fate, and no two copies of one go to the same task."""
+    parts: dict[int, list[str]] = {}
+    for name in "abcdef":
+        parts.setdefault(data.draw(st.integers(0, 5)), []).append(name)
+    tasks = held({f"{number}_0": sorted(stores) for number, stores in here.items()})
+    try:
+        found = by_texts(tasks, (), described(parts), None)
+    except Refused as error:
+        assert error.code in list(WhyRefused)
+        return
+    assert sorted(homes(found)) == sorted(f"{one.task.name}/{store}" for one in tasks for store in one.stores)
+    kept = [(one.target, one.store) for one in found.placed if one.target is not None]
+    assert len(set(kept)) == len(kept)
