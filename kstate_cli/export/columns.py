@@ -1,22 +1,26 @@
-"""Arrow columns: their types, and record batches of the records that ``rows.records`` gives."""
+"""Arrow columns: their types, and record batches, at once where rows allow it (``vectors``), else record by record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
+from kstate_cli.export.vectors import Splitter, read_all, splitter
+from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row
 from kstate_cli.rows.errors import SerdeError
+from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.records import Record, Shape
 from kstate_cli.rows.serde_type import BYTES, NOT_TAKEN, Serde
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FIRST_ROWS: Final = 64
-_MOST_ROWS: Final = 8192
-_BATCH_BYTES: Final = 4 << 20
-"""Keys and values that are in Python's hands at once, about; a single row may be larger."""
+Column = Any
+"""A binary array of Arrow's, or what the records have there: a sequence."""
+
+PIECES: Final = PieceSizes(first=64, most=8192, most_bytes=4 << 20)
+"""Keys and values that are in Python's hands at once; a single row may be larger."""
 _BYTES_COLUMNS: Final = ("key", "value", "foreign_key")
 _TYPES: Final = {
     "long": "int64", "int": "int32", "short": "int16", "double": "float64", "float": "float32", "boolean": "bool"
@@ -47,35 +51,66 @@ def schema_of(shape: Shape, key: Serde, value: Serde) -> pa.Schema:
 
 
 def batches(
-    records: Iterator[Record], shape: Shape, schema: pa.Schema, partition: int | None, key: Serde, value: Serde
+    pieces: Iterator[FlatPiece], layout: Layout, shape: Shape, partition: int | None, key: Serde, value: Serde
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches of a few MiB each. Raises SerdeError for bytes that are none of a serde's."""
+    """Rows as record batches: of each piece one, where that need not be read row by row.
+
+    Raises SerdeError for bytes that are none of a serde's, MalformedBytesError for a row that is none of the layout.
+    """
     import pyarrow as pa
 
-    readers = {name: _reader(name, serde) for name, serde in _serdes(shape, key, value).items() if serde is not BYTES}
-    many = _FIRST_ROWS
-    while taken := list(islice(records, many)):
-        columns = dict(zip(shape.columns, zip(*taken, strict=True), strict=True))
-        size = sum(sum(map(_size, columns[name])) for name in _BYTES_COLUMNS if name in columns)
-        many = max(1, min(_MOST_ROWS, 2 * many, _BATCH_BYTES * len(taken) // (size + 1)))
-        arrays = [pa.array([partition] * len(taken), pa.int32())]
-        for name, column in columns.items():
-            read = readers.get(name)
-            arrays.append(_array(column if read is None else list(map(read, column)), schema.field(name).type, name))
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    schema, serdes = schema_of(shape, key, value), _serdes(shape, key, value)
+    split = splitter(layout, schema)
+    for columns in _of_records(pieces, layout, shape) if split is None else _of_pieces(pieces, layout, shape, split):
+        arrays = [_array(columns[name], schema.field(name), serdes.get(name, BYTES)) for name in shape.columns]
+        same = pa.repeat(pa.scalar(partition, pa.int32()), len(arrays[0]))
+        yield pa.RecordBatch.from_arrays([same, *arrays], schema=schema)
 
 
-def _array(column: Sequence[Any], wanted: pa.DataType, name: str) -> pa.Array:
+def _of_pieces(
+    pieces: Iterator[FlatPiece], layout: Layout, shape: Shape, split: Splitter
+) -> Iterator[dict[str, Column]]:
+    for piece in pieces:
+        columns = split(piece)
+        yield _by_column(shape.records(_rows(piece), layout), shape) if columns is None else columns
+
+
+def _of_records(pieces: Iterator[FlatPiece], layout: Layout, shape: Shape) -> Iterator[dict[str, Column]]:
+    """A row may be many records."""
+    records = shape.records(chain.from_iterable(map(_rows, pieces)), layout)
+    many = PIECES.first
+    while columns := _by_column(islice(records, many), shape):
+        yield columns
+        size = sum(len(data) for name in _BYTES_COLUMNS for data in columns.get(name, ()) if data)
+        many = max(1, min(PIECES.most, 2 * many, PIECES.most_bytes * len(columns["key"]) // (size + 1)))
+
+
+def _rows(piece: FlatPiece) -> Iterator[Row]:
+    return zip(piece[0][::2], piece[0][1::2], strict=True)
+
+
+def _by_column(records: Iterator[Record], shape: Shape) -> dict[str, Column]:
+    taken = list(records)
+    return dict(zip(shape.columns, zip(*taken, strict=True), strict=True)) if taken else {}
+
+
+def _array(column: Column, field: pa.Field, serde: Serde) -> pa.Array:
+    """A column as its serde reads it. Raises SerdeError."""
     import pyarrow as pa
 
+    if isinstance(column, pa.Array):
+        read = read_all(column, serde)
+        if read is not None:
+            return read
+        column = column.to_pylist()
+    if serde is not BYTES:
+        column = list(map(_reader(field.name, serde), column))
     try:
-        return pa.array(column, wanted)
+        return pa.array(column, field.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise SerdeError(f"{name} does not fit {wanted}: {error}", hint="name another serde, or bytes") from None
-
-
-def _size(data: bytes | None) -> int:
-    return 0 if data is None else len(data)
+        raise SerdeError(
+            f"{field.name} does not fit {field.type}: {error}", hint="name another serde, or bytes"
+        ) from None
 
 
 def _serdes(shape: Shape, key: Serde, value: Serde) -> dict[str, Serde]:

@@ -66,11 +66,11 @@ def _in_processes(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ..
 
 
 def _on_spark(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
-    from kstate_cli.spark.session import SparkSettings, run_tasks, spark_session
+    from kstate_cli.spark.context import SparkSettings, run_tasks, spark_context
 
     # The databases are on this host, so the tasks are.
-    with spark_session(SparkSettings(master=f"local[{workers},4]"), name="kstate export") as session:
-        return tuple(run_tasks(session, write_in_worker, jobs, lambda: None))
+    with spark_context(SparkSettings(master=f"local[{workers},4]"), name="kstate export") as context:
+        return tuple(run_tasks(context, write_in_worker, jobs, lambda: None))
 
 
 def _java() -> bool:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.export.columns import batches, schema_of
+from kstate_cli.export.columns import PIECES, batches, schema_of
 from kstate_cli.parallel.progress import Counter, Progress, leave_everything_in
-from kstate_cli.rocks.scanning import Row
+from kstate_cli.rocks.scanning import FlatPiece
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import SerdeError
 from kstate_cli.rows.layout import Layout
@@ -101,7 +101,7 @@ def _write(job: PartJob, written: str, progress: Progress) -> int:
     rows = 0
     # Closed in any case, a signal too: it holds a database open.
     with (
-        closing(_batches(job, schema)) as batches,
+        closing(_batches(job)) as batches,
         parquet.ParquetWriter(written, schema, compression=_COMPRESSION) as writer,
     ):
         for group in _groups(batches, progress):
@@ -125,7 +125,7 @@ def _groups(batches: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[l
         yield group
 
 
-def _batches(job: PartJob, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+def _batches(job: PartJob) -> Generator[pa.RecordBatch, None, None]:
     if job.path is None or job.app is None:
         return
     databases = Databases()
@@ -133,8 +133,7 @@ def _batches(job: PartJob, schema: pa.Schema) -> Generator[pa.RecordBatch, None,
     shape = shape_of(job.layout.kind)
     key, value = serde(job.key_serde), serde(job.value_serde)
     try:
-        records = shape.records(_rows(segment, job), job.layout)
-        yield from batches(records, shape, schema, job.partition, key, value)
+        yield from batches(_pieces(segment, job), job.layout, shape, job.partition, key, value)
     except SerdeError as error:
         raise SerdeError(
             f"{segment.shown}: {error.message}", hint=error.hint, hint_details=error.hint_details
@@ -145,8 +144,8 @@ def _batches(job: PartJob, schema: pa.Schema) -> Generator[pa.RecordBatch, None,
         databases.close()
 
 
-def _rows(segment: Segment, job: PartJob) -> Iterator[Row]:
+def _pieces(segment: Segment, job: PartJob) -> Iterator[FlatPiece]:
     first, end = job.layout.key.base_rows
     lower = max(filter(None, (first, job.lower)), default=None)
     below = min(filter(None, (end, job.below)), default=None)
-    return segment.scan(lower, below)
+    return segment.pieces(lower, below, PIECES)

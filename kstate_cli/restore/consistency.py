@@ -14,6 +14,8 @@ from kstate_cli.formats.position import Position
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kstate_cli.restore.convert import Ints
+
 _VERSION, _POSITION = "v", "c"
 _VERSION_0 = b"\x00"
 
@@ -33,10 +35,24 @@ def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
         return None
 
 
-def merge_positions(table: pa.Table, segments: Any, by_segment: dict[int, Position]) -> None:
-    """Merges the Positions of a batch into ``by_segment``; a record of segment -1 is left out."""
-    for row, headers in enumerate(table.column("headers").to_pylist()):
-        segment = int(segments[row])
-        position = position_of(headers) if headers and segment >= 0 else None
+def carry_positions(headers: pa.ListArray) -> Ints:
+    """The rows with a header that may be a Position: nearly always none."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    flat = headers.flatten()
+    if not len(flat):
+        return np.empty(0, dtype=np.int64)
+    named = pc.equal(pc.struct_field(flat, "key"), _POSITION).fill_null(False).to_numpy(zero_copy_only=False)
+    if not named.any():
+        return np.empty(0, dtype=np.int64)
+    counts = pc.list_value_length(headers).fill_null(0).to_numpy()
+    return np.unique(np.repeat(np.arange(len(headers)), counts)[named])
+
+
+def merge_positions(headers: pa.ListArray, segments: Ints, by_segment: dict[int, Position]) -> None:
+    """Merges the Positions of records into ``by_segment``, by the segment of each."""
+    for segment, said in zip(segments.tolist(), headers.to_pylist(), strict=True):
+        position = position_of(said)
         if position is not None:
             by_segment[segment] = by_segment[segment].merge(position) if segment in by_segment else position

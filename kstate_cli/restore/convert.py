@@ -6,13 +6,12 @@ segment they lie in, and in which order rows are written. Values are read once t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.byte_tables import fixed_table
 from kstate_cli.errors import Refused
-from kstate_cli.formats.layouts import KeySchema, Logged, ValueLayout
-from kstate_cli.formats.store_kinds import StoreKind
-from kstate_cli.formats.values import Header, encode_headers
+from kstate_cli.formats.keys import BASE_PREFIX, INDEX_PREFIX
+from kstate_cli.formats.layouts import KeySchema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,89 +88,141 @@ def segment_ids(times: Ints, interval_ms: int) -> Ints:
     return np.where(times >= 0, times // interval_ms, -((-times) // interval_ms)).astype(np.int64)
 
 
-def base_key(rule: KeySchema) -> Callable[[bytes], bytes]:
-    """The row key of a time-ordered store from its changelog key (``TimeFirst…KeySchema``)."""
+def base_keys(rule: KeySchema, keys: pa.BinaryArray) -> pa.BinaryArray:
+    """The row keys of a time-ordered store from its changelog keys (``TimeFirst…KeySchema``)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    tail = rule.tail
+    parts = [pc.binary_slice(keys, 0, -tail)]
     if rule is KeySchema.TIME_ORDERED_WINDOW:
-        return lambda key: b"\x00" + key[-12:-4] + key[:-12] + key[-4:]
-    return lambda key: b"\x00" + key[-16:] + key[:-16]
+        parts = [pc.binary_slice(keys, -tail, -_SEQUENCE_BYTES), *parts, pc.binary_slice(keys, -_SEQUENCE_BYTES, None)]
+    else:
+        parts = [pc.binary_slice(keys, -tail, None), *parts]
+    nothing = pa.scalar(b"", pa.binary())
+    return pc.binary_join_element_wise(pa.scalar(BASE_PREFIX, pa.binary()), *parts, nothing)
+
+
+def index_keys(keys: pa.BinaryArray) -> pa.BinaryArray:
+    """The keys of a time-ordered store's index rows from its changelog keys (``KeyFirst…KeySchema``)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.binary_join_element_wise(pa.scalar(INDEX_PREFIX, pa.binary()), keys, pa.scalar(b"", pa.binary()))
+
+
+def apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A copy in Arrow's memory: what stays lies there, what comes and goes in numpy's. Mixed they would leave holes."""
+    import numpy as np
+    import pyarrow as pa
+
+    copy = np.frombuffer(pa.allocate_buffer(array.nbytes), dtype=array.dtype)
+    copy[:] = array
+    return copy
+
+
+def taken(array: pa.BinaryArray, indices: npt.NDArray[np.integer[Any]]) -> pa.BinaryArray:
+    """``array.take``: several times faster where all values have one length."""
+    import numpy as np
+    import pyarrow as pa
+
+    table = fixed_table(array)
+    if table is None:
+        return array.take(pa.array(indices))
+    width = table.shape[1]
+    data = pa.allocate_buffer(len(indices) * width)
+    rows = np.frombuffer(data, dtype=f"V{width}")
+    # The mode in which nothing is copied twice: the indices are ours.
+    np.take(table.view(rows.dtype).ravel(), indices, out=rows, mode="clip")
+    ends = apart(np.arange(len(rows) + 1, dtype=np.int32) * np.int32(width))
+    return pa.BinaryArray.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), data])
 
 
 def sort_order(keys: pa.BinaryArray) -> Ints:
-    """The order that sorts keys as RocksDB's bytewise comparator does."""
+    """The order that sorts keys as RocksDB's bytewise comparator does; of equal ones it may be any."""
     import numpy as np
     import pyarrow.compute as pc
 
-    order = _order_by_word(keys)
-    if order is not None:
-        return order
+    table = fixed_table(keys)
+    if table is not None:
+        # Sorting numbers is several times faster than comparing strings, and most changelogs have keys of one length.
+        return _order_of_words(words(table, low_bits(table)))
     by_comparison: Ints = pc.array_sort_indices(keys).to_numpy(zero_copy_only=False).astype(np.int64)
     return by_comparison
 
 
-def _order_by_word(keys: pa.BinaryArray) -> Ints | None:
-    """Sorts keys of one length by the eight bytes after what all of them begin with; None where that does not decide.
+def low_bits(table: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """Of each byte of keys of one length how many of its low bits differ between them: the others decide nothing."""
+    import numpy as np
 
-    Sorting numbers is several times faster than comparing strings, and most changelogs have such keys.
+    differing = np.zeros(table.shape[1], dtype=np.uint8)
+    for first in range(0, len(table), _BLOCK_ROWS):
+        block = table[first : first + _BLOCK_ROWS]
+        for column in range(table.shape[1]):
+            differing[column] |= np.bitwise_or.reduce(block[:, column] ^ table[0, column])
+    return np.array([int(one).bit_length() for one in differing], dtype=np.int64)
+
+
+def words(table: npt.NDArray[np.uint8], low: npt.NDArray[np.int64]) -> list[npt.NDArray[np.uint64]]:
+    """Keys of one length as numbers that sort, and differ, as the keys do: one of 64 bits, or several, highest first.
+
+    ``low``: of each byte the bits to take (:func:`low_bits`).
     """
     import numpy as np
 
-    rows = len(keys)
-    offsets, data = buffers(keys)
-    if rows < 2 or int(offsets[-1] - offsets[0]) % rows:
-        return None
-    width = int(offsets[1] - offsets[0])
-    if width == 0 or not bool((np.diff(offsets) == width).all()):
-        return None
-    table = data[offsets[0] : offsets[-1]].reshape(rows, width)
-    # Equal first bytes decide nothing: compare the columns one by one with the first row, up to the first difference.
-    begin = 0
-    while begin < width and bool((table[:, begin] == table[0, begin]).all()):
-        begin += 1
-    taken = min(_TIME_BYTES, width - begin)
-    numbers = np.zeros(rows, dtype=np.uint64)
-    for column in range(begin, begin + taken):
-        numbers <<= np.uint64(8)
-        numbers |= table[:, column]
-    order = np.argsort(numbers)
-    if begin + taken < width:
-        ordered = numbers[order]
-        if bool((ordered[1:] == ordered[:-1]).any()):
-            return None
-    return order.astype(np.int64)
+    columns: list[list[int]] = [[]]
+    room = 64
+    for column in np.flatnonzero(low).tolist():
+        if low[column] > room:
+            columns.append([])
+            room = 64
+        columns[-1].append(column)
+        room -= int(low[column])
+    parts = [np.zeros(len(table), dtype=np.uint64) for _ in columns]
+    for first in range(0, len(table), _BLOCK_ROWS):
+        block = table[first : first + _BLOCK_ROWS]
+        for word, some in zip(parts, columns, strict=True):
+            part = word[first : first + _BLOCK_ROWS]
+            for column in some:
+                bits = int(low[column])
+                part <<= np.uint64(bits)
+                part |= block[:, column] & np.uint8((1 << bits) - 1)
+    return parts
 
 
-def row_values(
-    kind: StoreKind, values: list[bytes | None], timestamps: Ints, headers: list[Any] | None, what: str
-) -> list[bytes | None]:
-    """The row values of records, None for a tombstone. ``timestamps`` in ms, -1 unknown."""
-    if kind.logged is Logged.BUFFERED:
-        return [None if value is None else _buffered(value, what) for value in values]
-    layout = kind.family.layout
-    if layout is ValueLayout.PLAIN:
-        return values
-    if layout is ValueLayout.HEADERS_SESSION:
-        assert headers is not None
-        return [
-            None if value is None else encode_headers(_headers(h)) + value
-            for value, h in zip(values, headers, strict=True)
-        ]
-    times = timestamps.astype(">i8").view("V8").tolist()
-    if layout is ValueLayout.HEADERS:
-        assert headers is not None
-        return [
-            None if value is None else encode_headers(_headers(h)) + time + value
-            for value, time, h in zip(values, times, headers, strict=True)
-        ]
-    return [None if value is None else time + value for value, time in zip(values, times, strict=True)]
+def from_word(
+    word: npt.NDArray[np.uint64], low: npt.NDArray[np.int64], like: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
+    """The keys that one number each was made of; ``like``: any of the keys, whose other bits are those of all."""
+    import numpy as np
+
+    table = np.empty((len(word), len(like)), dtype=np.uint8)
+    for first in range(0, len(table), _BLOCK_ROWS):
+        part, block = word[first : first + _BLOCK_ROWS].copy(), table[first : first + _BLOCK_ROWS]
+        for column in range(len(like) - 1, -1, -1):
+            bits = int(low[column])
+            mask = (1 << bits) - 1
+            block[:, column] = like[column] & ~np.uint8(mask)
+            if bits:
+                block[:, column] |= part.astype(np.uint8) & np.uint8(mask)
+                part >>= np.uint64(bits)
+    return table
 
 
-def _headers(headers: list[dict[str, Any]] | None) -> tuple[Header, ...]:
-    return tuple(Header(one["key"], one["value"]) for one in headers or ())
+def _order_of_words(parts: list[npt.NDArray[np.uint64]]) -> Ints:
+    import numpy as np
 
-
-def _buffered(value: bytes, what: str) -> bytes:
-    if len(value) < _TIME_BYTES:
-        raise Refused(
-            f"{what}: a value of its changelog is too short for a buffered record", hint="correct its kind in the spec"
-        )
-    return value[:-_TIME_BYTES]
+    order: Ints = np.argsort(parts[0]).astype(np.int64, copy=False)
+    if len(parts) == 1:
+        return order
+    ordered = parts[0][order]
+    equal = ordered[1:] == ordered[:-1]
+    if not bool(equal.any()):
+        return order
+    # Only rows that share their first number need the others.
+    begins = np.append(np.True_, ~equal)
+    shared = np.flatnonzero(np.append(equal, np.False_) | ~begins)
+    group = np.cumsum(begins)[shared]
+    rows = order[shared]
+    order[shared] = rows[np.lexsort((*(word[rows] for word in reversed(parts[1:])), group))]
+    return order

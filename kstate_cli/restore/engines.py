@@ -18,11 +18,11 @@ from kstate_cli.parallel.workers import Processes, Workers
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.spark.session import SparkSettings, ask, run_tasks, slots_of, spark_session
+from kstate_cli.spark.context import SparkSettings, ask, run_tasks, slots_of, spark_context
 from kstate_cli.texts import first_line
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 
 class RestoreEngine(str, Enum):
@@ -53,18 +53,18 @@ class Runner(Protocol):
 class OnSpark:
     """One Spark task per slice."""
 
-    session: SparkSession
+    context: SparkContext
     slots: int
 
     def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
         """As ``run_tasks``: what a slice refuses is raised at once, anything else Spark tries again."""
-        return run_tasks(self.session, build_sorted_files, jobs, on_poll, refusals=Refused)
+        return run_tasks(self.context, build_sorted_files, jobs, on_poll, refusals=Refused)
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
         """One shuffle."""
         from kstate_cli.dump.repartition import repartition
 
-        return ask(lambda: repartition(self.session, dump, [partition.key], target))
+        return ask(lambda: repartition(self.context, dump, [partition.key], target))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,5 +137,5 @@ def started(engine: RestoreEngine, spark: SparkSettings, slots: int) -> Iterator
         with Processes(slots) as pool:
             yield InProcesses(slots, pool=pool)
         return
-    with spark_session(spark) as session:
-        yield OnSpark(session, slots_of(session))
+    with spark_context(spark) as context:
+        yield OnSpark(context, slots_of(context))

@@ -10,10 +10,10 @@ from typing import Final
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump.manifest import ManifestPartition
 from kstate_cli.errors import Refused
-from kstate_cli.formats.store_kinds import is_segmented, kind_names, store_kind
+from kstate_cli.formats.store_kinds import is_segmented, store_kind
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, store_in_topologies
-from kstate_cli.releases import opens_in
+from kstate_cli.releases import unproven_too
 from kstate_cli.restore.plan import RestoreDraft
 from kstate_cli.spec.model import IN_MEMORY, Spec, StoreSpec
 from kstate_cli.statedir.model import Store
@@ -186,11 +186,10 @@ def broken(draft: RestoreDraft, task: str, store: StoreSpec) -> str | None:
 
 def foreign(draft: RestoreDraft, store: Store) -> str | None:
     """Why the release that is restored for cannot open what is there of a store; None where it can."""
-    release = draft.options.release.name
-    kinds = frozenset({store.kind.name} & kind_names())
-    if release in opens_in(kinds=kinds, families=store.families, sst_formats=store.sst_formats):
+    release = draft.options.release
+    if store.opens_in(release):
         return None
-    migrate = command("migrate", draft.app, "--to", release)
+    migrate = command("migrate", draft.app, "--to", release.name, *unproven_too(release.name))
     return f"{release} cannot open it as it is: rebuild it too, or migrate it first: {migrate}"
 
 

@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from kstate_cli.change.attempts import refuse_after_error
 from kstate_cli.change.course import Course, follow
+from kstate_cli.change.engine import execute
 from kstate_cli.change.reading import reading
 from kstate_cli.change.standby import refuse_no_standby
 from kstate_cli.dump.model import Dump
@@ -23,13 +25,14 @@ from kstate_cli.restore.restoration import Restoration, RestoreOutcome, RestoreR
 from kstate_cli.restore.signals import first_signal_only
 from kstate_cli.restore.staging_area import check_area
 from kstate_cli.restore.states import StateMachine
+from kstate_cli.restore.stopwatch import Stopwatch
 from kstate_cli.spark.jvm import check_java
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.model import Spec
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.special import refuse_special
-from kstate_cli.texts import command
+from kstate_cli.texts import command, shell
 
 
 def application_path(path: Path) -> Path:
@@ -43,8 +46,22 @@ def application_path(path: Path) -> Path:
         return find_application(path)
     absolute = Path(os.path.realpath(path.parent)) / path.name
     if not absolute.parent.is_dir():
-        raise UsageError(f"{absolute.parent} does not exist", hint="give state.dir/application.id")
+        raise UsageError(
+            f"{absolute.parent} does not exist",
+            hint="give state.dir/application.id; where that is right, make its state.dir, as the application's user:",
+            hint_details=[shell("mkdir", "-p", absolute.parent)],
+        )
     return absolute
+
+
+class Larger(Protocol):
+    """A change of another command, of which a restoration is a part: one plan, one run, one exchange."""
+
+    def plan(self, request: RestoreRequest, dump: Dump, application: Application) -> RestorePlan:
+        """All of it; without work where nothing is to be restored. Raises Refused and UsageError."""
+
+    def last_word(self) -> None:
+        """Called under the lock before anything is staged."""
 
 
 def restore(
@@ -53,15 +70,16 @@ def restore(
     on_plan: Callable[[RestorePlan], None],
     watcher: RestoreWatcher,
     state: StateMachine | None = None,
+    larger: Larger | None = None,
 ) -> RestoreOutcome:
     """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway; Interrupted after a signal.
 
     ``state`` is that of several rounds, and whoever gives it listens to it: it is left RUNNING, or as it is where
-    there is nothing to do.
+    there is nothing to do. ``larger``: what the restoration is a part of.
     """
     with first_signal_only():
         try:
-            return _restore(request, on_plan, watcher, state)
+            return _restore(request, on_plan, watcher, state, larger)
         except Interrupted as error:
             error.hint = error.hint or interrupted_hint()
             raise
@@ -72,9 +90,11 @@ def _restore(
     on_plan: Callable[[RestorePlan], None],
     watcher: RestoreWatcher,
     state: StateMachine | None,
+    larger: Larger | None,
 ) -> RestoreOutcome:
     app = request.terms.app
     refuse_special(app)
+    watch = Stopwatch()
     dump = read_dump(request.dump, complete=request.complete, committed_only=request.committed_only)
     if request.ask is not None:
         facts = request.ask({key.topic for key in dump.partitions})
@@ -83,14 +103,19 @@ def _restore(
     def carry_out(plan: RestorePlan) -> RestoreOutcome:
         refuse_after_error(app, after_error=request.after_error)
         outcome = RestoreOutcome(plan)
+        if larger is not None:
+            larger.last_word()
+        if not plan.work:
+            outcome.result = execute(plan.change, request.terms.run, watcher.phase)
+            return outcome
         by_size = replace(request, engine=engine_for(request, plan))
         of_rounds, own = state, StateMachine()
         own.listen(watcher.state)
-        Restoration(by_size, dump, outcome, watcher, of_rounds or own).run(close=of_rounds is None)
+        Restoration(by_size, dump, outcome, watcher, of_rounds or own, watch).run(close=of_rounds is None)
         return outcome
 
     course = Course(
-        plan=lambda application: _plan(request, dump, application),
+        plan=lambda application: _plan(request, dump, application, larger),
         on_plan=on_plan,
         carry_out=carry_out,
         tell=watcher.recovered,
@@ -101,7 +126,13 @@ def _restore(
     return outcome or RestoreOutcome(plan)
 
 
-def _plan(request: RestoreRequest, dump: Dump, application: Application | None) -> RestorePlan:
+def _plan(request: RestoreRequest, dump: Dump, application: Application | None, larger: Larger | None) -> RestorePlan:
+    if larger is not None:
+        assert application is not None, "no terms let it be lost"
+        plan = larger.plan(request, dump, application)
+        if plan.work:
+            _check_means(request, plan)
+        return plan
     if request.terms.run.standby:
         refuse_no_standby(request.terms.app)
     only = _asked_for(request, application)

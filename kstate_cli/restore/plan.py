@@ -35,6 +35,10 @@ class RestoreOptions:
     only: frozenset[str] | None = None
     """Tasks that are this host's, where that is known: no others are restored, but for global stores."""
     at_least_once: bool = False
+    transactional: bool = False
+    """The application runs with transactional stores (KIP-892)."""
+    unproven: bool = False
+    """For a release that nobody has run, too."""
     wipe_unclean: bool = False
     """Tasks that may hold uncommitted data are rebuilt whole; what has no changelog in them is left out."""
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -171,6 +175,13 @@ class RestoreDraft:
     refused: list[str] = field(default_factory=list)
     only_copies: dict[str, None] = field(default_factory=dict)
     """Stores that may hold records which no log has any more: to be exported before anything else is done."""
+    not_in_dump: bool = False
+    """Something was refused since the dump lacks a topic, or a partition, that a store is restored from."""
+
+    def refuse_absent(self, text: str) -> None:
+        """Something is refused since the dump lacks a topic, or a partition."""
+        self.refused.append(text)
+        self.not_in_dump = True
 
     @property
     def into_family(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kstate_cli.carried import UNPROVEN
 from kstate_cli.change.ages import Age, read_ages
 from kstate_cli.change.plan import OmitTree, Plan
 from kstate_cli.dump.model import Dump, PartitionDump
@@ -17,7 +19,7 @@ from kstate_cli.logs.log import log_of
 from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
-from kstate_cli.releases import readable_by
+from kstate_cli.releases import readable_by, unproven_release
 from kstate_cli.restore.as_of import another_log, as_of_after, task_times
 from kstate_cli.restore.judge import Action, judge
 from kstate_cli.restore.obstacles import (
@@ -39,21 +41,31 @@ from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some
 
 _NAMED = 5
+_DUMP_MORE = "a dump that is told the stores gets all the topics that they are restored from:"
 
 
 def plan_restore(
-    app: Path, existing: Application | None, spec: Spec, dump: Dump, options: RestoreOptions
+    app: Path,
+    existing: Application | None,
+    spec: Spec,
+    dump: Dump,
+    options: RestoreOptions,
+    *,
+    wanted: Mapping[str, Sequence[str]] | None = None,
 ) -> RestorePlan:
-    """Judges every store that is asked for. Raises Refused, naming everything that stands in the way."""
-    tasks = {resolved.task.name: resolved for resolved in (resolve_to_plan(existing) if existing else [])}
+    """Judges every store that is asked for: by ``wanted``, task -> stores of ``spec``, or else by the options.
+
+    Raises Refused, naming everything that stands in the way.
+    """
+    known = resolve_to_plan(existing, transactional=options.transactional) if existing else []
+    tasks = {resolved.task.name: resolved for resolved in known}
     draft = RestoreDraft(app, options, dump, tasks, existing.all_problems() if existing else (), read_ages(app))
     draft.notes += as_of_note(existing) if existing else ()
     refuse_uncommitted(draft)
     draft.warnings += dump.warnings
     refuse_unknown(draft, spec, app.name)
     judge_topics(draft, spec)
-    wanted = _wanted(draft, spec)
-    for task, stores in wanted.items():
+    for task, stores in (_wanted(draft, spec) if wanted is None else _named(spec, wanted)).items():
         _plan_task(draft, task, stores)
     if any(one.rebuild and not one.spec.is_global for one in draft.work) and not dump.has_headers:
         draft.notes.append(
@@ -70,6 +82,11 @@ def plan_restore(
     if draft.refused:
         raise _refused(draft)
     steps = tuple(draft.steps)
+    if steps and options.release.unproven:
+        if not options.unproven:
+            words = ("restore", app, "--from-changelog", "DUMP", "--for", options.release.name, UNPROVEN)
+            raise unproven_release(options.release, app, f"{command(*words)}, and all that was said besides")
+        draft.notes.append(f"unproven: no {options.release} was ever started on what is restored for it")
     times = task_times(draft.work, draft.tasks, draft.ages)
     change = Plan(
         app,
@@ -87,13 +104,14 @@ def plan_restore(
 def _refused(draft: RestoreDraft) -> Refused:
     names = list(draft.only_copies)
     exports = [command("export", draft.app, name, "--out", "DIR") for name in names]
+    dumping = [command("dump", "--bootstrap-server", "HOST:PORT", "--out", "DUMP", "--spec", "FILE")]
     first = "export first what may be the only copy; --rebuild then replaces it by what the dump has:"
     return Refused(
         "not restored:",
         details=first_lines(draft.refused),
         where=str(draft.app),
-        hint=first if names else None,
-        hint_details=first_lines(exports),
+        hint=first if names else _DUMP_MORE if draft.not_in_dump else None,
+        hint_details=first_lines(exports) if names else dumping if draft.not_in_dump else (),
     )
 
 
@@ -101,6 +119,10 @@ def _unknown(draft: RestoreDraft) -> str:
     if any(one.reading is None for one in draft.dump.partitions.values()):
         return "the dump was read (its manifest does not say it)"
     return "their data was written (their SSTs do not say it)"
+
+
+def _named(spec: Spec, wanted: Mapping[str, Sequence[str]]) -> dict[str, list[StoreSpec]]:
+    return {task: [one for one in spec.stores if one.name in names] for task, names in wanted.items()}
 
 
 def _wanted(draft: RestoreDraft, spec: Spec) -> dict[str, list[StoreSpec]]:
@@ -255,7 +277,7 @@ def _judge_store(
         if existing is not None and existing.offsets and not unclean and not asked:
             draft.left.append(LeftStore(task, store.name, what))
         else:
-            draft.refused.append(f"{shown}: {what}{_topic_meant(draft, store)}")
+            draft.refuse_absent(f"{shown}: {what}{_topic_meant(draft, store)}")
         return None
     if store_kind(store.kind).needs_headers and not draft.dump.has_headers:
         draft.refused.append(
@@ -272,7 +294,7 @@ def _judge_store(
     has_rows = existing is not None and not existing.store.empty
     absent = _absent_partitions(store, existing, dumps)
     if absent:
-        draft.refused.append(f"{shown}: the dump has no {', '.join(str(tp) for tp in absent)}")
+        draft.refuse_absent(f"{shown}: the dump has no {', '.join(str(tp) for tp in absent)}")
         return None
     before = None if existing is None else age_of(draft.ages, task, existing)
     parts = []

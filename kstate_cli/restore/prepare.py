@@ -26,7 +26,7 @@ from kstate_cli.restore.judge import Action
 from kstate_cli.restore.plan import RestoredPartition, StoreWork
 from kstate_cli.restore.staging import Staging
 from kstate_cli.signals import mapped
-from kstate_cli.spark.session import SparkSettings
+from kstate_cli.spark.context import SparkSettings
 from kstate_cli.spec.model import StoreSpec
 from kstate_cli.statedir.names import segment_folder
 from kstate_cli.texts import size_text
@@ -39,20 +39,17 @@ _WORKER_BYTES = 150 * _MIB
 _LEAST_BYTES = 48 * _MIB
 _USUAL_BYTES = 1536 * _MIB
 """Of a task, where half of the memory here has room for it: a partition that is one slice needs no merge."""
-_RECORD_BYTES = 56
-"""What the first reading holds for a record beside its key: numbers, order, a share of a hash table."""
-_SEGMENTED_RECORD_BYTES = 90
-"""The same where the segment of each key is told from its time."""
-_INDEXED_RECORD_BYTES = 300
-"""The same for a time-ordered store, whose keys become Python objects and whose index rows wait for the base rows."""
-_POSITION_BYTES = 24
-"""What is added where each record's key is wanted again, for Positions."""
+_RECORD_BYTES = 120
+"""What is held for a record beside its key where a slice is sorted as a whole: numbers, and their order."""
 _KEY_COPIES = 3
 """How often a key is held, at most, with what arrays of keys need for each."""
 _KEY_BYTES = 2_000_000_000
 """More bytes of keys than one array of pyarrow can hold never come together."""
-_HISTORY_BYTES = 1_000
-"""What a version of a versioned store takes while its key is replayed."""
+_MOST_RECORDS = 64_000_000
+"""Of a slice: what is lost where its task dies. The larger slices are, the fewer rows are written again and again."""
+_HISTORY_RECORD_BYTES = 250
+_HISTORY_COPIES = 4
+"""A record of a versioned store as columns: numbers, and its key and value as they were read, sorted, and in rows."""
 _WHOLE = 1 << 62
 SMALL_BYTES: Final = 64 << 20
 """Of records, uncompressed: one process sorts them in about the time in which Spark starts."""
@@ -190,28 +187,24 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
     total = sum(piece.share for piece in rows.pieces)
     each = max(total // rows.rows, 1)
     whole = has_key(work.spec.kind, KeySchema.VERSIONED)
-    # Keys alone are held at once: values come in as many passes as memory asks for.
-    records = memory // _held_of_each(work.spec, rows, _tells_positions(slicing.dump, work.spec))
-    fitting = min(records * each, _KEY_BYTES)
-    limit = _WHOLE if whole else min(fitting, -(-total // pieces))
-    cut, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
-    unordered = [one for one in cut if not one.ordered and one.bytes > min(fitting, memory) // 2]
-    if shuffled or unordered:
-        rows, uri = slicing.repartitioned(rows)
+    wide = _WHOLE if whole else min(-(-total // pieces), _MOST_RECORDS * each)
+    # What is out of order is sorted as a whole.
+    fitting = min(memory // _held_of_each(rows) * each, _KEY_BYTES)
+    for limit in (wide, min(wide, fitting)):
         cut, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
-        if shuffled:
-            raise Refused(f"{rows.key}: its rows cannot be put in order", hint="write the dump anew, sorted by offset")
+        if not shuffled and all(one.ordered or one.bytes <= min(fitting, memory) // 2 for one in cut):
+            return [(one, uri) for one in cut]
+    rows, uri = slicing.repartitioned(rows)
+    cut, shuffled = slices(rows, after=after, until=until, max_bytes=wide)
+    if shuffled:
+        raise Refused(f"{rows.key}: its rows cannot be put in order", hint="write the dump anew, sorted by offset")
     return [(one, uri) for one in cut]
 
 
-def _held_of_each(spec: StoreSpec, dump: PartitionDump, positions: bool) -> int:
+def _held_of_each(dump: PartitionDump) -> int:
     """Bytes that a task holds for each record, whatever its value."""
-    kind = store_kind(spec.kind)
-    per_record = _INDEXED_RECORD_BYTES if kind.key.time_ordered else _RECORD_BYTES
-    if kind.key.expires and not kind.key.time_ordered:
-        per_record = _SEGMENTED_RECORD_BYTES
     keys = sum(piece.key_bytes for piece in dump.pieces) // max(sum(piece.rows for piece in dump.pieces), 1)
-    return per_record + _KEY_COPIES * keys + (_POSITION_BYTES if positions else 0)
+    return _RECORD_BYTES + _KEY_COPIES * keys
 
 
 def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: int) -> list[SliceJob]:
@@ -235,7 +228,8 @@ def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: 
     )
     if kind.key is not KeySchema.VERSIONED:
         return [job]
-    buckets = max(1, -(-piece.rows * _HISTORY_BYTES // memory))
+    held = piece.rows * _HISTORY_RECORD_BYTES + piece.bytes * _HISTORY_COPIES
+    buckets = max(1, -(-held // memory))
     base = str(slicing.app / work.path) if not work.rebuild else ""
     return [replace(job, bucket=(bucket, buckets), base=base) for bucket in range(buckets)]
 

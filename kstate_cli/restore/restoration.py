@@ -45,8 +45,18 @@ from kstate_cli.restore.resume import TakenOver, identified, kept_slices, take_o
 from kstate_cli.restore.staging import DONE, Staging, is_local
 from kstate_cli.restore.staging_area import below, end_area, make_area, remove_from_area, settled
 from kstate_cli.restore.states import TRANSITIONS, RestoreState, StateMachine
+from kstate_cli.restore.stopwatch import (
+    CHECK,
+    DIGESTS,
+    SLICES,
+    SPENT_EVENT,
+    START,
+    STOP,
+    SYNC,
+    Stopwatch,
+)
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.spark.session import SparkSettings
+from kstate_cli.spark.context import SparkSettings
 from kstate_cli.spec.draft import SpecDraft
 from kstate_cli.spec.topology import TopologyText
 from kstate_cli.texts import command
@@ -117,11 +127,18 @@ class Restoration:
     """One run, from CREATED to a terminal state."""
 
     def __init__(
-        self, request: RestoreRequest, dump: Dump, outcome: RestoreOutcome, watcher: RestoreWatcher, state: StateMachine
+        self,
+        request: RestoreRequest,
+        dump: Dump,
+        outcome: RestoreOutcome,
+        watcher: RestoreWatcher,
+        state: StateMachine,
+        watch: Stopwatch,
     ) -> None:
         self._request, self._dump, self._outcome, self._watcher = request, dump, outcome, watcher
         self._plan = outcome.plan
         self._machine = state
+        self._watch = watch
         self._journal: Run | None = None
         self._staging: Staging | None = None
         self._ordered: dict[TopicPartition, Dump] = {}
@@ -142,8 +159,9 @@ class Restoration:
     def _run(self, *, close: bool) -> None:
         try:
             self._outcome.result = execute(
-                self._plan.change, self._request.terms.run, self._watcher.phase, prepare=self._prepare
+                self._plan.change, self._request.terms.run, self._phase, prepare=self._prepare
             )
+            self._tell_spent()
             self._date_what_was_made()
             self._machine.to(RestoreState.RUNNING)
             if self._request.terms.run.standby:
@@ -168,6 +186,16 @@ class Restoration:
         finally:
             if self._staging is not None and self._journal is not None:
                 end_area(self._journal, self._staging.target)
+
+    def _phase(self, name: str, path: str, size: int) -> None:
+        self._watch.engine(name)
+        if name != SYNC:
+            self._watcher.phase(name, path, size)
+
+    def _tell_spent(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._journal is not None:
+                self._journal.write(SPENT_EVENT, seconds=self._watch.spent())
 
     def _drop_earlier_rounds(self) -> None:
         assert self._journal is not None
@@ -223,17 +251,22 @@ class Restoration:
         try:
             if request.engine is RestoreEngine.spark:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
+            self._watch.to(START)
             with self._digests() as digests:
                 # Files are compared while Spark starts; what was made of them counts only once they are.
                 with started(request.engine, request.spark, self._slots_here()) as runner:
+                    self._watch.to(SLICES)
                     try:
                         jobs, results = self._restore_slices(runner, run, folder, staging)
                     except BaseException as error:
                         # Leaving it closes Spark: that belongs to the state that comes now.
                         self._ending(error)
                         raise
+                    self._watch.to(STOP)
+                self._watch.to(DIGESTS)
                 self._tell(staging, jobs)
                 digests.wait()
+            self._watch.to(CHECK)
             steps, self._outcome.reports = to_steps(
                 plan.work, results, request.options.release, staging, folder, request.terms.app
             )

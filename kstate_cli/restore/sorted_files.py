@@ -1,8 +1,9 @@
 """What a task makes of its slice of a changelog: sorted files, in bounded memory.
 
 A slice is read twice. First its keys: the last record of each key, the segments, and the order of rows follow from
-them alone. Then its values, of those last records only, in as many passes over the slice as memory asks for; rows come
-out in order, so that each segment is one SST however many passes there are.
+them alone. Then the values of those last records; rows come out in order, so that each segment is one SST. Where the
+keys alone would take too much memory, the slice is made in parts, one after the other, each of which wins over those
+before it.
 """
 
 from __future__ import annotations
@@ -11,36 +12,50 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstate_cli.dump.location import open_location
+from kstate_cli.dump.model import Slice
 from kstate_cli.dump.reader import iter_slice, read_slice
+from kstate_cli.dump.slices import cut
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
 from kstate_cli.releases import release
 from kstate_cli.restore import convert
-from kstate_cli.restore.consistency import merge_positions
+from kstate_cli.restore.consistency import carry_positions, merge_positions
 from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
+from kstate_cli.restore.row_values import row_values
 from kstate_cli.restore.staging import Staging
+from kstate_cli.restore.values_in_order import Places, ValuesInOrder, window_starts
 from kstate_cli.restore.winners import LastOfEachKey, Winners
 from kstate_cli.rocks.sorted_file import SortedFileWriter
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
-
-    from kstate_cli.restore.convert import Ints
 
 _BATCH_RECORDS = 131_072
 _WRITE_ROWS = 32_768
-_LEAST_ROWS = 64
-"""A pass is never for fewer rows, however large they are."""
 _BATCH_PARTS = 16
 """A batch takes at most so small a part of a task's memory."""
-_VALUE_COPIES = 2.5
-"""A pass holds the values as they were taken, once more in one piece, and a batch of them as Python objects."""
+_MOST_BATCH_BYTES = 64 << 20
+"""And no more than caches and 32-bit positions have room for."""
+_KEYS_PART = 0.6
+"""What keys and order of rows may take of a task's memory."""
+_ROW_BYTES = 32
+"""What a row takes beside its key until its value is read: its record, its place, and what sorts them."""
+_SEGMENTED_ROW_BYTES = 64
+"""The same where the segment of each key is told from its time."""
+_INDEXED_ROW_BYTES = 120
+"""The same for a time-ordered store, whose row keys are made from those of the changelog."""
+_VALUES_PART = 0.7
+"""What values may take of the rest; allocators keep some of what was freed."""
+_BATCH_COPIES = 4
+"""A batch is held as it was read, as what is wanted of it, and in the order of the rows."""
 
 
 @dataclass(slots=True)
@@ -49,14 +64,12 @@ class _RowOrder:
 
     keys: pa.BinaryArray
     """Changelog keys, sorted by segment and row key."""
-    record: Ints
-    """The record of the slice that each row is made from."""
+    places: Places
     segments: list[tuple[int | None, int, int]]
     """(segment, first row, end row): the rows of one SST."""
     expired: int = 0
     max_time: int | None = None
-    segment_of_record: Any = None
-    """Per record the segment that it lies in, -1 for none; only where Positions are wanted."""
+    """The highest segment time (ms) of these rows, and of those before them."""
 
 
 @dataclass(slots=True)
@@ -68,17 +81,26 @@ class _RecordCounts:
 
 @dataclass(slots=True)
 class _SortedFileSink:
-    """The SST that is being written; rows come segment by segment."""
+    """The SST that is being written; rows come segment by segment, part by part."""
 
     job: SliceJob
     staging: Staging
     attempt: str
     files: list[SortedFile] = field(default_factory=list)
+    part: int = 0
 
     def open(self, segment: int | None) -> SortedFileWriter:
         where = "" if segment is None else f"-{segment}"
-        path = self.staging.new_file(f"{self.job.label}{where}-{self.attempt}.sst")
+        path = self.staging.new_file(f"{self.job.label}{where}-{self.attempt}{self._of_part}.sst")
         return SortedFileWriter(path, release(self.job.release))
+
+    def aside(self) -> str:
+        """A path for values that wait."""
+        return self.staging.new_file(f"{self.job.label}-{self.attempt}{self._of_part}.values")
+
+    @property
+    def _of_part(self) -> str:
+        return f"-{self.part}" if self.part else ""
 
     def close(self, writer: SortedFileWriter, segment: int | None) -> None:
         if writer.finish():
@@ -103,18 +125,13 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
         if kind.key is KeySchema.VERSIONED:
             from kstate_cli.restore.history import build_history
 
-            order = None
+            expired, positions = 0, _Positions(job, kind)
             max_time = build_history(job, partial(_batches, job), writers, counts)
         else:
-            order = _order(job, kind, counts)
-            max_time = order.max_time
-            _write(job, kind, order, writers, counts)
+            expired, max_time, positions = _build_rows(job, kind, writers, counts)
     except BaseException:
         staging.discard(attempt)
         raise
-    positions: tuple[tuple[int | None, Position], ...] = ()
-    if job.positions and order is not None:
-        positions = _positions(job, order)
     result = SliceResult(
         number=job.number,
         task=job.task,
@@ -124,21 +141,76 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
         records=counts.records,
         data_bytes=counts.data_bytes,
         null_keys=counts.null_keys,
-        expired=order.expired if order is not None else 0,
+        expired=expired,
         max_time=max_time,
-        positions=positions,
+        positions=positions.told(max_time),
         seconds=time.monotonic() - started,
     )
     staging.mark_done(job, result)
     return result
 
 
+@dataclass(slots=True)
+class _Positions:
+    """What the ``c`` headers of records say, merged by segment; 0 without segments."""
+
+    job: SliceJob
+    kind: StoreKind
+    by_segment: dict[int, Position] = field(default_factory=dict)
+
+    def add(self, keys: pa.BinaryArray, headers: pa.ListArray) -> None:
+        """Records without a key are none of the store's. Raises Refused for keys that no store of the kind has."""
+        import numpy as np
+        import pyarrow as pa
+
+        carrying = carry_positions(headers)
+        carrying = carrying[keys.is_valid().to_numpy(zero_copy_only=False)[carrying]]
+        if not len(carrying):
+            return
+        segments = np.zeros(len(carrying), dtype=np.int64)
+        if self.kind.key.expires:
+            job = self.job
+            times = convert.segment_times(keys.take(pa.array(carrying)), self.kind.key, job.shown)
+            segments = convert.segment_ids(times, job.interval_ms) * job.interval_ms
+        merge_positions(headers.take(pa.array(carrying)), segments, self.by_segment)
+
+    def told(self, max_time: int | None) -> tuple[tuple[int | None, Position], ...]:
+        """By segment, of those that are live."""
+        segmented = is_segmented(self.job.kind)
+        oldest = _oldest(self.job, max_time) if self.kind.key.expires else None
+        return tuple(
+            (segment if segmented else None, position)
+            for segment, position in sorted(self.by_segment.items())
+            if oldest is None or segment >= oldest * self.job.interval_ms
+        )
+
+
+def _build_rows(
+    job: SliceJob, kind: StoreKind, writers: _SortedFileSink, counts: _RecordCounts
+) -> tuple[int, int | None, _Positions]:
+    """Part by part: the rows of segments that have expired, the highest segment time, and what Positions there are."""
+    import pyarrow as pa
+
+    rest: Slice | None = job.slice
+    expired, max_time = 0, None
+    positions = _Positions(job, kind)
+    while rest is not None:
+        # Something lies beneath all but the first part: deletes must be written.
+        part = replace(job, slice=rest, tombstones=job.tombstones or writers.part > 0)
+        order, upto = _order(part, kind, counts, positions, max_time)
+        mine, rest = cut(rest, upto)
+        expired, max_time = expired + order.expired, order.max_time
+        _write(replace(part, slice=mine), kind, order, writers, counts)
+        writers.part += 1
+        del order
+        pa.default_memory_pool().release_unused()
+    return expired, max_time, positions
+
+
 def _batches(job: SliceJob, columns: tuple[str, ...]) -> Iterator[pa.Table]:
     filesystem = open_location(job.dump_uri)[0]
     if job.slice.ordered:
-        yield from iter_slice(
-            job.slice, columns, filesystem, max_rows=_BATCH_RECORDS, max_bytes=job.memory // _BATCH_PARTS
-        )
+        yield from iter_slice(job.slice, columns, filesystem, max_rows=_BATCH_RECORDS, max_bytes=_batch_bytes(job))
         return
     # Out of order it has to be sorted as a whole; such slices are small enough for that.
     table = read_slice(job.slice, columns, filesystem)
@@ -146,181 +218,153 @@ def _batches(job: SliceJob, columns: tuple[str, ...]) -> Iterator[pa.Table]:
         yield table.slice(first, _BATCH_RECORDS)
 
 
-def _order(job: SliceJob, kind: StoreKind, counts: _RecordCounts) -> _RowOrder:
-    """The first reading: keys only."""
-    import numpy as np
-    import pyarrow as pa
+def _batch_bytes(job: SliceJob) -> int:
+    return min(job.memory // _BATCH_PARTS, _MOST_BATCH_BYTES)
 
-    last = LastOfEachKey(job.slice.rows, job.memory, with_codes=job.positions)
-    for table in _batches(job, ("key",)):
+
+def _order(
+    job: SliceJob, kind: StoreKind, counts: _RecordCounts, positions: _Positions, max_time: int | None
+) -> tuple[_RowOrder, int]:
+    """The first reading: keys only, of as many records as memory has room for; and the offset that they go up to.
+
+    ``max_time``: the highest segment time before.
+    """
+    last = LastOfEachKey(job.slice.rows, int(job.memory * _KEYS_PART), _row_bytes(kind))
+    upto = job.slice.last
+    for table in _batches(job, ("key", "headers") if job.positions else ("key",)):
         column = table.column("key")
         counts.data_bytes += column.nbytes
-        for chunk in column.chunks:
+        for number, chunk in enumerate(column.chunks):
             last.add(chunk)
-    counts.records, counts.null_keys = last.records, last.null_keys
+            if job.positions:
+                positions.add(chunk, table.column("headers").chunk(number))
+        if last.full and job.slice.ordered:
+            upto = int(table.column("offset")[-1].as_py())
+            break
+    counts.records += last.records
+    counts.null_keys += last.null_keys
     winners = last.finish()
     if not kind.key.segmented or kind.key is KeySchema.BUFFER:
-        order = convert.sort_order(winners.keys)
-        whole = (0 if kind.key.segmented else None, 0, len(order))
-        in_order = _RowOrder(winners.keys.take(pa.array(order)), winners.record[order], [whole] if len(order) else [])
-        if job.positions:
-            assert winners.codes is not None, "codes were asked for"
-            in_order.segment_of_record = np.where(winners.codes >= 0, whole[0] or 0, -1)
-        return in_order
-    return _order_by_segment(job, kind, winners)
+        whole = (0 if kind.key.segmented else None, 0, len(winners.keys))
+        return _RowOrder(winners.keys, Places(winners.record), [whole] if len(winners.keys) else []), upto
+    return _order_by_segment(job, kind, winners, max_time), upto
 
 
-def _order_by_segment(job: SliceJob, kind: StoreKind, winners: Winners) -> _RowOrder:
+def _row_bytes(kind: StoreKind) -> int:
+    if kind.key.time_ordered:
+        return _INDEXED_ROW_BYTES
+    return _SEGMENTED_ROW_BYTES if kind.key.expires else _ROW_BYTES
+
+
+def _oldest(job: SliceJob, max_time: int | None) -> int | None:
+    """The oldest segment that is live, by its id."""
     import numpy as np
-    import pyarrow as pa
+
+    if max_time is None:
+        return None
+    return int(convert.segment_ids(np.array([max_time - job.retention_ms]), job.interval_ms)[0])
+
+
+def _order_by_segment(job: SliceJob, kind: StoreKind, winners: Winners, max_time: int | None) -> _RowOrder:
+    import numpy as np
 
     times = convert.segment_times(winners.keys, kind.key, job.shown)
     ids = convert.segment_ids(times, job.interval_ms)
-    max_time = int(times.max()) if len(times) else None
-    oldest = None
-    if max_time is not None:
-        oldest = int(convert.segment_ids(np.array([max_time - job.retention_ms]), job.interval_ms)[0])
+    if len(times):
+        max_time = max(int(times.max()), int(times.max()) if max_time is None else max_time)
+    oldest = _oldest(job, max_time)
     parts, segments, at = [], [], 0
+    # Within a segment rows stay sorted by their changelog keys.
     by_segment = np.argsort(ids, kind="stable")
     numbers, starts = np.unique(ids[by_segment], return_index=True)
     # Where no record has a key there is no segment either; what is split is one part, however little it is.
     for number, rows in zip(numbers.tolist(), np.split(by_segment, starts[1:]) if len(ids) else [], strict=True):
         if oldest is not None and number < oldest:
             continue
-        keys = winners.keys.take(pa.array(rows))
         if kind.key.time_ordered:
-            to_base = convert.base_key(kind.key)
-            keys = pa.array([to_base(key) for key in keys.to_pylist()], pa.binary())
-        parts.append(rows[convert.sort_order(keys)])
+            rows = rows[convert.sort_order(convert.base_keys(kind.key, convert.taken(winners.keys, rows)))]
+        parts.append(rows)
         segments.append((number * job.interval_ms, at, at + len(rows)))
         at += len(rows)
     live = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-    order = _RowOrder(winners.keys.take(pa.array(live)), winners.record[live], segments, len(ids) - at, max_time)
-    if job.positions:
-        assert winners.codes is not None, "codes were asked for"
-        codes = winners.codes
-        times = np.where(ids >= (oldest or 0), ids * job.interval_ms, -1)
-        order.segment_of_record = np.where(codes >= 0, times[np.maximum(codes, 0)] if len(times) else -1, -1)
-    return order
+    return _RowOrder(convert.taken(winners.keys, live), Places(winners.record[live]), segments, len(ids) - at, max_time)
 
 
 def _write(job: SliceJob, kind: StoreKind, order: _RowOrder, writers: _SortedFileSink, counts: _RecordCounts) -> None:
-    """The second reading: values of the winners, pass by pass, and one SST per segment."""
-    passes = _passes(job, len(order.record), counts.records)
-    rows_per_pass = -(-len(order.record) // passes) if passes else 0
-    source = _RowValues(job, kind, order, rows_per_pass, counts)
-    at_once = _rows_at_once(job)
+    """The second reading: values of the winners, and one SST per segment."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    values = _values(job, kind, order, writers, counts)
+    windows = values.windows()
     for segment, begin, end in order.segments:
         writer = writers.open(segment)
-        index: list[tuple[bytes, bool]] = []
-        for first in range(begin, end, at_once):
-            last = min(first + at_once, end)
-            keys = order.keys.slice(first, last - first).to_pylist()
-            values = source.rows(first, last)
+        gone = np.zeros(end - begin, dtype=np.bool_)
+        last = begin
+        while last < end:
+            first, last, some = next(windows)
+            keys = order.keys.slice(first, last - first)
             if kind.key.time_ordered:
-                to_base = convert.base_key(kind.key)
-                if job.indexed:
-                    index += [(b"\x01" + key, value is None) for key, value in zip(keys, values, strict=True)]
-                keys = [to_base(key) for key in keys]
-            writer.put(keys, values, deletes=job.tombstones)
-        index.sort()
-        # Index rows begin with 01, base rows with 00: they come after all of them.
-        writer.put([key for key, _ in index], [None if gone else b"" for _, gone in index], deletes=job.tombstones)
+                keys = convert.base_keys(kind.key, keys)
+                gone[first - begin : last - begin] = pc.is_null(some).to_numpy(zero_copy_only=False)
+            writer.put(keys.to_pylist(), some.to_pylist(), deletes=job.tombstones)
+        if kind.key.time_ordered and job.indexed:
+            _write_index(job, order.keys.slice(begin, end - begin), gone, writer)
         writers.close(writer, segment)
 
 
-def _rows_at_once(job: SliceJob) -> int:
-    """Rows that become Python objects together: few where values are large."""
+def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_], writer: SortedFileWriter) -> None:
+    """Index rows begin with 01, base rows with 00: they come after all of them."""
+    by_key = convert.sort_order(keys)
+    for first in range(0, len(keys), _WRITE_ROWS):
+        part = by_key[first : first + _WRITE_ROWS]
+        values = [None if one else b"" for one in gone[part].tolist()]
+        writer.put(convert.index_keys(convert.taken(keys, part)).to_pylist(), values, deletes=job.tombstones)
+
+
+def _values(
+    job: SliceJob, kind: StoreKind, order: _RowOrder, writers: _SortedFileSink, counts: _RecordCounts
+) -> ValuesInOrder:
+    """Reads the values of all rows; one that does not fit the memory waits in a file."""
+    import numpy as np
+    import pyarrow as pa
+
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
-    return max(1, min(_WRITE_ROWS, job.memory // _BATCH_PARTS // each))
-
-
-def _passes(job: SliceJob, rows: int, records: int) -> int:
-    """How often the slice is read for its values, so that those of one pass fit."""
-    if not rows:
-        return 0
-    values = job.slice.bytes * rows / max(records, 1)
-    return max(1, -(-int(values * _VALUE_COPIES) // max(job.memory // 2, 1)))
-
-
-class _RowValues:
-    """Row values by row number, in rising order; holds those of one pass."""
-
-    def __init__(
-        self, job: SliceJob, kind: StoreKind, order: _RowOrder, rows_per_pass: int, counts: _RecordCounts
-    ) -> None:
-        self._job, self._kind, self._order, self._counts = job, kind, order, counts
-        self._per_pass = rows_per_pass
-        self._begin = self._end = 0
-        self._table: pa.Table | None = None
-        self._place: Ints | None = None
-        self._columns: tuple[str, ...] = ("value",)
-        if kind.needs_timestamp:
-            self._columns += ("timestamp",)
-        if kind.needs_headers:
-            self._columns += ("headers",)
-
-    def rows(self, first: int, last: int) -> list[bytes | None]:
-        """The values of rows ``first`` to ``last`` (exclusive)."""
-        values: list[bytes | None] = []
-        while first < last:
-            if first >= self._end:
-                self._load(first)
-            upto = min(last, self._end)
-            values += self._values(first, upto)
-            first = upto
+    most = max(job.memory // _BATCH_PARTS, 1)
+    held = order.keys.nbytes + order.places.nbytes + _BATCH_COPIES * min(_batch_bytes(job), _BATCH_RECORDS * each)
+    values = ValuesInOrder(
+        rows=order.places.rows,
+        starts=window_starts(order.segments, max(1, min(_WRITE_ROWS, most // each))),
+        memory=max(int((job.memory - held) * _VALUES_PART), most),
+        most=most,
+        new_file=writers.aside,
+    )
+    if not order.places.rows:
         return values
-
-    def _load(self, first: int) -> None:
-        import numpy as np
-        import pyarrow as pa
-
-        self._table = None
-        self._begin, self._end = first, min(first + self._per_pass, len(self._order.record))
-        wanted = self._order.record[self._begin : self._end]
-        by_record = np.argsort(wanted)
-        ascending = wanted[by_record]
-        place = np.empty(len(wanted), dtype=np.int64)
-        place[by_record] = np.arange(len(wanted))
-        parts, number, size = [], 0, 0
-        for table in _batches(self._job, self._columns):
-            low, high = np.searchsorted(ascending, (number, number + len(table)))
-            if high > low:
-                parts.append(table.take(pa.array(ascending[low:high] - number)))
-                size += parts[-1].nbytes
-            number += len(table)
-            if size * _VALUE_COPIES > self._job.memory and self._per_pass > _LEAST_ROWS:
-                # Footers count bytes as they are encoded: repeated values are larger than they say.
-                self._per_pass = max(_LEAST_ROWS, int(self._per_pass * int(high) / len(ascending) / 2))
-                del parts, table
-                self._load(first)
-                return
-        self._table, self._place = pa.concat_tables(parts).combine_chunks(), place
-        self._counts.data_bytes += self._table.nbytes
-
-    def _values(self, first: int, last: int) -> list[bytes | None]:
-        import numpy as np
-        import pyarrow as pa
-
-        assert self._table is not None
-        assert self._place is not None
-        part = self._table.take(pa.array(self._place[first - self._begin : last - self._begin]))
-        times = (
-            part.column("timestamp").to_numpy().astype(np.int64)
-            if self._kind.needs_timestamp
-            else np.empty(0, dtype=np.int64)
-        )
-        headers = part.column("headers").to_pylist() if self._kind.needs_headers else None
-        return convert.row_values(self._kind, part.column("value").to_pylist(), times, headers, self._job.shown)
-
-
-def _positions(job: SliceJob, order: _RowOrder) -> tuple[tuple[int | None, Position], ...]:
-    """Merges the Positions in the ``c`` headers of records whose segment is live."""
-    segmented = is_segmented(job.kind)
-    by_segment: dict[int, Position] = {}
+    columns = ["value"]
+    if kind.needs_timestamp:
+        columns.append("timestamp")
+    if kind.needs_headers:
+        columns.append("headers")
     number = 0
-    for table in _batches(job, ("headers",)):
-        segments = order.segment_of_record[number : number + len(table)]
-        merge_positions(table, segments, by_segment)
+    for table in _batches(job, tuple(columns)):
+        chosen, rows = order.places.wanted(number, len(table))
         number += len(table)
-    return tuple((segment if segmented else None, position) for segment, position in sorted(by_segment.items()))
+        if not len(rows):
+            continue
+        counts.data_bytes += table.nbytes
+        bounds = np.cumsum([0, *(batch.num_rows for batch in table.to_batches())])
+        cuts = np.searchsorted(chosen, bounds)
+        parts = [
+            (batch, chosen[low:high] - bound)
+            for batch, bound, low, high in zip(table.to_batches(), bounds, cuts, cuts[1:], strict=False)
+            if high > low
+        ]
+        some = pa.concat_arrays([convert.taken(batch.column("value"), at) for batch, at in parts])
+        times, headers = np.empty(0, dtype=np.int64), None
+        if kind.needs_timestamp:
+            times = np.concatenate([batch.column("timestamp").to_numpy()[at] for batch, at in parts])
+        if kind.needs_headers:
+            headers = pa.concat_arrays([batch.column("headers").take(pa.array(at)) for batch, at in parts])
+        values.add(rows, row_values(kind, some, times, headers, job.shown))
+    return values

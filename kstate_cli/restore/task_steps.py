@@ -9,6 +9,7 @@ from kstate_cli.change.plan import Step
 from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
 from kstate_cli.offsets.keeping import Keeping, in_a_file
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
+from kstate_cli.releases import unproven_too
 from kstate_cli.restore.obstacles import foreign
 from kstate_cli.restore.plan import RestoreDraft, StoreWork
 from kstate_cli.texts import command
@@ -45,13 +46,13 @@ def _files_of_family(
 ) -> None:
     keeping = Keeping(task)
     if resolved is not None and resolved.task.checkpoint is not None:
-        # At its next start 4.3 would put the lines of that file over the offsets in the stores.
+        # At its next start the release would put the lines of that file over the offsets in the stores.
         # A store that was wiped has a line there and no directory.
-        rebuilt = {one.spec.name for one in work}
+        rebuilt, release = {one.spec.name for one in work}, draft.options.release.name
         if any(one.offsets for one in others) or resolved.absent.keys() - rebuilt:
             draft.refused.append(
                 f"{task}: it has a .checkpoint, as releases up to 4.2 leave it; migrate it first: "
-                + command("migrate", draft.app, "--to", draft.options.release.name)
+                + command("migrate", draft.app, "--to", release, *unproven_too(release))
             )
         draft.steps.append(keeping.without_lines("its stores are restored: their offsets are in them"))
     for one in work:

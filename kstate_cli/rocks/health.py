@@ -146,7 +146,7 @@ class SstEnd:
 
     @property
     def newer(self) -> str | None:
-        """Where the format is newer than any that a known release reads: both numbers, for people."""
+        """Where the format is newer than any that a release reads which was run: both numbers, for people."""
         if self.format_version is None or self.format_version <= NEWEST_SST_FORMAT:
             return None
         return f"SST format_version {self.format_version}: the newest that kstate knows is {NEWEST_SST_FORMAT}"

@@ -7,8 +7,11 @@ with a good status. It cannot pass a block where the other one stopped: the keys
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from kstate_cli.rocks.errors import RocksError
@@ -17,6 +20,18 @@ if TYPE_CHECKING:
     from rocksdict import Rdict, ReadOptions
 
 Row = tuple[bytes, bytes]
+FlatPiece = tuple[list[bytes], "array[int]"]
+"""Rows as key, value, key, value …, and the length of each (type code ``I``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PieceSizes:
+    """How many rows a piece has: ``first`` at first, so that few come soon, then up to ``most``, or ``most_bytes``."""
+
+    first: int
+    most: int
+    most_bytes: int
+
 
 _FIRST_ROWS = 2
 _MOST_ROWS = 512
@@ -44,9 +59,30 @@ def pieces(family: Rdict, lower: bytes | None, below: bytes | None, *, reverse: 
             return
         yield piece
         # Few rows come soon; values of a megabyte must not be taken 512 at a time.
-        row_bytes = sum(len(value) for _, value in piece) // len(piece) + 1
+        row_bytes = sum(map(len, map(itemgetter(1), piece))) // len(piece) + 1
         many = max(1, min(_MOST_ROWS, 2 * many, _PIECE_BYTES // row_bytes))
     prove_end(family, last, options, lower=lower, reverse=reverse)
+
+
+def flat_pieces(family: Rdict, lower: bytes | None, below: bytes | None, sizes: PieceSizes) -> Iterator[FlatPiece]:
+    """As :func:`pieces`, forwards, without an object for each row."""
+    if lower is not None and below is not None and lower >= below:
+        return
+    options = _options(lower, below)
+    last: bytes | None = None
+    for piece in in_pieces(cast("Iterator[Row]", family.items(from_key=lower, read_opt=options)), sizes):
+        last = piece[0][-2]
+        yield piece
+    prove_end(family, last, options, lower=lower)
+
+
+def in_pieces(rows: Iterator[Row], sizes: PieceSizes) -> Iterator[FlatPiece]:
+    """All rows, in pieces of such sizes."""
+    many = sizes.first
+    while flat := list(chain.from_iterable(islice(rows, many))):
+        lengths = array("I", map(len, flat))
+        yield flat, lengths
+        many = max(1, min(sizes.most, 2 * many, sizes.most_bytes * len(flat) // 2 // (sum(lengths) + 1)))
 
 
 def prove_end(

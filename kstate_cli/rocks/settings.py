@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.releases import OLD_SST_FORMAT, OffsetsHome, Release
@@ -11,6 +11,8 @@ from kstate_cli.releases import OLD_SST_FORMAT, OffsetsHome, Release
 if TYPE_CHECKING:
     from rocksdict import BlockBasedOptions, Options
 
+OWN_SST_FORMAT: Final = 6
+"""The highest that the RocksDB of rocksdict writes and reads: a release may read a later one, and reads this."""
 _BLOCK_BYTES = 4096
 _BLOOM_BITS = 10
 _DATA_BUFFER_BYTES, _DATA_BUFFERS = 16 * 1024 * 1024, 3
@@ -78,7 +80,7 @@ def _table(release: Release) -> BlockBasedOptions:
 
     table = BlockBasedOptions()
     table.set_block_size(_BLOCK_BYTES)
-    table.set_format_version(release.reads_sst_format)
+    table.set_format_version(min(release.reads_sst_format, OWN_SST_FORMAT))
     old = release.reads_sst_format <= OLD_SST_FORMAT
     table.set_checksum_type(ChecksumType.crc32c() if old else ChecksumType.xxh3())
     return table

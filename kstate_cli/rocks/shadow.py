@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kstate_cli.host import HostError
 from kstate_cli.rocks.errors import RocksError, real
 from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.rocks.private_copy import private_copy, remove_copy
-from kstate_cli.rocks.scanning import Row, pieces
+from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row, flat_pieces, pieces
 from kstate_cli.rocks.tables import tables
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
 
+Piece = TypeVar("Piece")
 _ATTEMPTS = 5
 _ENTRIES = re.compile(r"# entries=(\d+)")
 _DELETIONS = re.compile(r"# deletions=(\d+)")
@@ -133,7 +134,11 @@ class Shadow:
         """
         return chain.from_iterable(self._told(pieces(self._families[family], lower, below, reverse=reverse)))
 
-    def _told(self, pieces: Iterator[list[Row]]) -> Iterator[list[Row]]:
+    def flat(self, family: str, lower: bytes | None, below: bytes | None, sizes: PieceSizes) -> Iterator[FlatPiece]:
+        """As :meth:`scan`, forwards, for whoever takes many rows at once."""
+        return self._told(flat_pieces(self._families[family], lower, below, sizes))
+
+    def _told(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         try:
             yield from pieces
         except Exception as error:

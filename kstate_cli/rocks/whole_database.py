@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from kstate_cli.regular import open_regular
 from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import real
 from kstate_cli.rocks.private_copy import in_temporary, private_copy, remove_copy
-from kstate_cli.rocks.scanning import prove_end
+from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, prove_end
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.single_sst import make_database
 from kstate_cli.rocks.tables import Table, tables
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from rocksdict import Options, ReadOptions
 
 _MOST_ROWS = 512
-_FEWEST_ROWS = 8
-_PIECE_BYTES = 1 << 17
+_PIECES = PieceSizes(first=8, most=_MOST_ROWS, most_bytes=1 << 17)
 _READAHEAD = 1 << 18
 _SPARE_DESCRIPTORS = 128
 _OPEN_TABLES = 64
@@ -113,33 +111,9 @@ class WholeDatabase(Shadow):
                     link.unlink()
                     link.symlink_to(f"/proc/{os.getpid()}/fd/{self._held[-1]}")
 
-    def pieces(self, family: str) -> Iterator[tuple[list[bytes], array[int]]]:
-        """Every row of a column family in key order: key, value, key, value …, and the length of each.
-
-        Raises RocksError at what cannot be read. Where a row is several calls of RdictIter, RdictItems is one; but it
-        ends silently at a block that it cannot read. So its end is proved: from its last key an RdictIter must come to
-        the end, too, with a good status. It cannot pass a block where the other one stopped: that block's keys follow
-        the last key, and it goes on from there.
-        """
-        items = self._families[family].items(read_opt=_straight_on())
-        last: bytes | None = None
-        many = _FEWEST_ROWS
-        while True:
-            try:
-                flat = list(chain.from_iterable(islice(items, many)))
-            except Exception as error:
-                raise self._real(error) from None
-            if not flat:
-                break
-            last = flat[-2]
-            lengths = array("I", map(len, flat))
-            yield flat, lengths
-            # Values of a megabyte must not be taken 512 at a time.
-            many = max(_FEWEST_ROWS, min(_MOST_ROWS, 2 * many, _PIECE_BYTES * many // (sum(lengths) + 1)))
-        try:
-            prove_end(self._families[family], last)
-        except Exception as error:
-            raise self._real(error) from None
+    def pieces(self, family: str) -> Iterator[FlatPiece]:
+        """Every row of a column family in key order. Raises RocksError at what cannot be read."""
+        return self.flat(family, None, None, _PIECES)
 
     def counts(self, family: str) -> EntryCounts | None:
         """The table properties of all SSTs of a family, added up; None where RocksDB cannot read them all."""

@@ -209,12 +209,15 @@ class WritableStore:
             self.compact(family)
 
     def rewrite(self, families: Iterable[str], sst_format: int) -> None:
-        """Compacts these column families into SSTs of another format_version with CRC32c.
+        """Compacts these column families into SSTs of another format_version with XXH3 (RocksDB 6.27 and later).
+
+        Releases before 4.0 write CRC32c themselves, and read either. The bundled RocksDB computes CRC32c without the
+        processor's instruction for it: writing and reading back would take half as long again.
 
         Only what is named changes in the table options: the filter stays.
         """
         self._keep_new = _FORMAT_KEYS
-        table = f"{{format_version={sst_format};checksum=kCRC32c}}"
+        table = f"{{format_version={sst_format};checksum=kXXH3}}"
         for name in families:
             with as_rocks_error():
                 self._open.get_column_family(name).set_options({"block_based_table_factory": table})

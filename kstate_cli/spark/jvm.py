@@ -17,7 +17,8 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
@@ -106,49 +107,91 @@ def _has_spark_env() -> bool:
     return folder is not None and os.path.isfile(f"{folder}/spark-env.sh")
 
 
+def spark_home() -> str:
+    """Where the Spark is that pyspark would start. Raises Refused."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    try:
+        return str(_find_spark_home())
+    except SystemExit:
+        raise Refused(
+            "no Spark is found in SPARK_HOME or beside PySpark", hint="unset SPARK_HOME, or name a Spark there"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a JVM is started: the words, and variables beside those of this process."""
+
+    words: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def by_spark_submit(conf: Mapping[str, str]) -> Launch:
+    """As Spark's own scripts start it, with all that they and its settings files have a say in. Raises Refused."""
+    words = [os.path.join(spark_home(), "bin", "spark-submit")]
+    for key, value in conf.items():
+        words += ["--conf", f"{key}={value}"]
+    return Launch([*words, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))])
+
+
 class Jvm:
     """One JVM with a gateway for pyspark. ``end`` may be called at any time, from another thread too."""
 
-    def __init__(self, conf: Mapping[str, str], said: IO[bytes]) -> None:
-        """``said`` gets what it writes to its standard output and error."""
-        self._conf, self._said = conf, said
+    def __init__(self, launches: Sequence[Callable[[], Launch | None]], said: IO[bytes]) -> None:
+        """``launches`` are tried one after the other; None is one that there is not.
+
+        ``said`` gets what it writes to its standard output and error.
+        """
+        self._launches, self._said = launches, said
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = threading.Event()
 
     @contextlib.contextmanager
-    def started(self) -> Iterator[None]:
+    def started(self, meanwhile: Callable[[], object]) -> Iterator[None]:
         """Starts it and waits for its gateway, which pyspark connects to within the block. Raises OSError.
 
-        Refused where the JVM ends before it has one.
+        Refused where the JVM ends before it has one. ``meanwhile`` is called while it comes up.
         """
         with temporary.private_folder("spark") as folder:
             told = folder / "gateway"
-            self._launch(told)
-            port, secret = self._gateway(told)
+            port, secret = self._first_gateway(told, meanwhile)
         os.environ[_PORT], os.environ[_SECRET] = str(port), secret
         try:
             yield
         finally:
             del os.environ[_PORT], os.environ[_SECRET]
 
-    def _launch(self, told: Path) -> None:
-        from pyspark.find_spark_home import _find_spark_home
+    def _first_gateway(self, told: Path, meanwhile: Callable[[], object]) -> tuple[int, str]:
+        failed: Refused | None = None
+        for one in self._launches:
+            launch = one()
+            if launch is None:
+                continue
+            self._said.seek(0)
+            self._said.truncate()
+            self._launch(launch, told)
+            meanwhile()
+            try:
+                return self._gateway(told)
+            except Refused as error:
+                failed = error
+                if self._ended.is_set():
+                    break
+        raise failed or Refused("there is no command to start its JVM")
 
-        try:
-            command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
-        except SystemExit:
-            raise Refused(
-                "no Spark is found in SPARK_HOME or beside PySpark", hint="unset SPARK_HOME, or name a Spark there"
-            ) from None
-        for key, value in self._conf.items():
-            command += ["--conf", f"{key}={value}"]
-        command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    def _launch(self, launch: Launch, told: Path) -> None:
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _DEAF, "sh", *command],
+            ["/bin/sh", "-c", _DEAF, "sh", *launch.words],
             stdin=subprocess.PIPE,  # the JVM ends with it, however kstate ends
             stdout=self._said,
             stderr=self._said,
-            env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)},
+            env={
+                **os.environ,
+                **launch.environment,
+                "SPARK_CONNECT_MODE": "0",
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
+            },
             start_new_session=True,
         )
         if self._ended.is_set():

@@ -29,13 +29,14 @@ from typing import Any
 import pyarrow.dataset
 import pyspark
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from pyspark.sql import SparkSession
 
 from kstate_cli.capture.engines import CaptureEngine, RangesOnSpark, started
 from kstate_cli.capture.jobs import RangeJob
 from kstate_cli.capture.rounds import DumpRequest, DumpWatcher, dump_round
 from kstate_cli.capture.task import capture_range
 from kstate_cli.formats import topic_partition
-from kstate_cli.spark.session import SparkSettings
+from kstate_cli.spark.context import SparkSettings
 from tests.interop.harness import Batch
 from tests.interop.releases import connector_jars
 from tests.memory import peak_bytes
@@ -51,7 +52,8 @@ VALUE_BYTES = 100
 def bare(bootstrap: str, topic: str, partition: int) -> int:
     """Reads a partition, and drops it; how many records."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bare", "enable.partition.eof": True,
-                         "isolation.level": "read_committed", "auto.offset.reset": "earliest"})  # fmt: skip
+                         "isolation.level": "read_committed", "auto.offset.reset": "earliest",
+                         "fetch.queue.backoff.ms": 10})  # fmt: skip
     consumer.assign([TopicPartition(topic, partition, 0)])
     count = 0
     while True:
@@ -134,7 +136,7 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
 
         with started(CaptureEngine.spark, spark, PROCESSES) as runner, spawn.Pool(PROCESSES) as pool:
             assert isinstance(runner, RangesOnSpark)
-            session = runner.session
+            session = SparkSession(runner.context)
 
             def loop(_: str) -> int:
                 parts = [(topic.bootstrap, topic.topic, one) for one in range(PROCESSES)]

@@ -1,7 +1,7 @@
 """The least that RocksDB itself needs: the other side of each measurement, in a process of its own.
 
-``drop`` opens each database for writing, drops ``offsets`` and closes it; ``compact`` also compacts what is left to SST
-format 5 with CRC32c.
+``drop`` opens each database for writing, drops ``offsets`` and closes it; ``compact-CRC32c`` and ``compact-XXH3`` also
+compact what is left to SST format 5 with that checksum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from .trees import databases
 
 
-def edit(path: str, compact: bool) -> None:
+def edit(path: str, what: str) -> None:
     from rocksdict import BottommostLevelCompaction, CompactOptions, Env, Options, Rdict
 
     options, families = Options.load_latest(path, Env(), True)
@@ -24,11 +24,12 @@ def edit(path: str, compact: bool) -> None:
         one.set_optimize_filters_for_hits(False)
     database = Rdict(path, options, column_families=families)
     database.drop_column_family("offsets")
-    if compact:
+    _, _, checksum = what.partition("-")
+    if checksum:
         for name in families:
             if name != "offsets":
                 family = database.get_column_family(name)
-                family.set_options({"block_based_table_factory": "{format_version=5;checksum=kCRC32c}"})
+                family.set_options({"block_based_table_factory": f"{{format_version=5;checksum=k{checksum}}}"})
                 how = CompactOptions()
                 how.set_bottommost_level_compaction(BottommostLevelCompaction.force())
                 family.compact_range(None, None, how)
@@ -38,7 +39,7 @@ def edit(path: str, compact: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("drop", "compact"))
+    parser.add_argument("what", choices=("drop", "compact-CRC32c", "compact-XXH3"))
     parser.add_argument("app", type=Path)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--pool", choices=("threads", "processes"), default="processes")
@@ -50,7 +51,7 @@ def main() -> None:
     )
     with pool:
         paths = [str(path) for path in databases(given.app)]
-        for _ in pool.map(edit, paths, [given.what == "compact"] * len(paths), chunksize=1):
+        for _ in pool.map(edit, paths, [given.what] * len(paths), chunksize=1):
             pass
     os.sync()
 

@@ -2,7 +2,8 @@
 
 ``drop``: 4.3 to 4.2, against opening every store for writing, dropping its column family and closing it.
 ``size``: 4.3 to 4.2 of the same number of stores with little and with much in them.
-``rewrite``: 4.3 to 3.9, against RocksDB's bare compaction to the older SST format, and against ``cp -a``.
+``rewrite``: 4.3 to 3.9, against RocksDB's bare compaction to the older SST format, with the checksum that 3.9 writes
+(CRC32c) and with the one that kstate writes (XXH3), and against ``cp -a``.
 
 The sides run in turns in one run, each on a fresh copy (SSTs linked, so equally cached) after ``sync``, each as a process
 of its own with its start and a ``sync`` at its end. The median of each is shown, with the ratio of the medians.
@@ -31,10 +32,14 @@ Taken = tuple[float, float]
 Side = Callable[[], Taken]
 
 
-def timed(*command: object) -> Taken:
-    """What a command takes, with everything it wrote on disk."""
+def timed(*command: object, tree: Path = ROOT) -> Taken:
+    """What a command takes, of the sources in ``tree``, with everything it wrote on disk."""
+    # As what is installed, whose byte code is there.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(part) for part in command], cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(f"{command}: exit {done.returncode}\n{done.stderr[-2000:]}")
     os.sync()
@@ -112,7 +117,11 @@ class Bench:
 
     def rewrite(self, stores: int, size: int) -> dict[str, list[Taken]]:
         app = self.made("rewrite", shape(stores, size))
-        floors = {f"bare compaction, {pool}": self.floor(app, "compact", pool) for pool in self.pools}
+        floors = {
+            f"bare compaction, {checksum}, {pool}": self.floor(app, f"compact-{checksum}", pool)
+            for checksum in ("CRC32c", "XXH3")
+            for pool in self.pools
+        }
         return self.in_turns({"kstate": self.migrate(app, "3.9"), **floors, "cp -a": self.copied(app)})
 
 

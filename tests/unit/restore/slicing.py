@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rocksdict import Options, Rdict
 
 from kstate_cli.dump.open import read_dump
 from kstate_cli.dump.slices import slices
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import store_kind
-from kstate_cli.restore.jobs import SliceJob
+from kstate_cli.restore.jobs import SliceJob, SliceResult
 
 TOPIC = "app-store-changelog"
 MIB = 1 << 20
@@ -21,8 +23,17 @@ HOUR = 3_600_000
 Records = Sequence[tuple[bytes | None, bytes | None]]
 
 
-def write_dump(folder: Path, records: Records) -> Path:
-    """One partition with these records, offsets from 0."""
+Headers = Sequence[Sequence[tuple[str, bytes | None]] | None]
+
+
+def write_dump(
+    folder: Path,
+    records: Records,
+    times: Sequence[int] | None = None,
+    headers: Headers | None = None,
+    row_group_size: int | None = None,
+) -> Path:
+    """One partition with these records, offsets from 0; times in ms, a microsecond apart without."""
     folder.mkdir()
     count = len(records)
     columns = {
@@ -31,10 +42,19 @@ def write_dump(folder: Path, records: Records) -> Path:
         "topic": pa.array([TOPIC] * count),
         "partition": pa.array([0] * count, pa.int32()),
         "offset": pa.array(range(count), pa.int64()),
-        "timestamp": pa.array([NOW * 1000 + n for n in range(count)], pa.timestamp("us", tz="UTC")),
-        "headers": pa.array([[]] * count, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        "timestamp": pa.array(
+            [NOW * 1000 + n for n in range(count)] if times is None else [time * 1000 for time in times],
+            pa.timestamp("us", tz="UTC"),
+        ),
+        "headers": pa.array(
+            [
+                None if one is None else [{"key": key, "value": value} for key, value in one]
+                for one in (headers or [[]] * count)
+            ],
+            pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+        ),
     }
-    pq.write_table(pa.table(columns), folder / "all.parquet")
+    pq.write_table(pa.table(columns), folder / "all.parquet", row_group_size=row_group_size)
     return folder
 
 
@@ -61,6 +81,17 @@ def job_of(dump_folder: Path, kind: str, staging: Path, *, store: str = "store",
         positions=about.key is not KeySchema.VERSIONED and not about.needs_headers,
         identity=identity,
     )
+
+
+def sorted_rows(result: SliceResult, folder: Path) -> dict[bytes, bytes]:
+    """The rows of the sorted files of a slice, in order, as a database has them that takes them in."""
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    with contextlib.closing(Rdict(str(folder), options)) as database:
+        for file in result.files:
+            database.ingest_external_file([file.path])
+        rows: Iterable[tuple[bytes, bytes]] = database.items()  # type: ignore[assignment]
+        return dict(rows)
 
 
 def key_of(kind: str, time: int = NOW) -> bytes:

@@ -66,13 +66,21 @@ def test_segment_ids_truncate_toward_zero(time: int, interval: int) -> None:
     assert convert.segment_ids(np.array([time]), interval).tolist() == [expected]
 
 
-@given(st.binary(max_size=9), times, st.integers(0, (1 << 31) - 1))
-def test_row_keys_of_time_ordered_windows(key: bytes, start: int, seq: int) -> None:
-    window = WindowKey(key, start, seq)
-    assert convert.base_key(KeySchema.TIME_ORDERED_WINDOW)(window.to_bytes()) == window.to_time_first()
+@given(st.lists(st.tuples(st.binary(max_size=9), times, st.integers(0, (1 << 31) - 1)), max_size=9))
+def test_row_keys_of_time_ordered_windows(found: list[tuple[bytes, int, int]]) -> None:
+    windows = [WindowKey(*one) for one in found]
+    keys = pa.array([window.to_bytes() for window in windows], pa.binary()).slice(len(windows) // 2)
+    windows = windows[len(windows) // 2 :]
+    assert convert.base_keys(KeySchema.TIME_ORDERED_WINDOW, keys).to_pylist() == [
+        one.to_time_first() for one in windows
+    ]
+    assert convert.index_keys(keys).to_pylist() == [one.to_key_first() for one in windows]
 
 
-@given(st.binary(max_size=9), times, times)
-def test_row_keys_of_time_ordered_sessions(key: bytes, start: int, end: int) -> None:
-    session = SessionKey(key, start, end)
-    assert convert.base_key(KeySchema.TIME_ORDERED_SESSION)(session.to_bytes()) == session.to_time_first()
+@given(st.lists(st.tuples(st.binary(max_size=9), times, times), max_size=9))
+def test_row_keys_of_time_ordered_sessions(found: list[tuple[bytes, int, int]]) -> None:
+    sessions = [SessionKey(*one) for one in found]
+    keys = pa.array([session.to_bytes() for session in sessions], pa.binary())
+    base = convert.base_keys(KeySchema.TIME_ORDERED_SESSION, keys)
+    assert base.to_pylist() == [one.to_time_first() for one in sessions]
+    assert convert.index_keys(keys).to_pylist() == [one.to_key_first() for one in sessions]

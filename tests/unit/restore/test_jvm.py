@@ -11,7 +11,7 @@ import pytest
 
 from kstate_cli.cli.ending import exit_code_of, tell
 from kstate_cli.errors import Interrupted, Refused, RunFailed
-from kstate_cli.spark import jvm, session
+from kstate_cli.spark import context, jvm
 from kstate_cli.spark.jvm import Jvm
 
 
@@ -25,7 +25,7 @@ def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
     process = deaf_session()
     try:
         with (tmp_path / "said").open("wb") as said:
-            one = Jvm({}, said)
+            one = Jvm([], said)
             one._process = process
             with monkeypatch.context() as deaf:
                 deaf.setattr("kstate_cli.spark.jvm.os.kill", lambda pid, number: None)
@@ -42,11 +42,11 @@ def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
 
 def test_who_may_still_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results that are whole are of no use while somebody may still write beside them; a signal stays a signal."""
-    monkeypatch.setattr(session._Spark, "start", lambda self: None)
-    monkeypatch.setattr(session._Spark, "stop", lambda self: (4711,))
-    with pytest.raises(RunFailed, match="4711"), session.spark_session(session.SparkSettings()):
+    monkeypatch.setattr(context._Spark, "start", lambda self: None)
+    monkeypatch.setattr(context._Spark, "stop", lambda self: (4711,))
+    with pytest.raises(RunFailed, match="4711"), context.spark_context(context.SparkSettings()):
         pass
-    with pytest.raises(KeyboardInterrupt), session.spark_session(session.SparkSettings()):
+    with pytest.raises(KeyboardInterrupt), context.spark_context(context.SparkSettings()):
         raise KeyboardInterrupt
 
 
@@ -54,12 +54,12 @@ def test_who_may_still_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_may_still_write_is_told_beside_another_error(
     error: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(session._Spark, "start", lambda self: None)
-    monkeypatch.setattr(session._Spark, "stop", lambda self: (4711,))
+    monkeypatch.setattr(context._Spark, "start", lambda self: None)
+    monkeypatch.setattr(context._Spark, "stop", lambda self: (4711,))
     with pytest.raises(RunFailed) as caught:
         # As the engine does: what failed becomes an error of the run.
         try:
-            with session.spark_session(session.SparkSettings()):
+            with context.spark_context(context.SparkSettings()):
                 raise error
         except BaseException as inner:
             assert inner is error

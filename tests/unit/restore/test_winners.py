@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 
 from kstate_cli.restore.winners import LastOfEachKey
 
-keys = st.lists(st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"", b"a", b"b"])), max_size=80)
+any_keys = st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"", b"a", b"b"]))
+digits = st.integers(0, 300).map(lambda number: b"key-%08d" % number)
+eight = st.binary(min_size=8, max_size=8)
+long = st.binary(min_size=2, max_size=2).map(lambda some: b"0123456789" + some * 4)
+keys = st.one_of(*(st.lists(st.none() | one, max_size=80) for one in (any_keys, digits, eight, long, digits | long)))
 
 
 @pytest.mark.parametrize("records", [1, 5_000_000], ids=["one bucket", "eight buckets"])
 @pytest.mark.parametrize("memory", [0, 1_500, 1 << 30], ids=["settled each time", "now and then", "once"])
 @given(found=keys, cut=st.integers(1, 30))
 def test_the_last_record_of_each_key(records: int, memory: int, found: list[bytes | None], cut: int) -> None:
-    last = LastOfEachKey(records, memory, with_codes=True)
+    last = LastOfEachKey(records, memory)
     for first in range(0, len(found), cut):
         # A part of a larger array, as a reader hands them on.
         batch = pa.array([b"before", *found[first : first + cut], b"after"], pa.binary())
@@ -26,6 +30,18 @@ def test_the_last_record_of_each_key(records: int, memory: int, found: list[byte
     assert (last.records, last.null_keys) == (len(found), found.count(None))
     expected = {key: at for at, key in enumerate(found) if key is not None}
     names = winners.keys.to_pylist()
+    assert names == sorted(expected)
     assert dict(zip(names, winners.record.tolist(), strict=True)) == expected
-    assert winners.codes is not None
-    assert [names[code] if code >= 0 else None for code in winners.codes.tolist()] == found
+    assert last.full == (memory < 1_500 or last._held >= memory)
+
+
+def test_it_is_full_once_what_it_knows_takes_its_memory() -> None:
+    last = LastOfEachKey(1, 1 << 20)
+    added = 0
+    while not last.full:
+        last.add(pa.array([b"key-%08d" % number for number in range(added, added + 500)], pa.binary()))
+        added += 500
+    assert 10_000 < added < 30_000
+    for _ in range(100):  # nothing new
+        last.add(pa.array([b"key-%08d" % number for number in range(added)], pa.binary()))
+    assert len(last.finish().keys) == added

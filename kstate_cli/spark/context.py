@@ -7,6 +7,7 @@ per job whatever attempts there were; only those results are used.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import re
@@ -25,12 +26,13 @@ from kstate_cli.capacity import cores_here
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.errors import KstateError, Refused, RunFailed, note
 from kstate_cli.signals import signals_held, start
-from kstate_cli.spark.jvm import JAVA, Jvm, let_signals_come, under_spark_submit
+from kstate_cli.spark import kept_start
+from kstate_cli.spark.daemon import MODULE as DAEMON
+from kstate_cli.spark.jvm import JAVA, Jvm, Launch, by_spark_submit, let_signals_come, under_spark_submit
 from kstate_cli.spark.side_thread import in_side_thread
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
 _LOCAL = "local"
 _DRIVER_MEMORY = "512m"
@@ -40,6 +42,7 @@ _LOCAL_SLOTS = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
 _WARM_TASKS, _WARM_SECONDS = 8, 0.25
 _TAIL_LINES = 5
 _STOP_SECONDS = 20
+_LOOK_SECONDS = 0.01
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
@@ -69,6 +72,11 @@ class SparkSettings:
         return re.sub(r"^local\[\*", f"local[{cores_here()}", master)
 
     @property
+    def loopback(self) -> bool:
+        """Nothing of it is on another host."""
+        return self.local or (self.effective_master or "").startswith("spark://127.0.0.1")
+
+    @property
     def slots(self) -> int | None:
         """Tasks at once on a local master; None where only Spark knows."""
         local = _LOCAL_SLOTS.fullmatch(self.effective_master or "")
@@ -96,30 +104,37 @@ class _Attempt(Generic[Job, Answer]):
             return _Refusal(error)
 
 
+Launches = Callable[[Mapping[str, str]], Sequence[Callable[[], Launch | None]]]
+"""Ways to start a JVM with such settings, the first that comes up counts; None is a way that there is not."""
+
+
 @contextlib.contextmanager
-def spark_session(settings: SparkSettings, *, name: str = "kstate restore") -> Iterator[SparkSession]:
-    """A session that is stopped in the end. Raises Refused when Spark does not start: nothing has begun then.
+def spark_context(
+    settings: SparkSettings, *, name: str = "kstate restore", launches: Launches | None = None
+) -> Iterator[SparkContext]:
+    """A context that is stopped in the end. Raises Refused when Spark does not start: nothing has begun then.
+
+    Not a SparkSession, which takes seconds more: who needs DataFrames makes one of it.
 
     A signal while it starts or stops is raised here, once nothing of it is left.
     """
-    master = settings.effective_master
-    local = master is not None and master.startswith(_LOCAL)
-    loopback = local or (master or "").startswith("spark://127.0.0.1")
     environment: dict[str, str] = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    if loopback:
+    if settings.loopback:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with _environment(environment), tempfile.TemporaryFile() as said:
-        conf = _conf(settings, master, name, loopback=loopback)
-        spark = _Spark(conf, None if under_spark_submit() else Jvm(conf, said), local=local)
+        conf = conf_of(settings, name)
+        spark = _Spark(
+            conf, None if under_spark_submit() else Jvm((launches or _usual_launches)(conf), said), local=settings.local
+        )
         left: tuple[int, ...] = ()
         try:
             try:
                 try:
-                    session = in_side_thread(spark.start)
+                    context = in_side_thread(spark.start)
                 except Exception as error:
                     let_signals_come()
                     raise _does_not_start(error, said) from error
-                yield session
+                yield context
             finally:
                 with signals_held():
                     left = spark.stop()
@@ -135,7 +150,19 @@ def _lives_on(processes: tuple[int, ...]) -> str:
     return f"what Spark has started does not end (process {', '.join(map(str, processes))}): it may still write"
 
 
-def _conf(settings: SparkSettings, master: str | None, name: str, *, loopback: bool) -> dict[str, str]:
+def _usual_launches(conf: Mapping[str, str]) -> Sequence[Callable[[], Launch | None]]:
+    """As it was kept, where it was; Spark's own scripts otherwise, and where a JVM does not come up by that."""
+
+    def as_kept() -> Launch | None:
+        kept = kept_start.find(conf)
+        return None if kept is None else Launch(kept.argv(conf), kept.environment)
+
+    return as_kept, partial(by_spark_submit, conf)
+
+
+def conf_of(settings: SparkSettings, name: str) -> dict[str, str]:
+    """What Spark is told."""
+    master = settings.effective_master
     quiet = resources.files("kstate_cli.spark") / "log4j2.properties"
     conf = {
         "spark.app.name": name,
@@ -149,9 +176,16 @@ def _conf(settings: SparkSettings, master: str | None, name: str, *, loopback: b
     }
     if master is not None:
         conf["spark.master"] = master
-    if loopback:
+    if settings.local and "SPARK_HOME" not in os.environ:
+        # Of another Spark nobody knows whether the PySpark that is installed here is its own.
+        conf["spark.python.daemon.module"] = DAEMON
+    if settings.loopback:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {**conf, **settings.conf}
+
+
+def _import_pyspark() -> None:
+    importlib.import_module("pyspark")
 
 
 def quieten_py4j() -> None:
@@ -173,48 +207,71 @@ class _Spark:
     def __init__(self, conf: Mapping[str, str], jvm: Jvm | None, *, local: bool) -> None:
         """``jvm``: the one to start; None where spark-submit has started it."""
         self._conf, self._jvm, self._local = conf, jvm, local
-        self._session: SparkSession | None = None
+        self._context: SparkContext | None = None
+        self._added: set[str] = set()
 
-    def start(self) -> SparkSession:
+    def start(self) -> SparkContext:
         """Raises whatever pyspark raises, Refused where the JVM ends."""
-        from pyspark.sql import SparkSession
-
         quieten_py4j()
-        builder = SparkSession.builder
-        for key, value in self._conf.items():
-            builder = builder.config(key, value)
-        with contextlib.nullcontext() if self._jvm is None else self._jvm.started():
-            session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("OFF" if self._local else "ERROR")
-        self._session = session
-        return session
+        with contextlib.nullcontext() if self._jvm is None else self._jvm.started(_import_pyspark):
+            from pyspark import SparkConf, SparkContext
+
+            before = {*sys.path}
+            context = SparkContext.getOrCreate(SparkConf().setAll([*self._conf.items()]))
+            self._added = {*sys.path} - before
+        self._context = context
+        _quieten_accumulators(context)
+        context.setLogLevel("OFF" if self._local else "ERROR")
+        return context
 
     def stop(self) -> tuple[int, ...]:
         """Stops Spark and the JVM that was started here: its Python workers go with it, and nobody writes any more.
 
         Returns the processes that do not end.
         """
-        stopping = threading.Thread(target=self._stop_session, name="spark-stop", daemon=True)
+        of_python = threading.Thread(target=self._stop_context, name="spark-context", daemon=True)
+        stopping = threading.Thread(target=self._stop_java, args=[of_python], name="spark-stop", daemon=True)
+        start(of_python)
         start(stopping)
         stopping.join(_STOP_SECONDS)
-        if self._jvm is None:
-            return ()
-        left = self._jvm.end()
-        _forget_gateway()
+        left: tuple[int, ...] = ()
+        if self._jvm is not None:
+            left = self._jvm.end()
+        of_python.join(_STOP_SECONDS)
+        if self._jvm is not None:
+            _forget_gateway()
+            # A folder of Spark's, which has gone with it: below /tmp anybody could make it again, with modules in it.
+            sys.path[:] = [one for one in sys.path if one not in self._added]
         return left
 
-    def _stop_session(self) -> None:
+    def _stop_context(self) -> None:
         # What its death has broken already needs no stopping.
         with contextlib.suppress(Exception):
-            if self._session is not None:
-                gateway = self._session.sparkContext._gateway  # pyspark has no public way to the JVM
-                self._session.stop()
-                if self._jvm is not None and gateway is not None:
-                    gateway.shutdown()
+            if self._context is not None:
+                self._context.stop()
+
+    def _stop_java(self, of_python: threading.Thread) -> None:
+        """Ends once Java's context has stopped. pyspark's server of accumulators does not end before the JVM does."""
+        context = self._context
+        if context is None:
+            return
+        gateway = context._gateway  # pyspark has no public way to the JVM
+        while context._jsc is not None and of_python.is_alive():
+            of_python.join(_LOOK_SECONDS)
+        with contextlib.suppress(Exception):
+            if self._jvm is not None and gateway is not None:
+                gateway.shutdown()
+
+
+def _quieten_accumulators(context: SparkContext) -> None:
+    """Its server of accumulators has a connection to the JVM, and tells of its end with a traceback."""
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 def _forget_gateway() -> None:
-    """The next session is not to ask a JVM that is gone."""
+    """The next context is not to ask a JVM that is gone."""
     with contextlib.suppress(ImportError):
         from pyspark import SparkContext
 
@@ -239,9 +296,9 @@ def _does_not_start(error: Exception, said: IO[bytes]) -> Refused:
     )
 
 
-def slots_of(session: SparkSession) -> int:
+def slots_of(context: SparkContext) -> int:
     """How many tasks run at once. A first small job starts the Python workers; on a cluster executors register late."""
-    return ask(partial(_warm_up, session.sparkContext))
+    return ask(partial(_warm_up, context))
 
 
 def _warm_up(context: SparkContext) -> int:
@@ -252,7 +309,7 @@ def _warm_up(context: SparkContext) -> int:
 
 
 def run_tasks(
-    session: SparkSession,
+    context: SparkContext,
     function: Callable[[Job], Answer],
     jobs: Sequence[Job],
     on_poll: Callable[[], None],
@@ -264,7 +321,6 @@ def run_tasks(
     ``refusals`` are raised here as they are, the first one; anything else Spark tries again, and it is RunFailed where
     it gives up. ``on_poll`` is called now and then, in this thread.
     """
-    context = session.sparkContext
     attempt = _Attempt(function, refusals)
     answers = ask(lambda: context.parallelize(jobs, len(jobs)).map(attempt).collect(), on_poll)
     results: list[Answer] = []

@@ -1,0 +1,252 @@
+"""The values of a slice's rows: taken in the order of the records, handed out in the order of the rows.
+
+Each value is read once. What does not fit a task's memory waits in a file, in parts that do: a gather all over a file
+of any size would be one read of the disk for each row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from kstate_cli.restore.convert import apart, taken
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from kstate_cli.restore.convert import Ints
+
+_MOST_PARTS = 256
+_SPARE = 2
+"""A part of the file is meant to take so small a part of the memory: sizes are known only once all is read."""
+
+_Part = tuple["npt.NDArray[np.int32]", "pa.BinaryArray"]
+"""Numbers of rows, rising from window to window, and their values."""
+
+
+@dataclass(slots=True)
+class _File:
+    """Values that wait: batches, by the part that they belong to. It has no name, and goes with this process."""
+
+    file: BinaryIO
+    batches: list[list[tuple[int, int]]]
+    """By part: where a batch begins in the file, and its bytes."""
+    end: int = 0
+
+    def write(self, part: int, rows: npt.NDArray[np.int32], values: pa.BinaryArray) -> None:
+        """Appends a batch. Raises OSError."""
+        import pyarrow as pa
+
+        data = pa.record_batch([pa.array(rows), values], ["row", "value"]).serialize()
+        self.file.write(data)
+        self.batches[part].append((self.end, data.size))
+        self.end += data.size
+
+    def read(self, part: int) -> Iterator[_Part]:
+        """The batches of a part, in the order in which they were written. Raises OSError."""
+        import pyarrow as pa
+
+        schema = pa.schema([("row", pa.int32()), ("value", pa.binary())])
+        self.file.flush()
+        for begin, size in self.batches[part]:
+            self.file.seek(begin)
+            batch = pa.ipc.read_record_batch(pa.py_buffer(self.file.read(size)), schema)
+            yield batch.column(0).to_numpy(), batch.column(1)
+
+
+class Places:
+    """Which record each row is made from, and so where each record goes."""
+
+    def __init__(self, record: Ints) -> None:
+        """``record``: by row, the number of its record."""
+        import numpy as np
+
+        self.rows = len(record)
+        # Record and row in one number. Slices have fewer records than 2^33, and fewer rows than keys have bytes, 2^31.
+        self._bits = np.uint64(self.rows.bit_length())
+        self._places = record.astype(np.uint64)
+        self._places <<= self._bits
+        self._places |= np.arange(self.rows, dtype=np.uint64)
+        self._places.sort()
+
+    @property
+    def nbytes(self) -> int:
+        """What they take."""
+        return self._places.nbytes
+
+    def wanted(self, number: int, count: int) -> tuple[Ints, Ints]:
+        """Which of the ``count`` records from ``number`` on make a row, counted from there; and the rows they make."""
+        import numpy as np
+
+        bounds = np.array([number, number + count], dtype=np.uint64) << self._bits
+        low, high = np.searchsorted(self._places, bounds).tolist()
+        some = self._places[low:high]
+        rows = some & ((np.uint64(1) << self._bits) - np.uint64(1))
+        return (some >> self._bits).astype(np.int64) - number, rows.astype(np.int64)
+
+
+@dataclass(slots=True)
+class ValuesInOrder:
+    """Takes the values of records, and hands out those of rows, window by window. ``add`` all, then ``windows``."""
+
+    rows: int
+    starts: Ints
+    """The first row of each window: of what is handed out, and becomes Python objects, together."""
+    memory: int
+    """Bytes of values that may be held."""
+    most: int
+    """Bytes of values that may be handed out together; a row is never parted."""
+    new_file: Callable[[], str]
+    """A path for what does not fit."""
+    _width: int = field(init=False, default=0)
+    """The rows of every window but the last, where they are as many; else 0."""
+    _sizes: Ints = field(init=False)
+    """Bytes of the values of each window."""
+    _held: list[_Part] = field(init=False, default_factory=list)
+    _held_bytes: int = field(init=False, default=0)
+    _taken_rows: int = field(init=False, default=0)
+    _file: _File | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        import numpy as np
+
+        self._sizes = np.zeros(len(self.starts), dtype=np.int64)
+        widths = np.diff(self.starts)
+        if len(widths) and bool((widths == widths[0]).all()) and self.rows - int(self.starts[-1]) <= widths[0]:
+            self._width = int(widths[0])
+
+    def add(self, rows: Ints, values: pa.BinaryArray) -> None:
+        """Takes the values of these rows. Raises OSError."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        if not len(rows):
+            return
+        window = self._windows_of(rows)
+        if len(self.starts) <= 1 << 16:
+            window = window.astype(np.uint16)  # sorted in one go
+        order = np.argsort(window, kind="stable")
+        sizes = pc.binary_length(values).fill_null(0).to_numpy()
+        self._sizes += np.bincount(window, weights=sizes, minlength=len(self.starts)).astype(np.int64)
+        part = apart(rows.astype(np.int32)[order]), taken(values, order)
+        self._taken_rows += len(rows)
+        if self._file is not None:
+            self._put_away(self._file, part)
+            return
+        self._held.append(part)
+        self._held_bytes += part[0].nbytes + part[1].nbytes
+        if self._held_bytes > self.memory:
+            self._file = self._made_file()
+            for one in self._held:
+                self._put_away(self._file, one)
+            self._held.clear()
+
+    def windows(self) -> Iterator[tuple[int, int, pa.BinaryArray]]:
+        """(first row, end row, values), in order; never over the border of a window. Call it once. Raises OSError."""
+        if self._file is None:
+            yield from self._handed_out(self._held, 0, len(self.starts))
+            return
+        try:
+            parts = len(self._file.batches)
+            for number in range(parts):
+                begin, end = (-(-len(self.starts) * one // parts) for one in (number, number + 1))
+                for first, upto in self._lots(begin, end):
+                    low, high = self._row(first), self._row(upto)
+                    read = (_between(part, low, high) for part in self._file.read(number))
+                    yield from self._handed_out([part for part in read if len(part[0])], first, upto)
+        finally:
+            self._file.file.close()
+
+    def _lots(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Windows of a part that fit the memory together, or one that does not."""
+        while begin < end:
+            upto, size = begin + 1, int(self._sizes[begin])
+            while upto < end and size + int(self._sizes[upto]) <= self.memory:
+                size += int(self._sizes[upto])
+                upto += 1
+            yield begin, upto
+            begin = upto
+
+    def _handed_out(self, parts: list[_Part], begin: int, end: int) -> Iterator[tuple[int, int, pa.BinaryArray]]:
+        import numpy as np
+
+        of_window: list[list[_Part]] = [[] for _ in range(begin, end)]
+        for rows, values in parts:
+            window = self._windows_of(rows)
+            cuts = np.flatnonzero(np.diff(window)) + 1
+            for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
+                of_window[int(window[low]) - begin].append((rows[low:high], values.slice(low, high - low)))
+        parts.clear()
+        for number, mine in enumerate(of_window, start=begin):
+            of_window[number - begin] = []
+            yield from self._in_order(mine, self._row(number), self._row(number + 1), int(self._sizes[number]))
+
+    def _in_order(
+        self, parts: list[_Part], first: int, last: int, size: int
+    ) -> Iterator[tuple[int, int, pa.BinaryArray]]:
+        import numpy as np
+        import pyarrow as pa
+
+        if size > self.most and last - first > 1:
+            middle = (first + last) // 2
+            for low, high in ((first, middle), (middle, last)):
+                some = [_between(part, low, high) for part in parts]
+                yield from self._in_order(some, low, high, sum(values.nbytes for _, values in some))
+            return
+        place = np.empty(last - first, dtype=np.int64)
+        place[np.concatenate([rows for rows, _ in parts]) - first] = np.arange(last - first)
+        yield first, last, taken(pa.concat_arrays([values for _, values in parts]), place)
+
+    def _windows_of(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
+        import numpy as np
+
+        if self._width:
+            return rows // self._width
+        return np.searchsorted(self.starts, rows, "right") - 1
+
+    def _row(self, window: int) -> int:
+        return int(self.starts[window]) if window < len(self.starts) else self.rows
+
+    def _made_file(self) -> _File:
+        path = self.new_file()
+        expected = self._held_bytes * self.rows // max(self._taken_rows, 1)
+        parts = -(-expected * _SPARE // max(self.memory, 1))
+        parts = max(1, min(parts, _MOST_PARTS, len(self.starts)))
+        file = open(path, "w+b")  # noqa: SIM115 - it is closed once all is handed out
+        os.unlink(path)
+        return _File(file, [[] for _ in range(parts)])
+
+    def _put_away(self, file: _File, part: _Part) -> None:
+        import numpy as np
+
+        rows, values = part
+        parts = len(file.batches)
+        begins = self.starts[[-(-len(self.starts) * one // parts) for one in range(parts)]]
+        # Rows rise from window to window only: the border of a part is that of a window.
+        number = np.searchsorted(begins, rows, "right") - 1
+        cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
+        for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+            file.write(int(number[low]), rows[low:high], values.slice(low, high - low))
+
+
+def _between(part: _Part, first: int, last: int) -> _Part:
+    """Of a part what belongs to rows ``first`` to ``last`` (exclusive)."""
+    import pyarrow as pa
+
+    rows, values = part
+    chosen = (rows >= first) & (rows < last)
+    if chosen.all():
+        return part
+    return rows[chosen], values.filter(pa.array(chosen))
+
+
+def window_starts(segments: Sequence[tuple[int | None, int, int]], rows: int) -> Ints:
+    """The first row of each window of at most ``rows`` rows, none over the border of a segment."""
+    import numpy as np
+
+    starts = [np.arange(begin, end, rows, dtype=np.int64) for _, begin, end in segments]
+    return np.concatenate(starts) if starts else np.empty(0, dtype=np.int64)

@@ -1,0 +1,215 @@
+"""What ``kstate warm-up`` keeps of a start of Spark, for the starts that come after it.
+
+Two things. The *archive* is a class-data archive of the JVM: the classes that Spark needs as they lie in memory, so
+that hundreds of jars need not be read, and nothing verified, at each start. The *command* is what Spark's own launcher
+has started that JVM with: the launcher is a JVM too, and it says the same each time.
+
+They are used where all that decides about both is what it was (:func:`what_decides`), and nobody else can have changed
+them. Anything else is no error: Spark starts as it does without them. The note that names both, ``<key>.json``, is
+written last; it has a checksum of the archive, since the JVM itself looks at no more than the beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli import regular
+from kstate_cli.formats.json_text import parse_json
+from kstate_cli.spark.jvm import JAVA, find_java
+from kstate_cli.spark.safe_place import why_not_safe
+
+FORMAT: Final = 1
+FOR_ALL: Final = Path("/var/cache/kstate/spark")
+"""What root has made for all users of a host, or of an image."""
+_OF_CACHE: Final = ("kstate", "spark")
+MAIN_CLASS: Final = "org.apache.spark.deploy.SparkSubmit"
+_MOST_BYTES: Final = 1 << 20
+_CHUNK: Final = 8 << 20
+_RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+
+_VARIABLES: Final = re.compile(r"_?(?:SPARK|HADOOP|YARN|PYSPARK|JAVA|JDK|LD)_|CLASSPATH$")
+"""What the launcher, its scripts and the JVM look at, by the beginnings of names."""
+_OTHER_VARIABLES: Final = frozenset(
+    {
+        "JAVA_HOME",
+        "PYSPARK_PYTHON",
+        "PYSPARK_DRIVER_PYTHON",
+        "SPARK_LOCAL_IP",
+        "PYSPARK_SUBMIT_ARGS",
+        # PySpark sets these, for its own, once it has run in a process.
+        "SPARK_AUTH_SOCKET_TIMEOUT",
+        "SPARK_BUFFER_SIZE",
+    }
+)
+"""Those that decide nothing here: the Java itself is looked at, and the others go on to Spark as they are."""
+_OF_THE_RUN: Final = re.compile(
+    r"spark\.(?:master|app\.name|driver\.(?:host|bindAddress)|executor\..*|executorEnv\..*|task\..*|cores\..*"
+    r"|speculation.*|hadoop\..*|network\..*|eventLog\..*|locality\..*|ui\..*|local\.dir|python\..*)"
+)
+"""Settings that are handed on to Spark as they are. Any other one may change the command."""
+
+
+class NotKept(Exception):
+    """Of such a start nothing can be kept; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptStart:
+    """A command and an archive that fit what is here."""
+
+    archive: Path
+    command: tuple[str, ...]
+    """Up to the main class: what follows are settings."""
+    environment: Mapping[str, str]
+    """Variables that Spark's scripts have set."""
+
+    def argv(self, conf: Mapping[str, str]) -> list[str]:
+        """The command of a JVM with these settings. Messages of the JVM about the archive are nobody's."""
+        *before, main = self.command
+        options = ["-Xshare:auto", f"-XX:SharedArchiveFile={self.archive}", "-Xlog:disable"]
+        settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+        return [*before, *options, main, *settings, "pyspark-shell"]
+
+
+def of_user() -> Path | None:
+    """The folder of this user, which may not be there; None where nothing says where the user's files are."""
+    cache = os.environ.get("XDG_CACHE_HOME") or ""
+    if not os.path.isabs(cache):
+        home = os.path.expanduser("~")
+        if not os.path.isabs(home):
+            return None
+        cache = os.path.join(home, ".cache")
+    return Path(cache).joinpath(*_OF_CACHE)
+
+
+def find(conf: Mapping[str, str]) -> KeptStart | None:
+    """What fits a start with these settings; None where there is nothing, or nothing that may be trusted."""
+    try:
+        key = key_of(what_decides(conf))
+    except (NotKept, OSError):
+        return None
+    for folder in (of_user(), FOR_ALL):
+        if folder is not None and (kept := read(folder, key)) is not None:
+            return kept
+    return None
+
+
+def read(folder: Path, key: str) -> KeptStart | None:
+    """What ``folder`` has for a key; None where that is missing, not whole, or not safe."""
+    try:
+        folder = Path(os.path.realpath(folder))
+        note = folder / f"{key}.json"
+        if why_not_safe(note) is not None:
+            return None
+        told = parse_json(regular.read_small(note, _MOST_BYTES))
+        archive = folder / _name(told["archive"])
+        command, environment = told["command"], told["environment"]
+        if told["format"] != FORMAT or why_not_safe(archive) is not None or ":" in str(archive):
+            return None
+        if not _texts(command) or not _texts([*environment, *environment.values()]) or command[-1:] != [MAIN_CLASS]:
+            return None
+        if checksum(archive) != (told["bytes"], told["crc32"]):
+            return None
+        return KeptStart(archive, tuple(command), environment)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+        return None
+
+
+def _name(text: str) -> str:
+    if os.path.basename(text) != text:
+        raise ValueError(text)
+    return text
+
+
+def _texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(one, str) and "\0" not in one for one in values)
+
+
+def checksum(path: Path) -> tuple[int, int]:
+    """Bytes and CRC-32 of a regular file: against rot; who may have written it is another question."""
+    size, crc = 0, 0
+    with os.fdopen(regular.open_regular(path), "rb", 0) as file:
+        while chunk := file.read(_CHUNK):
+            crc = zlib.crc32(chunk, crc)
+            size += len(chunk)
+    return size, crc
+
+
+def key_of(decides: Mapping[str, Any]) -> str:
+    """A name for what decides."""
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def what_decides(conf: Mapping[str, str]) -> dict[str, Any]:
+    """All that the command and the archive hang on. Raises NotKept, and OSError."""
+    home = _spark_home()
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
+    if os.path.isdir(folder) and os.listdir(folder):
+        raise NotKept(
+            f"Spark has settings of its own in {folder}, and a folder in its class path: archives are of jars"
+        )
+    if os.environ.get("PYSPARK_SUBMIT_ARGS"):
+        raise NotKept("PYSPARK_SUBMIT_ARGS has arguments for Spark's launcher")
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if _VARIABLES.match(name) and name not in _OTHER_VARIABLES and value
+    }
+    settings = {name: value for name, value in conf.items() if not _OF_THE_RUN.fullmatch(name)}
+    return {
+        "format": FORMAT,
+        "java": of_java(find_java()),
+        "spark": of_spark(home),
+        "variables": variables,
+        "settings": settings,
+    }
+
+
+def _spark_home() -> str:
+    """As ``spark_home``, without the time that it takes to import PySpark. Raises NotKept."""
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return home
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise NotKept("PySpark is not installed")
+    return os.path.dirname(os.path.realpath(spec.origin))
+
+
+def of_java(java: str | None) -> dict[str, Any]:
+    """Which JVM it is, without starting it. Raises NotKept, and OSError."""
+    if java is None:
+        raise NotKept("there is no Java")
+    path = Path(os.path.realpath(java))
+    home = path.parent.parent
+    try:
+        release = regular.read_small(home / "release", _MOST_BYTES).decode(errors="replace")
+        files = [_identity(one) for one in (path, home / "lib" / "server" / "libjvm.so", home / "lib" / "modules")]
+    except OSError:
+        raise NotKept(f"{path} is not within a Java as it is installed: name that in JAVA_HOME") from None
+    version = _RELEASE.search(release)
+    if version is None or int(version[1]) < JAVA:
+        raise NotKept(f"archives are made by Java {JAVA} or later, and {path} is older")
+    return {"path": str(path), "files": files, "release": release}
+
+
+def of_spark(home: str) -> dict[str, Any]:
+    """Which Spark it is: its jars, in the order in which the JVM finds them. Raises NotKept, and OSError."""
+    folder = os.path.join(home, "jars")
+    if not os.path.isdir(folder):
+        raise NotKept(f"{home} is not a Spark: it has no jars")
+    return {"home": home, "jars": [_identity(Path(folder, name)) for name in os.listdir(folder)]}
+
+
+def _identity(path: Path) -> list[Any]:
+    status = os.stat(path)
+    return [path.name, status.st_size, status.st_mtime_ns]

@@ -1,0 +1,249 @@
+"""``kstate warm-up``: makes what later starts of Spark take (:mod:`kstate_cli.spark.kept_start`).
+
+Three starts of the JVM, each a process of its own, none of them anybody's restoration: the first one is as always, and
+notes the classes that it loads; the second makes the archive of them; the third is a start with both, by which they are
+judged before they are put in their place. Of two of these at once, on one folder, the second waits for the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kstate_cli.errors import InUse, Refused, RunFailed
+from kstate_cli.formats.json_text import parse_json
+from kstate_cli.regular import read_small
+from kstate_cli.replaced import replace_text
+from kstate_cli.spark import kept_start
+from kstate_cli.spark.context import Launches, SparkSettings, conf_of, run_tasks, slots_of, spark_context
+from kstate_cli.spark.jvm import Launch, by_spark_submit, check_java, under_spark_submit
+from kstate_cli.spark.kept_start import FORMAT, MAIN_CLASS, KeptStart, NotKept
+from kstate_cli.spark.safe_place import why_not_safe
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_MAKING: Final = ".making-"
+_DUMP_SECONDS: Final = 900
+_SAID_LINES: Final = 5
+_MOST_BYTES: Final = 1 << 20
+_NAME: Final = "kstate warm-up"
+_FILES: Final = ("java", "spark")
+_SET: Final = re.compile(r"(?:SPARK|HADOOP|YARN|LD)_|PYTHONHASHSEED$")
+"""Variables that Spark's scripts may set for the JVM."""
+_OF_WORK: Final = ("-Xmx", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel")
+"""Options of the JVM that works, which the one that makes an archive is not given."""
+_DUMPING: Final = ("-Xmx1g", "-XX:+UseG1GC", "-Xshare:dump")
+"""Objects of the JVM's own get into an archive with this collector alone; others can use them."""
+Phase = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """What became of it."""
+
+    archive: Path
+    bytes: int
+    made: bool
+    """False where it was there already, and whole."""
+    seconds: float | None = None
+    """From nothing to the first job and the end of Spark, with it; None where it was there already."""
+
+
+def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
+    """Makes them, or finds them there. Raises Refused where they cannot be, InUse, RunFailed and OSError."""
+    if under_spark_submit():
+        raise Refused("spark-submit has started a JVM already", hint="run kstate itself")
+    check_java()
+    conf = conf_of(SparkSettings(), _NAME)
+    try:
+        decides = kept_start.what_decides(conf)
+    except NotKept as error:
+        raise Refused(
+            f"of this Spark's start nothing can be kept: {error}", hint="nothing has to be done: Spark starts as always"
+        ) from None
+    folder = _made_folder(for_all=for_all)
+    with _alone(folder):
+        key = kept_start.key_of(decides)
+        there = kept_start.read(folder, key)
+        if there is not None:
+            return Warmed(there.archive, there.archive.stat().st_size, made=False)
+        for one in folder.glob(f"{_MAKING}*"):
+            one.unlink()
+        made = _make(folder, key, decides, phase)
+        _sweep(folder)
+        return made
+
+
+def _made_folder(*, for_all: bool) -> Path:
+    """The folder, made where it was not there, without links, and nobody else's. Raises Refused and OSError."""
+    folder = kept_start.FOR_ALL if for_all else kept_start.of_user()
+    if folder is None:
+        raise Refused(
+            "nothing says where this user's files are: neither XDG_CACHE_HOME nor HOME",
+            hint="set HOME; root makes it for all users with --for-all",
+        )
+    mode = 0o755 if for_all else 0o700
+    for one in (*reversed(folder.parents), folder):
+        with contextlib.suppress(FileExistsError):
+            if not one.is_dir():
+                one.mkdir(mode)
+                one.chmod(mode)
+    folder = Path(os.path.realpath(folder))
+    why = why_not_safe(folder)
+    if why is None and ":" in str(folder):
+        why = "the JVM takes a colon in a path for the end of it"
+    if why is not None:
+        raise Refused(
+            f"what lies in {folder} would not be used: {why}",
+            hint="take that right away, or name another place in XDG_CACHE_HOME",
+        )
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + _DUMP_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise InUse(
+                        f"an archive is being made in {folder} by another process", hint="see what it waits for"
+                    ) from None
+                time.sleep(0.1)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> Warmed:
+    classes = folder / f"{_MAKING}{os.getpid()}.classes"
+    new = folder / f"{_MAKING}{os.getpid()}.jsa"
+    try:
+        phase("starting Spark as always, to see what it loads")
+        command, environment = _watched(classes)
+        phase("making an archive of that")
+        _dump(command, classes, new)
+        phase("starting Spark with the archive")
+        tried = KeptStart(new, command, environment)
+        began = time.monotonic()
+        _run(lambda conf: [lambda: Launch(tried.argv(conf), tried.environment)])
+        seconds = time.monotonic() - began
+        size, crc = kept_start.checksum(new)
+        archive = folder / f"{key}-{crc:08x}.jsa"
+        new.replace(archive)
+    finally:
+        for one in (classes, new):
+            one.unlink(missing_ok=True)
+    told = {
+        "format": FORMAT,
+        "archive": archive.name,
+        "bytes": size,
+        "crc32": crc,
+        "command": list(command),
+        "environment": dict(environment),
+        **{name: decides[name] for name in _FILES},
+    }
+    replace_text(folder / f"{key}.json", json.dumps(told, indent=1) + "\n", mode=0o644)
+    return Warmed(archive, size, made=True, seconds=seconds)
+
+
+def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+    """How Spark's launcher starts the JVM, a command and variables. It writes the names of its classes to a file."""
+    seen: list[tuple[tuple[str, ...], dict[str, str]]] = []
+    option, noting = "spark.driver.extraJavaOptions", f"-XX:DumpLoadedClassList={classes}"
+
+    def look(context: SparkContext) -> None:
+        pid = int(context._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+        words, variables = (_told(Path(f"/proc/{pid}/{name}")) for name in ("cmdline", "environ"))
+        if MAIN_CLASS not in words or noting not in words:
+            raise RunFailed(
+                "Spark's launcher has started something that kstate does not know",
+                details=words[:1],
+                hint="nothing has to be done: Spark starts as always",
+            )
+        command = tuple(one for one in words[: words.index(MAIN_CLASS) + 1] if one != noting)
+        told = dict(one.split("=", 1) for one in variables if "=" in one)
+        seen.append(
+            (command, {one: text for one, text in told.items() if _SET.match(one) and os.environ.get(one) != text})
+        )
+
+    _run(lambda conf: [lambda: by_spark_submit({**conf, option: f"{conf[option]} {noting}"})], look)
+    return seen[0]
+
+
+def _told(path: Path) -> list[str]:
+    return [os.fsdecode(one) for one in path.read_bytes().split(b"\0")[:-1]]
+
+
+def _run(launches: Launches, look: Callable[[SparkContext], None] = lambda _: None) -> None:
+    """What every use of Spark does: the first job, which starts the workers, another one, and the end."""
+    with spark_context(SparkSettings(), name=_NAME, launches=launches) as context:
+        run_tasks(context, str, range(slots_of(context)), lambda: None)
+        look(context)
+
+
+def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
+    """Raises RunFailed, with what the JVM has said."""
+    *options, _ = command
+    kept = [one for one in options if not one.startswith(_OF_WORK)]
+    words = [*kept, *_DUMPING, f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={new}"]
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+        try:
+            status = process.wait(_DUMP_SECONDS)
+        except subprocess.TimeoutExpired:
+            status = -signal.SIGKILL
+        finally:
+            process.kill()
+            process.wait()
+        if status != 0 or not new.is_file():
+            said.seek(0)
+            lines = said.read().decode(errors="replace").splitlines()
+            raise RunFailed(
+                f"the JVM has made no archive: it ended with status {status}",
+                details=[one.strip() for one in lines if one.strip()][-_SAID_LINES:],
+                hint="Spark starts without one, as before",
+            )
+
+
+def _sweep(folder: Path) -> None:
+    """Removes what is of a Java or a Spark that has gone, or is another by now; and archives that no note names."""
+    named = set()
+    for note in folder.glob("*.json"):
+        with contextlib.suppress(OSError):
+            if (archive := _archive_of(note)) is None:
+                note.unlink()
+            else:
+                named.add(archive)
+    for one in folder.glob("*.jsa"):
+        if one.name not in named:
+            with contextlib.suppress(OSError):
+                one.unlink()
+
+
+def _archive_of(note: Path) -> str | None:
+    try:
+        told = parse_json(read_small(note, _MOST_BYTES))
+        java, spark = told["java"], told["spark"]
+        if kept_start.of_java(java["path"]) == java and kept_start.of_spark(spark["home"]) == spark:
+            return str(told["archive"])
+    except (NotKept, OSError, ValueError, TypeError, KeyError):
+        pass
+    return None

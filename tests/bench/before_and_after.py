@@ -1,0 +1,89 @@
+"""The commands before a change and after it, in turns in one run: ``python -m tests.bench.before_and_after TREE``.
+
+``TREE`` is another checkout of kstate (``git worktree add TREE COMMIT``), run with the packages of this environment. Each
+side is a process of its own with its start and a ``sync`` at its end, on the same data; medians. ``help``, ``ls`` (200
+stores of 250 kB), ``query`` (the first row by a key), ``export`` (keys and values by string and long, one worker),
+``verify``, ``migrate-4.2`` (200 stores) and ``migrate-3.9`` are measured, or those that are named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from . import trees
+from .export import TIMESTAMP_AND_LONG
+from .migrate import MIB, ROOT, Bench, Side, Taken, report, shape, timed
+from .query import ROW_BYTES, STORE, one_store
+from .trees import clone
+
+WHAT = ("help", "ls", "query", "export", "verify", "migrate-4.2", "migrate-3.9")
+
+
+class BeforeAndAfter(Bench):
+    """Measurements of two checkouts."""
+
+    def __init__(self, folder: Path, given: argparse.Namespace) -> None:
+        super().__init__(folder, given.workers, given.rounds, [])
+        self.trees = {"before": given.tree.absolute(), "after": ROOT}
+        self.rows: int = given.rows
+        self.bytes: int = given.size * MIB
+
+    def measured(self, what: str) -> dict[str, list[Taken]]:
+        data = self.data(what)
+        return self.in_turns({side: self.side(what, tree, data) for side, tree in self.trees.items()})
+
+    def data(self, what: str) -> Path:
+        trees.VALUE_BYTES = 1000
+        if what == "export":
+            return one_store(self.folder, TIMESTAMP_AND_LONG, self.rows * (TIMESTAMP_AND_LONG + ROW_BYTES))
+        if what in ("ls", "migrate-4.2"):
+            return self.made(what, shape(200, 50 * MIB))
+        if what in ("verify", "migrate-3.9"):
+            return self.made(what, shape(16, self.bytes))
+        return one_store(self.folder, 1000, MIB)
+
+    def side(self, what: str, tree: Path, app: Path) -> Side:
+        kstate, copy, out = (sys.executable, "-m", "kstate_cli"), self.folder / "copy", self.folder / "out"
+        if what.startswith("migrate"):
+            to = ("--to", what.removeprefix("migrate-"), "-q", "-o", "json", "--workers", self.workers)
+            return lambda: timed(*kstate, "migrate", clone(app, copy), *to, tree=tree)
+        words: dict[str, tuple[object, ...]] = {
+            "help": ("--help",),
+            "ls": ("ls", app, "-o", "json"),
+            "query": ("query", "key", app, STORE, "key-000000007", "--key-serde", "string", "-o", "json"),
+            "export": (
+                *("export", app, STORE, "--out", out, "--overwrite", "-q", "--workers", 1),
+                *("--key-serde", "string", "--value-serde", "long"),
+            ),
+            "verify": ("verify", app, "-q", "-o", "json", "--workers", self.workers),
+        }
+        return lambda: timed(*kstate, *words[what], tree=tree)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.before_and_after")
+    parser.add_argument("tree", type=Path)
+    parser.add_argument("what", nargs="*", default=WHAT)
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-before-and-after"))
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--size", type=int, default=2048, metavar="MIB", help="of verify and of migrate-3.9")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True)
+    try:
+        for what in given.what:
+            print(json.dumps(report(what, BeforeAndAfter(given.folder, given).measured(what))), flush=True)
+            for made in given.folder.iterdir():
+                shutil.rmtree(made)
+    finally:
+        shutil.rmtree(given.folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

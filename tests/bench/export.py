@@ -1,0 +1,71 @@
+"""How fast ``kstate export`` writes a store beside a raw scan of it: ``python -m tests.bench.export``.
+
+A timestamped key-value store with keys of 13 characters and values that are longs; the export reads them by ``string``
+and ``long``. The scan is that of ``tests.bench.query``: one process, nothing rendered, nothing written. Each side is a
+process of its own with its start and a ``sync`` at its end, in turns in one run; medians. The target is half of the
+scan's rows a second with one worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from .migrate import Bench, Side, Taken, report, timed
+from .query import ROW_BYTES, STORE, one_store, ours
+
+TIMESTAMP_AND_LONG = 16
+
+
+class ExportBench(Bench):
+    """Sides that read one store."""
+
+    def sides(self, app: Path) -> dict[str, list[Taken]]:
+        out = self.folder / "out"
+
+        def export(workers: int) -> Side:
+            def side() -> Taken:
+                shutil.rmtree(out, ignore_errors=True)
+                serdes = ("--key-serde", "string", "--value-serde", "long")
+                return timed(
+                    sys.executable, "-m", "kstate_cli", "export", app, STORE, "--out", out, *serdes, "-q",
+                    "--workers", workers,
+                )  # fmt: skip
+
+            return side
+
+        return self.in_turns(
+            {
+                "kstate export, 1 worker": export(1),
+                f"kstate export, {self.workers} workers": export(self.workers),
+                "raw scan": lambda: timed(sys.executable, "-m", "tests.bench.export", "--scan", app),
+            }
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.export")
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-export"))
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--scan", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.scan:
+        print(ours(given.scan))
+        return
+    given.folder.mkdir(parents=True)
+    try:
+        app = one_store(given.folder, TIMESTAMP_AND_LONG, given.rows * (TIMESTAMP_AND_LONG + ROW_BYTES))
+        found = ExportBench(given.folder, given.workers, given.rounds, []).sides(app)
+        print(json.dumps(report(f"export of {given.rows:,} rows", found)), flush=True)
+    finally:
+        shutil.rmtree(given.folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
