@@ -1,6 +1,6 @@
 """Kafka Streams releases as data: what each writes, what it reads, what it cannot read.
 
-A new release is one row in ``RELEASES``; a new pair that was run against the real releases is one entry in ``PROVEN``.
+A new release is one row in ``RELEASES``; what was run against the real releases is in ``PROVEN``.
 Sources: the rocksdbjni version in each release's pom, and the writer/reader matrix of RocksDB versions.
 """
 
@@ -10,9 +10,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from os import PathLike
 from typing import Final
 
-from kstate_cli.errors import UsageError
+from kstate_cli.carried import UNPROVEN
+from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.store_kinds import headers_families, row_families, store_kind
 from kstate_cli.texts import did_you_mean
@@ -37,6 +39,13 @@ class Release:
     reads_sst_format: int
     """The highest SST ``format_version`` that its RocksDB reads."""
     offsets_home: OffsetsHome
+    unproven: bool = False
+    """The row is from public changes alone: nobody has started the release (``scripts/prove-release.sh`` does)."""
+    transactional: bool = False
+    """It has stores whose rows, offsets and Position are one batch at each commit (KIP-892), where they are turned on.
+
+    Such a store never writes ``status``, and still reads it.
+    """
 
     @property
     def number(self) -> tuple[int, int]:
@@ -67,34 +76,28 @@ RELEASES: tuple[Release, ...] = (
     Release("4.1", ("9.7.3",), 6, _FILES),
     Release("4.2", ("10.1.3",), 6, _FILES),
     Release("4.3", ("10.1.3",), 6, _COLUMN_FAMILY),
+    Release("4.4", ("10.1.3",), 6, _COLUMN_FAMILY, unproven=True, transactional=True),
+    Release("4.5", ("10.10.1",), 7, _COLUMN_FAMILY, unproven=True, transactional=True),
 )
 
-PROVEN: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("4.3", "4.2"),
-        ("4.3", "4.1"),
-        ("4.3", "4.0"),
-        ("4.3", "3.9"),
-        ("4.3", "3.5"),
-        ("4.3", "3.4"),
-        ("4.3", "3.3"),
-        ("4.3", "3.2"),
-        ("4.2", "3.9"),
-        ("3.9", "3.5"),
-        ("3.9", "3.4"),
-        ("4.2", "4.3"),
-        ("4.1", "4.3"),
-        ("4.0", "4.3"),
-        ("3.9", "4.3"),
-        ("3.6", "4.3"),
-        ("3.5", "4.3"),
-        ("3.4", "4.3"),
-        ("3.2", "4.3"),
-    }
-)
-"""(from, to) pairs that the interop tests run against the real releases."""
+_PROVEN: Final = {
+    "3.2": "3.3 3.4 3.5 3.6 3.7 3.8 3.9 4.0 4.1 4.2 4.3",
+    "3.3": "3.2 3.4 3.5 3.6 3.7 3.8 3.9 4.0 4.1 4.2 4.3",
+    "3.4": "3.2 3.3 3.5 3.6 3.7 3.8 3.9 4.0 4.1 4.2 4.3",
+    "3.5": "3.2 3.3 3.4 3.6 3.7 3.8 3.9 4.0 4.1 4.2 4.3",
+    "3.6": "3.2 3.3 3.4 3.5 3.7 3.8 3.9 4.0 4.1 4.2 4.3",
+    "3.7": "3.2 3.3 3.4 3.5 3.6 3.8 3.9 4.0 4.1 4.2 4.3",
+    "3.8": "3.2 3.3 3.4 3.5 3.6 3.7 3.9 4.0 4.1 4.2 4.3",
+    "3.9": "3.2 3.3 3.4 3.5 3.6 3.7 3.8 4.0 4.1 4.2 4.3",
+    "4.0": "3.2 3.3 3.4 3.5 3.6 3.7 3.8 3.9 4.1 4.2 4.3",
+    "4.1": "3.2 3.3 3.4 3.5 3.6 3.7 3.8 3.9 4.0 4.2 4.3",
+    "4.2": "3.2 3.3 3.4 3.5 3.6 3.7 3.8 3.9 4.0 4.1 4.3",
+    "4.3": "3.2 3.3 3.4 3.5 3.6 3.7 3.8 3.9 4.0 4.1 4.2",
+}  # as `python -m tests.interop.proving` says it
+PROVEN: Final = frozenset((source, target) for source, targets in _PROVEN.items() for target in targets.split())
+"""(from, to) pairs that were run with the real releases; the record of them is tests/interop/pairs.jsonl."""
 
-SUBSCRIPTION_VERSION_SINCE: dict[int, str] = {1: "3.4"}
+SUBSCRIPTION_VERSION_SINCE: dict[int, str] = {1: "3.3"}
 """Versions of the foreign-key join's ``SubscriptionWrapper`` that not every release reads."""
 
 CONFLUENT: Final = {
@@ -105,12 +108,13 @@ CONFLUENT: Final = {
 guides for Streams: "Confluent Platform 8.3.0 (Kafka Streams 4.3.0)", "8.4.1 (Kafka Streams 4.4.0)")."""
 _CONFLUENT_NUMBER: Final = re.compile(r"v?([0-9]+\.[0-9]+)(?:\.[0-9]+)?(?:(?:-[0-9]+)?-(?:ccs|ce))?")
 _CONFLUENT_BUILD: Final = re.compile(r".*-(?:ccs|ce)")
-_CONFLUENT_NAME: Final = "cp-"
+CONFLUENT_NAME: Final = "cp-"
 """Begins a release of Confluent Platform where no number alone says whose it is: ``cp-7.6``."""
 
 OLD_SST_FORMAT = 5
 """The SST format that every release of ``RELEASES`` reads."""
-NEWEST_SST_FORMAT = max(one.reads_sst_format for one in RELEASES)
+NEWEST_SST_FORMAT = max(one.reads_sst_format for one in RELEASES if not one.unproven)
+"""The newest that a release has written which was run."""
 
 
 def release(text: str) -> Release:
@@ -120,8 +124,8 @@ def release(text: str) -> Release:
     Apache Kafka in it.
     """
     name = text.strip()
-    if name.startswith(_CONFLUENT_NAME):
-        return _in_confluent(text, name.removeprefix(_CONFLUENT_NAME))
+    if name.startswith(CONFLUENT_NAME):
+        return _in_confluent(text, name.removeprefix(CONFLUENT_NAME))
     parts = name.removeprefix("v").split(".")
     known = {r.name: r for r in RELEASES}
     if 2 <= len(parts) <= 3 and all(part.isascii() and part.isdigit() for part in parts):
@@ -144,7 +148,7 @@ def _in_confluent(text: str, number: str) -> Release:
     if known is not None:
         return known
     has = {name for name, kafka in CONFLUENT.items() if any(one.name == kafka for one in RELEASES)}
-    listed = ", ".join(f"{_CONFLUENT_NAME}{name}" for name in CONFLUENT if name in has)
+    listed = ", ".join(f"{CONFLUENT_NAME}{name}" for name in CONFLUENT if name in has)
     raise UsageError(
         f"release {text!r} is not one that kstate knows" + (f": it has Apache Kafka {apache}" if apache else ""),
         hint=f"known releases of Confluent Platform: {listed}",
@@ -153,7 +157,7 @@ def _in_confluent(text: str, number: str) -> Release:
 
 def release_of_build(version: str) -> str:
     """The version that a jar names, as :func:`release` takes it: Confluent's builds end in ``-ccs`` and ``-ce``."""
-    return f"{_CONFLUENT_NAME}{version}" if _CONFLUENT_BUILD.fullmatch(version) else version
+    return f"{CONFLUENT_NAME}{version}" if _CONFLUENT_BUILD.fullmatch(version) else version
 
 
 def confluent(text: str) -> str | None:
@@ -176,35 +180,55 @@ def _since(first: str | None, target: Release) -> bool:
     return first is None or target.number >= _number(first)
 
 
+def opens(target: Release, *, kinds: frozenset[str], families: frozenset[str], sst_formats: frozenset[int]) -> bool:
+    """True when ``target`` opens a database of these column families and SST formats as it is."""
+    if sst_formats and max(sst_formats) > target.reads_sst_format:
+        return False
+    if not all(readable_by(kind, target) for kind in kinds):
+        return False
+    if OFFSETS_CF in families and target.offsets_home is not OffsetsHome.COLUMN_FAMILY:
+        return False
+    known = row_families()
+    return all(name in known and _since(known[name], target) for name in families - {OFFSETS_CF})
+
+
 def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: frozenset[int]) -> tuple[str, ...]:
-    """Names of the releases that open a database of these column families and SST formats as it is."""
-    releases = []
-    for candidate in RELEASES:
-        if sst_formats and max(sst_formats) > candidate.reads_sst_format:
-            continue
-        if not all(readable_by(kind, candidate) for kind in kinds):
-            continue
-        if OFFSETS_CF in families and candidate.offsets_home is not OffsetsHome.COLUMN_FAMILY:
-            continue
-        known = row_families()
-        if not all(name in known and _since(known[name], candidate) for name in families - {OFFSETS_CF}):
-            continue
-        releases.append(candidate.name)
-    return tuple(releases)
+    """Names of the releases that open such a database; an unproven one only where no other does."""
+    opening = [one for one in RELEASES if opens(one, kinds=kinds, families=families, sst_formats=sst_formats)]
+    return tuple(one.name for one in run_ones(opening))
 
 
-def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[str, ...]:
-    """Names of the releases that may have opened a database last, judged by the RocksDB that wrote its OPTIONS."""
+def run_ones(alike: Sequence[Release]) -> Sequence[Release]:
+    """Those of several releases that were run; all where none was: a row that is added takes nobody's name away."""
+    return [one for one in alike if not one.unproven] or alike
+
+
+def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[Release, ...]:
+    """The releases that may have opened a database last, judged by the RocksDB that wrote its OPTIONS."""
     has_offsets = OFFSETS_CF in families
     # OPTIONS that kstate itself, or ldb, wrote name a RocksDB that no release ships: the layout alone tells then.
     known = any(_same_version(rocksdb_version or "", v) for candidate in RELEASES for v in candidate.rocksdb)
-    releases = []
+    releases: list[Release] = []
     for candidate in RELEASES:
         if (candidate.offsets_home is OffsetsHome.COLUMN_FAMILY) != has_offsets:
             continue
         if not known or any(_same_version(rocksdb_version or "", v) for v in candidate.rocksdb):
-            releases.append(candidate.name)
+            releases.append(candidate)
     return tuple(releases)
+
+
+def unproven_too(name: str) -> tuple[str, ...]:
+    """What a command that writes for the release of this name has to be told besides."""
+    return (UNPROVEN,) if any(one.unproven and one.name == name for one in RELEASES) else ()
+
+
+def unproven_release(target: Release, where: PathLike[str], line: str) -> Refused:
+    """That nothing is written for a release that nobody has run, unless ``line`` is typed."""
+    return Refused(
+        f"{target} is unproven: known from public changes alone, and never started on what kstate writes for it",
+        where=str(where),
+        hint=f"to be the first, on a copy: {line}",
+    )
 
 
 def representative(alike: Sequence[Release]) -> Release:

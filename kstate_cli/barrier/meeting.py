@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = re.compile(r"barrier-([A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?)\.json")
 _MOST_BYTES: Final = 1 << 20
-_SCHEMA: Final = 1
+_SCHEMA: Final = 2
 _MODE: Final = 0o666
 """Other hosts, as other users may be, read it; the umask narrows it."""
 
@@ -42,7 +42,11 @@ class Word:
     seen: Mapping[str, str]
     """Host -> the token that it had when this one looked."""
     left: bool
-    """It did not wait any longer."""
+    """It does not wait any longer: its time was up, a signal or an error ended it."""
+    beat: int = 0
+    """One more each time that it says that it still waits."""
+    gone_on: bool = False
+    """All were here for it, and it has gone on: nothing more is to be heard of it."""
 
 
 class MeetingPlace:
@@ -67,6 +71,8 @@ class MeetingPlace:
                 "hosts": word.hosts,
                 "seen": dict(word.seen),
                 "left": word.left,
+                "beat": word.beat,
+                "gone_on": word.gone_on,
             }
         )
         path = f"{self._root}/{file_name(word.host)}"
@@ -147,7 +153,10 @@ def _parsed(data: bytes, host: str) -> Word | None:
     row: Any = parse_json(data) if len(data) <= _MOST_BYTES else None
     if not isinstance(row, dict) or row.get("schema_version") != _SCHEMA or row.get("host") != host:
         return None
-    token, hosts, seen, left = row.get("token"), row.get("hosts"), row.get("seen"), row.get("left")
-    if not (isinstance(token, str) and type(hosts) is int and isinstance(seen, dict) and isinstance(left, bool)):
+    token, hosts, seen = row.get("token"), row.get("hosts"), row.get("seen")
+    left, beat, gone_on = row.get("left"), row.get("beat"), row.get("gone_on")
+    if not (isinstance(token, str) and type(hosts) is int and isinstance(seen, dict)):
         return None
-    return Word(host, token, hosts, {k: v for k, v in seen.items() if isinstance(v, str)}, left)
+    if not (isinstance(left, bool) and type(beat) is int and isinstance(gone_on, bool)):
+        return None
+    return Word(host, token, hosts, {k: v for k, v in seen.items() if isinstance(v, str)}, left, beat, gone_on)

@@ -3,15 +3,20 @@
 Each host comes with a new token, and writes down whose tokens it has seen. It goes on once so many others have seen its
 own: whoever has seen it was here after it came, so every one of them had come by then. What an earlier round left has
 seen other tokens, and counts for nothing; no clock is compared. A host that goes on writes down first that it has seen
-all the others, so that none of them waits for one that has gone.
+all the others, and that it goes on, so that none of them waits for one that has gone.
+
+Whoever was here once need not be here any more. A host that ends otherwise, by a signal or an error, writes down that
+it left. One that could not, since it was killed or lost its power, is silent: a host that waits says so again and
+again, and one that has not been heard for long, by the clock of the one that listens, is not here until it is heard.
 """
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -21,6 +26,10 @@ from kstate_cli.errors import Refused, UsageError
 _LOOK_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 60.0
 """So long a place that could be reached may be out of reach: hours of restoring are behind this."""
+_BEAT_SECONDS: Final = 10.0
+"""So often a host says that it still waits."""
+_SILENCE_SECONDS: Final = 90.0
+"""Not heard for so long, a host is not here: longer than a network file system may show an old file (NFS: 60 s)."""
 _Answer = TypeVar("_Answer")
 
 
@@ -43,6 +52,22 @@ class Waiting:
         return not self.missing and not self.unknown
 
 
+@dataclass(slots=True)
+class _Ears:
+    """When each of the others was heard last, by this host's own clock."""
+
+    heard: dict[str, tuple[tuple[str, int], float]] = field(default_factory=dict)
+
+    def here(self, word: Word, mine: Word, now: float) -> bool:
+        """Whether a host waits, or has gone on, together with this one."""
+        said = (word.token, word.beat)
+        if self.heard.get(word.host, (None, now))[0] != said:
+            self.heard[word.host] = (said, now)
+        if word.left or word.seen.get(mine.host) != mine.token:
+            return False
+        return word.gone_on or now - self.heard[word.host][1] < _SILENCE_SECONDS
+
+
 def wait_for_all(
     place: MeetingPlace,
     host: str,
@@ -59,28 +84,63 @@ def wait_for_all(
     the place cannot be reached, and where another host has the same name.
     """
     file_name(host)
-    mine = Word(host, secrets.token_hex(16), hosts, {}, left=False)
-    place.leave(mine)
-    deadline = None if timeout is None else time.monotonic() + timeout
-    told: Waiting | None = None
-    while True:
-        words = _patiently(place.words)
-        if host in words and words[host].token != mine.token:
-            raise Refused(
-                f"another host is called {host} too: it waits at {place.shown}",
-                hint="give each its own name; one that was started twice waits where it came last",
-            )
-        mine = _looked(place, mine, {name: word for name, word in words.items() if name != host})
-        waiting = _who(mine, words, names)
-        if waiting != told:
-            told = waiting
-            on_change(waiting)
-        if waiting.all_here:
-            return waiting
-        if deadline is not None and time.monotonic() >= deadline:
-            place.leave(replace(mine, left=True))
-            return waiting
-        time.sleep(_LOOK_SECONDS)
+    wait = _Wait(place, Word(host, secrets.token_hex(16), hosts, {}, left=False), names)
+    place.leave(wait.mine)
+    try:
+        waiting = wait.until_all_are_here(None if timeout is None else time.monotonic() + timeout, on_change)
+        # The others have what this host has seen. Those that look late are told that nothing more is to be heard of it.
+        with contextlib.suppress(Refused):
+            place.leave(replace(wait.mine, left=not waiting.all_here, gone_on=waiting.all_here))
+    except _SameName:
+        raise Refused(
+            f"another host is called {host} too: it waits at {place.shown}",
+            hint="give each its own name; of one that was started twice the other one goes on waiting",
+        ) from None
+    except BaseException:
+        # Whatever ended it, the others are not to start as if it were here.
+        with contextlib.suppress(Refused):
+            place.leave(replace(wait.mine, left=True))
+        raise
+    return waiting
+
+
+class _SameName(Exception):
+    """The file of this host is another's now."""
+
+
+@dataclass(slots=True)
+class _Wait:
+    """One host that waits."""
+
+    place: MeetingPlace
+    mine: Word
+    names: tuple[str, ...]
+    ears: _Ears = field(default_factory=_Ears)
+
+    def until_all_are_here(self, deadline: float | None, on_change: Callable[[Waiting], None]) -> Waiting:
+        """Who was here then, or at the deadline. Raises _SameName, UsageError, Refused."""
+        told: Waiting | None = None
+        spoke = time.monotonic()
+        while True:
+            words = _patiently(self.place.words)
+            now = time.monotonic()
+            mine = self.mine
+            if mine.host in words and words[mine.host].token != mine.token:
+                raise _SameName
+            others = {name: word for name, word in words.items() if name != mine.host}
+            seen = _seen(self.place, mine, others)
+            if seen != mine.seen or now - spoke >= _BEAT_SECONDS:
+                self.mine = replace(mine, seen=seen, beat=mine.beat + 1)
+                spoke = now
+                _patiently(partial(self.place.leave, self.mine))
+            here = [name for name, word in others.items() if self.ears.here(word, self.mine, now)]
+            waiting = _who(self.mine, words, here, self.names)
+            if waiting != told:
+                told = waiting
+                on_change(waiting)
+            if waiting.all_here or (deadline is not None and now >= deadline):
+                return waiting
+            time.sleep(_LOOK_SECONDS)
 
 
 def _patiently(ask: Callable[[], _Answer]) -> _Answer:
@@ -95,8 +155,8 @@ def _patiently(ask: Callable[[], _Answer]) -> _Answer:
         time.sleep(_LOOK_SECONDS)
 
 
-def _looked(place: MeetingPlace, mine: Word, others: dict[str, Word]) -> Word:
-    """What this host has to say now, and has said."""
+def _seen(place: MeetingPlace, mine: Word, others: dict[str, Word]) -> dict[str, str]:
+    """Host -> token of those that wait. Raises UsageError where one waits for another number of hosts."""
     for word in others.values():
         here = word.seen.get(mine.host) == mine.token
         if here and word.hosts != mine.hosts:
@@ -104,17 +164,11 @@ def _looked(place: MeetingPlace, mine: Word, others: dict[str, Word]) -> Word:
                 f"{word.host} waits for {word.hosts} hosts at {place.shown}, and this one for {mine.hosts}",
                 hint="all of them are given the same number",
             )
-    seen = {name: word.token for name, word in others.items() if not word.left}
-    if seen != mine.seen:
-        mine = replace(mine, seen=seen)
-        _patiently(partial(place.leave, mine))
-    return mine
+    return {name: word.token for name, word in others.items() if not word.left}
 
 
-def _who(mine: Word, words: dict[str, Word], names: tuple[str, ...]) -> Waiting:
-    here = sorted(
-        {mine.host} | {name for name, word in words.items() if word.seen.get(mine.host) == mine.token and not word.left}
-    )
+def _who(mine: Word, words: dict[str, Word], others: list[str], names: tuple[str, ...]) -> Waiting:
+    here = sorted({mine.host, *others})
     known = sorted({*names, *words} - set(here))
     awaited = max(0, mine.hosts - len(here))
     missing = tuple(known) if awaited else ()

@@ -17,6 +17,8 @@ from .releases import InteropError
 
 _START_SECONDS = 600
 _STOP_SECONDS = 120
+_LOADED_SECONDS = 1800
+"""A batch of load waits until the one before is consumed: as long as the application stands still."""
 LONG_SESSIONS = {"session.timeout.ms": "600000", "max.poll.interval.ms": "600000", "producer.transaction.timeout.ms": "600000"}  # fmt: skip
 """Settings of an application that is going to be stopped short: nobody takes it for dead meanwhile."""
 
@@ -28,12 +30,19 @@ class Background:
     `run.conf` should have LONG_SESSIONS if `paused` is used.
     """
 
-    def __init__(self, harness: Harness, version: str, app: App, state_dir: Path, run: Run) -> None:
-        """Nothing starts before the with statement."""
-        self._until = harness.folder / f"{app.name}.until"
+    def __init__(
+        self, harness: Harness, version: str, app: App, state_dir: Path, run: Run, *, beside: str = ""
+    ) -> None:
+        """Nothing starts before the with statement. `beside`: the name of one of several instances of the application."""
+        self.events: list[tuple[float, Event]] = []
+        """What it has said, and when, by the monotonic clock."""
+        if beside:
+            run.options["beside"] = True
+        self._until = harness.folder / f"{app.name}{beside}.until"
+        self._until.unlink(missing_ok=True)
         run.options["until"] = str(self._until)
         self._command = harness.run_command(app, state_dir, run)
-        self._jvm = Jvm(version, harness.folder / "logs" / f"{version}-background.log")
+        self._jvm = Jvm(version, harness.folder / "logs" / f"{version}-background{beside}.log")
         self._running = threading.Event()
         self._reply: Reply | None = None
         self._thread = threading.Thread(target=self._call, daemon=True)
@@ -96,6 +105,7 @@ class Background:
             self._reply = self._jvm.call(self._command, timeout=3600, heard=self._hear)
 
     def _hear(self, event: Event) -> None:
+        self.events.append((time.monotonic(), event))
         if event["event"] == "state" and event["to"] == "RUNNING":
             self._running.set()
 
@@ -123,7 +133,8 @@ def load(harness: Harness, version: str, app: App, batch: Batch) -> Iterator[Non
         following = batch
         try:
             while not enough.is_set():
-                reply = harness.command(version, **following.command(app.topology, app.input), behind=app.name)
+                command = {"bootstrap": harness.bootstrap, **following.command(app.topology, app.input)}
+                reply = harness.jvm(version).call({**command, "behind": app.name}, _LOADED_SECONDS)
                 if reply.rc:
                     raise InteropError(reply.told())
                 following = following.then()

@@ -39,6 +39,11 @@ class Case:
     quick: bool = False
     """Part of every run of the tests."""
 
+    @property
+    def varies(self) -> bool:
+        """Whether what it begins with is another thing each time."""
+        return self.killed
+
 
 def untouched(_: Directory) -> None:
     """Nothing."""
@@ -141,6 +146,10 @@ def copied_task(it: Directory) -> None:
 
 def status_open(it: Directory) -> None:
     it.record(TABLE, "0_0", lambda found: dataclasses.replace(found, status=1))
+
+
+def no_status(it: Directory) -> None:
+    it.record(TABLE, "0_0", lambda found: dataclasses.replace(found, status=None))
 
 
 def global_status_open(it: Directory) -> None:
@@ -298,6 +307,8 @@ CASES = [
          topology="sparse", guarantee="alos"),
     Case("status-open", f"status of {TABLE} open", status_open, "status-open", releases=NEW),
     Case("status-open-alos", f"status of {TABLE} open", status_open, releases=NEW, guarantee="alos"),
+    Case("status-missing", f"no status of {TABLE}", no_status, "status-missing", releases=NEW),
+    Case("status-missing-alos", f"no status of {TABLE}", no_status, releases=NEW, guarantee="alos"),
     Case("global-status-open", "status of the global store open", global_status_open, "global-status-open", releases=NEW,
          quick=True),
     Case("stale-lower", ".checkpoint beside the column family, 10 lower", stale_checkpoint(-10), "stale-checkpoint",
@@ -331,3 +342,6 @@ CASES = [
     Case("old-names", f"the segments of {WINDOWS} have names with a colon", old_names),
     Case("max-age", "0_0 is older than state.cleanup.dir.max.age.ms", old_task, "older-than-max-age", releases=NEW),
 ]  # fmt: skip
+
+OF_GLOBAL_OFFSETS = {"global-below", "global-beyond", "global-unknown", "global-topic"}
+"""They change the offset of a small global table, which a release has to leave (``forgets_global_tables``)."""

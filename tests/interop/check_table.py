@@ -13,6 +13,7 @@ from kstate_cli.texts import INTERNALS
 from .check_cases import CASES, THREE, Case
 from .checking import Fates, Predicted, Real
 from .support import ROOT
+from .topology_cases import CHANGES, A, B, Change
 
 DOCS = ROOT / "docs" / "check.md"
 
@@ -58,7 +59,7 @@ of that time or an hour; it is what the broker or the dump says, `--delete-reten
 class Found:
     """One case with one release: both sides agree."""
 
-    case: Case
+    case: Case | Change
     release: str
     predicted: Predicted
     real: Real
@@ -93,7 +94,20 @@ def render(of: Cells) -> str:
         row = [f"`{case.name}`", f"{case.what}{made}", guarantee, *(of.get((case.name, one), "") for one in THREE)]
         rows.append(f"| {' | '.join(row)} |")
     table = ["| case | edit of the directory | guarantee | 3.9.2 | 4.2.1 | 4.3.1 |", "|---|---|---|---|---|---|", *rows]
-    return f"{_HEAD}\n{_codes()}\n{_TABLE}\n" + "\n".join(table) + "\n"
+    changes = [_row_of_change(change, of) for change in CHANGES]
+    homes = ["| case | what has changed | guarantee | 3.9.2 | 4.2.1 | 4.3.1 |", "|---|---|---|---|---|---|", *changes]
+    parts = (_HEAD, _codes(), _TABLE, "\n".join((*table, "")), _HOMES, "\n".join((*homes, "")))
+    return "\n".join(parts)
+
+
+def _row_of_change(change: Change, of: Cells) -> str:
+    guarantee = "at least once" if change.guarantee == "alos" else "exactly once"
+    cells_of_it = (of.get((change.name, one), "") for one in THREE)
+    return f"| {' | '.join((f'`{change.name}`', change.what, guarantee, *cells_of_it))} |"
+
+
+def _in_words(parts: str) -> str:
+    return "; ".join(f"{number}: {', '.join(part.split('+'))}" for number, part in enumerate(parts.split(",")))
 
 
 _MARK = "## Beside real releases"
@@ -103,6 +117,20 @@ Made by the test run (`KSTATE_INTEROP=all`). Each directory was left by a real r
 otherwise), edited as it says, checked, and then started: what stands here was predicted, and is what the release did, record by
 record. Stores: `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, `customers` global. A number is how many
 records were restored; stores that are not named opened as they are.
+"""
+_HOMES = f"""### Where the topology has changed
+
+The same with `--topology`, and `--from` unless it says otherwise: each directory was left by a topology, most of them by
+
+    {_in_words(A)}
+
+(number: stores), and another one was started, most often
+
+    {_in_words(B)}
+
+What stands here was foretold, and is what the release did; what is empty was not run. Where `kstate rehome` was named, it was run, and then the same check
+found nothing, and the release restored nothing but new stores and those in memory
+(`tests/interop/test_check_topology.py::test_the_prediction_is_what_the_new_topology_does`).
 """
 
 
@@ -122,8 +150,10 @@ def _cell(one: Found) -> str:
         parts = next(messages for messages in one.predicted.failures if all(part in one.real.text for part in messages))
         text = " ← ".join(re.sub(r" at location .*", "", part) for part in parts)
         how = "start never returns" if one.real.hangs else "start fails"
+        if isinstance(one.case, Change):
+            text = re.sub(r"(previous task is) \d+_\d+", r"\1 …", text)  # of several, whichever comes first
         return f"{how}: `{_neutral(text)}`"
-    if one.case.killed:
+    if one.case.varies:
         return "as predicted (a kill leaves something else each time)"
     fates = one.real.fates
     either = any(len(fates) > 1 for fates in one.predicted.fates.values())

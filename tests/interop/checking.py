@@ -20,13 +20,15 @@ from tests.done import Done
 
 from .harness import App, Batch, Guarantee, Harness, Run
 from .jvm import Reply
-from .releases import InteropError
+from .releases import InteropError, number
 from .restoring import changelog, delete_before, dump_changelogs, log_bounds
 from .support import BATCH, application, good, kstate
 
 TABLE, WINDOWS, SESSIONS, GLOBAL = "latest-order", "orders-per-minute", "visits", "customers"
 """The stores of the topology "demo"."""
 SMALL = {"rocksdb.config.setter": "interop.SmallBuffers"}
+PARTS = "parts:"
+"""Begins the names of topologies that are made by their names (``Parts.java``)."""
 ANY = "any number"
 """Restored is the whole of a log that nobody knows."""
 _NEVER = 100
@@ -45,6 +47,13 @@ class Kind:
     killed: bool = False
     cut: bool = False
     """The first half of the log of 0_0's table and of the global topic is gone."""
+    named: str | None = None
+    """The name of its topology."""
+
+    @property
+    def run_options(self) -> dict[str, Any]:
+        """What a start of it needs besides."""
+        return {"named": self.named} if self.named else {}
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ def make(harness: Harness, kind: Kind, folder: Path) -> Base:
     batch = Batch(records=600, keys=10, value_bytes=220) if kind.killed else BATCH
     harness.produce(kind.release, app, batch)
     state = folder / "left"
-    run = Run(read=False, kill=kind.killed, conf=SMALL if kind.killed else {})
+    run = Run(read=False, kill=kind.killed, conf=SMALL if kind.killed else {}, options=kind.run_options)
     first = good(harness.run(kind.release, app, state, run))
     topics = sorted({event["topic"] for event in first.of("restore-start")})
     if kind.cut:
@@ -96,7 +105,7 @@ class Directory:
     @property
     def in_files(self) -> bool:
         """True where the release keeps offsets in ``.checkpoint``."""
-        return not self.base.kind.release.startswith("4.3")
+        return number(self.base.kind.release) < (4, 3)
 
     def task(self, name: str = "0_0") -> Path:
         """A task's directory."""
@@ -172,19 +181,33 @@ def identities(directory: Path) -> dict[str, dict[str, bytes]]:
     for path in sorted(directory.rglob("IDENTITY")):
         if is_database(path.parent):
             inside = path.relative_to(directory)
-            found.setdefault(inside.parts[0], {})[str(inside)] = path.read_bytes()
+            task = "/".join(inside.parts[: 2 if inside.parts[0].startswith("__") else 1])
+            found.setdefault(task, {})[str(inside)] = path.read_bytes()
     for path in directory.glob("*_*/README"):
         found.setdefault(path.parent.name, {})["README"] = b""
     return found
 
 
-def start(harness: Harness, release: str, directory: Directory, folder: Path, *, topology: str | None = None) -> Real:
-    """Start the application on the directory, and see what becomes of each store."""
+TaskOf = Callable[[str, int], str | None]
+"""Store and partition -> the task that has it in the topology that is started; None where that has no such store."""
+
+
+def start(
+    harness: Harness,
+    release: str,
+    directory: Directory,
+    folder: Path,
+    *,
+    topology: str | None = None,
+    task_of: TaskOf | None = None,
+) -> Real:
+    """Start the application on the directory, and see what becomes of each store; ``task_of`` where it has many tasks."""
+    of_store = task_of or _only_subtopology
     base = directory.base
     app = dataclasses.replace(base.app, topology=topology or base.app.topology)
     before, rows_before = identities(directory.path), _rows_of_base(harness, release, base, topology)
     folder.mkdir(parents=True, exist_ok=True)
-    run = Run(dump=folder / "rows.jsonl", conf=directory.conf, options={"timeout": _SOON})
+    run = Run(dump=folder / "rows.jsonl", conf=directory.conf, options={"timeout": _SOON, **base.kind.run_options})
     log = harness.folder / "logs" / f"{release}.log"
     begin = log.stat().st_size if log.exists() else 0
     try:
@@ -200,7 +223,8 @@ def start(harness: Harness, release: str, directory: Directory, folder: Path, *,
         return Real(True, text, {})
     restored: dict[tuple[str, str], int] = {}
     for event in reply.of("restore-end"):
-        task = _task(event["store"], event["partition"], before)
+        task = of_store(event["store"], event["partition"])
+        assert task is not None, event
         restored[task, event["store"]] = restored.get((task, event["store"]), 0) + int(event["restored"])
     after, rows = identities(directory.path), _rows(folder / "rows.jsonl")
     fates: Fates = {}
@@ -211,39 +235,46 @@ def start(harness: Harness, release: str, directory: Directory, folder: Path, *,
             fates[task, store] = f"wiped, {count}"
         elif count:
             fates[task, store] = str(count)
-        elif rows.get((task, store), 0) < rows_before.get((task, store), 0):
-            fates[task, store] = "without rows"
         else:
             fates[task, store] = "opens"
+    for (store, partition), known_rows in rows_before.items():
+        of = of_store(store, partition)
+        logged = of is not None and (of, store) in fates
+        if of is not None and (logged or task_of) and fates.get((of, store), "opens") == "opens":
+            fates[of, store] = "opens" if rows.get((store, partition), 0) >= known_rows else "without rows"
     return Real(False, text, fates)
 
 
-def _task(store: str, partition: int, known: dict[str, dict[str, bytes]]) -> str:
+def _only_subtopology(store: str, partition: int) -> str:
     return "global" if store in (GLOBAL, "global-table") else f"0_{partition}"
 
 
-_healthy: dict[tuple[str, str | None], dict[tuple[str, str], int]] = {}
+_healthy: dict[tuple[str, str | None], dict[tuple[str, int], int]] = {}
 
 
-def _rows_of_base(harness: Harness, release: str, base: Base, topology: str | None) -> dict[tuple[str, str], int]:
+def _rows_of_base(harness: Harness, release: str, base: Base, topology: str | None) -> dict[tuple[str, int], int]:
     """The rows that the unedited stores serve: counted once, by the release that made them."""
-    key = (base.app.name, topology)
+    # Of those that are made by their names many are started on one directory.
+    key = (base.app.name, None if base.kind.topology.startswith(PARTS) else topology)
     if key not in _healthy:
         _healthy[key] = {}
-        if base.kind.topology == "demo" and not base.kind.killed and not base.kind.cut:
-            path = base.folder / "healthy"
+        whole = base.kind.topology == "demo" or base.kind.topology.startswith(PARTS)
+        if whole and not base.kind.killed and not base.kind.cut:
+            path = base.folder / f"healthy-{len(_healthy)}"
             base.copy(path / "state")
-            good(harness.run(base.kind.release, base.app, path / "state", Run(dump=path / "rows.jsonl")))
+            run = Run(dump=path / "rows.jsonl", options=base.kind.run_options)
+            good(harness.run(base.kind.release, base.app, path / "state", run))
             _healthy[key] = _rows(path / "rows.jsonl")
     return _healthy[key]
 
 
-def _rows(dump: Path) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
+def _rows(dump: Path) -> dict[tuple[str, int], int]:
+    """Of each store and partition; −1 is that of global stores."""
+    found: dict[tuple[str, int], int] = {}
     for line in dump.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        task = "global" if row["partition"] < 0 else f"0_{row['partition']}"
-        found[task, row["store"]] = found.get((task, row["store"]), 0) + 1
+        key = row["store"], max(-1, row["partition"])
+        found[key] = found.get(key, 0) + 1
     return found
 
 
@@ -302,7 +333,7 @@ def _log_bounds(base: Base) -> Path:
 
 def _fate(row: dict[str, Any], outcome: str) -> str:
     if outcome == "task-wiped":
-        return f"wiped, {row['records']}"
+        return f"wiped, {ANY if row['records'] is None else row['records']}"
     if outcome in ("restores", "restores-all"):
         if row["records"] is None:
             return ANY if outcome == "restores-all" else "opens"

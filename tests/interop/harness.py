@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from kstate_cli.releases import OffsetsHome, release
+
 from .broker import Broker
 from .jvm import Event, Jvm, Reply
 
@@ -198,9 +200,8 @@ def open_databases(jvm: Jvm, path: Path) -> Reply:
     The reply has an event "database" for each: path, families, data (rows and sha256 of each data column family), for 4.3
     offsets (key -> value in hex), and error when it does not open. rc 1 when any does not.
     """
-    from .releases import number
-
-    return jvm.call({"do": "open", "path": str(path), "offsets": number(jvm.version) >= (4, 3)})
+    inside = release(jvm.version).offsets_home is OffsetsHome.COLUMN_FAMILY
+    return jvm.call({"do": "open", "path": str(path), "offsets": inside})
 
 
 def scan(jvm: Jvm, path: Path, family: str = "default", rounds: int = 1) -> list[Event]:

@@ -1,57 +1,133 @@
-"""Chains of releases that prove one that has no proof yet: `python -m tests.interop.proving RELEASE [all]` says what to write down."""
+"""Chains of releases that prove one that has no proof yet; and what is written down once they have passed.
+
+`python -m tests.interop.proving [RELEASE [RESULTS.xml]]` says PROVEN as the record has it, which RocksDB the release ships
+beside what its row says, and of the results of pytest how many minutes each kind of test took, and what failed. What was run
+of a release is kept in tests/interop/proven.jsonl, of which docs/compatibility.md has a table; its pairs are in pairs.jsonl.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
 
-from kstate_cli.releases import PROVEN, release
+from kstate_cli.releases import release
 
 from .check_cases import THREE
-from .releases import number
+from .pairs import LINES, Case, Proof, hops, line, proofs, today
+from .releases import number, streams_jars
 
-Chain = tuple[str, ...]
+KEPT: Final = Path(__file__).resolve().parent / "proven.jsonl"
+KINDS: Final = {
+    "test_restore_kinds": "every kind restored", "test_check": "`check`", "test_query": "queries", "test_killed": "kills",
+}  # fmt: skip
+"""The files of tests that prove a release beside its pairs, and what they are about."""
 
 
-def line(version: str) -> str:
-    """The release line: 4.3 of 4.3.1."""
-    return "{}.{}".format(*number(version))
+@dataclass(frozen=True)
+class Ran:
+    """The cases of one file of tests that were run with a release, and that passed."""
+
+    release: str
+    test: str
+    cases: int
+    seconds: int
+    date: str
 
 
-def chains_with(version: str, known: Sequence[Chain], *, everything: bool) -> list[Chain]:
+def chains_with(version: str, *, everything: bool) -> list[Case]:
     """
-    Into `version` and out of it, beside the three usual releases, or all that are run; there and back beside the newest.
+    Into `version` and out of it, beside the three usual releases, or the last one of every line; there and back.
 
-    UsageError for a release that has no row.
+    Each under both guarantees. UsageError for a release that has no row.
     """
     release(version)
-    others = {one for chain in known for one in chain} if everything else set(THREE)
-    beside = sorted((one for one in others if line(one) != line(version)), key=number)
+    beside = sorted((one for one in (LINES if everything else THREE) if line(one) != line(version)), key=number)
     newest = beside[-1]
     ways = [way for other in beside for way in ((other, version), (version, other))]
-    return [*ways, (newest, version, newest), (version, newest, version)]
+    chains = [*ways, (newest, version, newest), (version, newest, version)]
+    return [(chain, guarantee) for chain in chains for guarantee in ("eos", "alos")]
 
 
-def to_write_down(version: str, chains: Sequence[Chain], known: Sequence[Chain]) -> list[str]:
-    """The entries that the chains have earned: of PROVEN, and of the known chains, which are run from then on."""
-    hops = dict.fromkeys((line(a), line(b)) for chain in chains for a, b in pairwise(chain))
-    pairs = [f'        ("{a}", "{b}"),' for a, b in hops if (a, b) not in PROVEN]
-    runs = [
-        f'    ("{a}", "{b}"),'
-        for a, b in dict.fromkeys(hop for chain in chains for hop in pairwise(chain))
-        if (a, b) not in known
-    ]
-    return [
-        f"{version} is proven beside these releases. PROVEN in kstate_cli/releases.py:",
-        *pairs,
-        "and CHAINS in tests/interop/test_matrix.py:",
-        *runs,
-    ]
+def proven() -> str:
+    """PROVEN of kstate_cli/releases.py, one source in a line."""
+    targets: dict[str, list[str]] = defaultdict(list)
+    for source, target in sorted(hops(proofs()), key=lambda hop: (number(hop[0]), number(hop[1]))):
+        targets[source].append(target)
+    return "\n".join(f'    "{source}": "{" ".join(of)}",' for source, of in targets.items())
+
+
+def rocksdb(version: str) -> str:
+    """The RocksDB that the release ships, beside what its row says."""
+    shipped = [jar.stem.removeprefix("rocksdbjni-") for jar in streams_jars(version).glob("rocksdbjni-*.jar")]
+    row = release(version)
+    new = [one for one in shipped if one not in row.rocksdb]
+    said = f"its row lacks {', '.join(new)}" if new else "its row has it"
+    return f"RocksDB of {version}: {', '.join(shipped)}; {said}"
+
+
+def ran(version: str, results: Path) -> tuple[list[Ran], list[str]]:
+    """What has passed, by file of tests, and what failed, in the results of pytest."""
+    seconds: dict[str, float] = defaultdict(float)
+    cases: dict[str, int] = defaultdict(int)
+    failed = []
+    for case in ElementTree.parse(results).iter("testcase"):
+        file = case.attrib["classname"].rpartition(".")[2]
+        wrong = next((one for one in case if one.tag in ("failure", "error")), None)
+        if wrong is not None:
+            failed.append(f"FAILED {file}::{case.attrib['name']}: {wrong.attrib.get('message', '')[:500]}")
+        elif not any(one.tag == "skipped" for one in case):
+            seconds[file] += float(case.attrib["time"])
+            cases[file] += 1
+    return [Ran(version, file, number, round(seconds[file]), today()) for file, number in cases.items()], failed
+
+
+def recorded() -> list[Ran]:
+    """The record: of each release and file of tests the run with most cases, the last of those."""
+    found: dict[tuple[str, str], Ran] = {}
+    for text in KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else ():
+        one = Ran(**json.loads(text))
+        before = found.get((one.release, one.test))
+        if before is None or before.cases <= one.cases:
+            found[one.release, one.test] = one
+    return list(found.values())
+
+
+def rows(of: Iterable[Ran], pairs: Iterable[Proof]) -> Iterator[tuple[str, ...]]:
+    """Of the table: each release that was proven by itself, the cases of each kind, their minutes."""
+    done = {(one.release, one.test): one for one in of}
+    chains = [*pairs]
+    usual = {*LINES} - {version for version, _ in done}
+    versions = {version for one in chains for version in one.chain} | {version for version, _ in done}
+    for version in sorted(versions - usual, key=lambda one: [*map(int, one.split("."))], reverse=True):
+        own = [one for one in chains if version in one.chain]
+        kinds = [done.get((version, test)) for test in KINDS]
+        seconds = sum(one.seconds for one in own) + sum(one.seconds for one in kinds if one)
+        cells = [str(one.cases) if one else "not run" for one in kinds]
+        yield version, str(len(own)), *cells, str(max((one.restored for one in own), default=0)), f"{seconds / 60:.0f}"
+
+
+def main(arguments: list[str]) -> int:
+    """The command line."""
+    print(f"PROVEN of kstate_cli/releases.py:\n{proven()}")
+    if arguments:
+        print(rocksdb(arguments[0]))
+        if release(arguments[0]).unproven:
+            print("once all of this has passed, its row is unproven=True no more")
+    if arguments[1:]:
+        passed, failed = ran(arguments[0], Path(arguments[1]))
+        for one in passed:
+            print(f"{one.test}: {one.cases} cases passed, {one.seconds / 60:.1f} minutes")
+        print("\n".join(failed))
+        with KEPT.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(asdict(one)) + "\n" for one in passed if one.test in KINDS)
+    return 0
 
 
 if __name__ == "__main__":
-    from .test_matrix import CHAINS
-
-    asked, everything = sys.argv[1], "all" in sys.argv[2:]
-    print("\n".join(to_write_down(asked, chains_with(asked, CHAINS, everything=everything), CHAINS)))
+    sys.exit(main(sys.argv[1:]))

@@ -9,11 +9,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+PROVING = os.environ.get("KSTATE_INTEROP_RELEASE")
+"""A release that is to be proven (scripts/prove-release.sh): what is run with several is run with this one then."""
 JAVA = Path(__file__).resolve().parent / "java"
 BROKER_VERSION = "4.3.1"
+GLOBAL_TABLE = "global-table"
+"""The global table of the topology "kinds"."""
 
 _POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>kstate</groupId><artifactId>fetch</artifactId><version>1</version>
@@ -36,6 +40,32 @@ def number(version: str) -> tuple[int, int]:
     """The release line: (4, 3) of 4.3.1."""
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
+
+
+def tried(usual: Sequence[str]) -> list[str]:
+    """The releases that a test is run with: these, or the one that is to be proven."""
+    return [PROVING] if PROVING else list(usual)
+
+
+def like(version: str, known: Sequence[str]) -> str:
+    """Of the releases that are known the one that this one is like: the newest that is not newer, else the oldest."""
+    ordered = sorted(known, key=number)
+    return next((one for one in reversed(ordered) if number(one) <= number(version)), ordered[0])
+
+
+def forgets_global_tables(release: str) -> bool:
+    """
+    Whether a release ends without the offsets of a small global table, and reads all of it again at the next start.
+
+    Seen with 3.7.2, 3.8.1 and 3.9.1, whatever kstate does; neither with 3.6.1 nor with 3.9.2, 4.0.2 and 4.1.0 (KAFKA-18168).
+    """
+    numbers = tuple(int(part) for part in release.split("."))
+    return (3, 7, 0) <= numbers < (3, 9, 2) or (4, 0, 0) <= numbers < (4, 0, 2)
+
+
+def only_what_is_forgotten(ended_by: str) -> list[str]:
+    """The stores that a start may restore after that release has ended."""
+    return [GLOBAL_TABLE] if forgets_global_tables(ended_by) else []
 
 
 def streams_jars(version: str) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 
 from kstate_cli.broker.client import ask_broker
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.releases import unproven_too
 from tests import json_lines
 from tests.directories.support import data_rows, meaning
 from tests.done import Done
@@ -83,7 +84,7 @@ def run_restore(directory: Path, dump: Path, release: str, spec: Path, *options:
     java = os.environ.get("JDK_JAVA_OPTIONS", _QUICK)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "kstate_cli", "restore", str(directory), "--from-changelog", str(dump), "--for", release,
-               "--spec", str(spec), "-o", "json", *options]  # fmt: skip
+               "--spec", str(spec), "-o", "json", *unproven_too("{}.{}".format(*number(release))), *options]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": java}
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=_SECONDS, check=False)  # fmt: skip
@@ -153,12 +154,20 @@ def log_bounds(dump: Path) -> dict[tuple[str, int], tuple[int, int, int | None]]
     }
 
 
-def write_spec(directory: Path, path: Path, *, memory: bool = False) -> Path:
-    """What ``kstate ls --spec`` says of a healthy directory, with the lines filled in that it asks for: what it suggests first."""
+def write_spec(directory: Path, path: Path, *, memory: bool = False, global_topic: str = "") -> Path:
+    """
+    What ``kstate ls --spec`` says of a healthy directory, with the lines filled in that it asks for: what it suggests first.
+
+    ``global_topic``: of the global table, where the release leaves no offset that tells it (KAFKA-18168).
+    """
     done = kstate("ls", directory, "--spec")
     assert done.status in (0, 1), done.told
     text = re.sub(r"^# retention_ms = .*to fill in.*$", f"retention_ms = {HISTORY_MS}", done.out, flags=re.MULTILINE)
     text = re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", text, flags=re.MULTILINE)
+    if global_topic:
+        text, count = re.subn(r"^# changelog = .*to fill in: changelog is not known.*$", f'changelog = "{global_topic}"', text,
+                              flags=re.MULTILINE)  # fmt: skip
+        assert count == 1, text
     still_open = [line for line in text.splitlines() if "to fill in:" in line]
     assert not still_open, still_open
     path.write_text(text + (IN_MEMORY if memory else ""), encoding="utf-8")

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.releases import unproven_too
 from tests import json_lines
 from tests.done import Done
 
@@ -41,15 +42,15 @@ def kstate(*arguments: object) -> Done:
 
 
 def migrate(directory: Path, to: str, *options: str) -> Done:
-    """Migrate an application directory to the release line of `to`."""
+    """Migrate an application directory to the release line of `to`, be it one that is to be proven."""
     line = "{}.{}".format(*number(to))
-    return kstate("migrate", directory, "--to", line, "-o", "json", *options)
+    return kstate("migrate", directory, "--to", line, "-o", "json", *unproven_too(line), *options)
 
 
 def application(topology: str, guarantee: str) -> App:
     """An application with an id that no other test has."""
     known: Guarantee = "eos" if guarantee == "eos" else "alos"
-    return App(f"app-{next(_applications)}-{topology}-{guarantee}", topology, known)
+    return App(f"app-{next(_applications)}-{topology.partition(':')[0]}-{guarantee}", topology, known)
 
 
 def good(reply: Reply) -> Reply:

@@ -15,15 +15,24 @@ from pathlib import Path
 
 import pytest
 
-from .check_cases import CASES, THREE, Case
+from .check_cases import CASES, OF_GLOBAL_OFFSETS, THREE, Case
 from .check_table import DOCS, Found, cells, known, render
 from .checking import ANY, Base, Directory, Kind, make, predict, start
 from .harness import App, Harness, Run
+from .releases import PROVING, forgets_global_tables, like, tried
 from .support import ALL, good, kstate, restored
 
 pytestmark = pytest.mark.interop
 
-PAIRS = [(case, release) for case in CASES if ALL or case.quick for release in case.releases]
+PAIRS = [
+    (case, release)
+    for case in CASES
+    if ALL or PROVING or case.quick
+    for release in tried(case.releases)
+    if like(release, THREE) in case.releases
+    and (case.made_by is None or PROVING is None)
+    and not (case.name in OF_GLOBAL_OFFSETS and forgets_global_tables(release))
+]
 _found: list[Found] = []
 
 
@@ -142,4 +151,4 @@ def test_the_table_in_the_docs() -> None:
     now, told = cells(_found), known()
     assert {key: told[key] for key in now if key in told} == {key: cell for key, cell in now.items() if key in told}
     if len(_found) == len(PAIRS) and ALL:
-        assert DOCS.read_text(encoding="utf-8") == render(now)
+        assert DOCS.read_text(encoding="utf-8") == render(told | now)

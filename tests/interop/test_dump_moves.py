@@ -27,6 +27,7 @@ from kstate_cli.dump.open import read_dump
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.faults.injection import available
 from tests.mounts import mounted
+from tests.restore.cluster import Cluster
 
 from .broker import Broker
 from .dumping import dump, dumped, files_of, newest
@@ -263,6 +264,23 @@ def test_on_spark(harness: Harness, tmp_path: Path) -> None:
     whole(out)
 
 
+@pytest.mark.in_full("tests/interop/test_dump_moves.py::test_on_spark")
+def test_on_a_cluster(harness: Harness, tmp_path: Path) -> None:
+    """Executors in processes of two workers, which tell no driver how far they are: the same records."""
+    topic, out = Topic(harness.bootstrap, partitions=2), tmp_path / "dump"
+    for partition in (0, 1):
+        topic.produce(600_000 if partition else 100, partition=partition)
+    with Cluster(tmp_path, ["127.0.0.1", "localhost"]) as cluster:
+        done = dump(harness, out, "--topic", topic.name, "--master", cluster.master, engine="spark")
+        assert done.summary["records"] == 600_100
+        topic.produce(50)
+        more = dump(harness, out, "--topic", topic.name, "--master", cluster.master, engine="spark")
+        assert more.summary["records"] == 50
+    for partition in (0, 1):
+        assert rows(out, topic, partition) == topic.records(partition)
+    whole(out)
+
+
 def test_a_full_disk(harness: Harness, tmp_path: Path) -> None:
     topic = Topic(harness.bootstrap)
     topic.produce(500)
@@ -318,6 +336,7 @@ def test_a_broker_that_goes_away(tmp_path: Path) -> None:
             broker.stop()
             _, said = slow.communicate(timeout=2 * _SECONDS)
         assert slow.returncode == 6, said
+        assert "no record has come for 10 s: a broker that says nothing for 45 s is given up" in said
         assert f"of {topic.name}:0 cannot be read" in said and "run the command again" in said
         assert files_of(out) == first, "what was half read is gone"
         whole(out)
@@ -400,10 +419,14 @@ def test_a_dry_run_writes_nothing(harness: Harness, tmp_path: Path) -> None:
     planned = call(harness, out, topic, "--dry-run")
     assert not out.exists()
     assert (planned.summary["records"], planned.summary["executed"], planned.summary["generation"]) == (30, False, None)
-    call(harness, out, topic)
+    assert (planned.summary["files"], planned.summary["bytes"], planned.rows[0]["bytes"]) == (1, None, None)
+    first = call(harness, out, topic).summary
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     topic.produce(7)
-    assert call(harness, out, topic, "--dry-run").summary["records"] == 7
+    planned = call(harness, out, topic, "--dry-run")
+    assert planned.summary["records"] == 7
+    assert planned.summary["bytes"] == planned.rows[0]["bytes"] == round(7 * first["bytes"] / 30), "as what there is"
+    assert call(harness, out, topic, "--dry-run", "--full").summary["bytes"] == round(37 * first["bytes"] / 30)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 

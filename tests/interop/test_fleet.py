@@ -16,6 +16,9 @@ from .support import application, good, kstate
 
 pytestmark = pytest.mark.interop
 
+STREAMS = {"group.protocol": "streams", "client.id": ""}
+"""KIP-1071, and again no `client.id` of its own."""
+
 
 def test_members_and_lag_of_a_running_application(harness: Harness, tmp_path: Path) -> None:
     app = application("kinds", "eos")
@@ -45,3 +48,28 @@ def test_members_and_lag_of_a_running_application(harness: Harness, tmp_path: Pa
     after = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
     assert not [row for row in after.rows if row["type"] == "finding"], after.told
     assert {row["host"] for row in after.rows if row["type"] == "member"} <= {"web-1"}
+
+
+def test_a_group_of_the_streams_protocol(harness: Harness, tmp_path: Path) -> None:
+    """To librdkafka it is no group (DEAD, classic): that its members are not known is said, and nothing of it that is wrong."""
+    app = application("sparse", "eos")
+    state, listing = tmp_path / "state", tmp_path / "web-1.json"
+    harness.produce("4.3.1", app, Batch(records=50, keys=5, partitions=2))
+    with Background(harness, "4.3.1", app, state, Run(conf=STREAMS, read=False)) as running:
+        listing.write_text(kstate("ls", state / app.name, "-o", "json").out)
+        early = group_of(listing, harness)
+        good(running.finish())
+    listing.write_text(kstate("ls", state / app.name, "-o", "json").out)
+    for told in (early, group_of(listing, harness)):
+        assert "the members of the group are not known: " in told and "group.protocol=streams" in told, told
+    assert "it has committed offsets" in told
+    harness.delete("4.3.1", app)
+    assert "the broker has no group of this name" in group_of(listing, harness)
+
+
+def group_of(listing: Path, harness: Harness) -> str:
+    """What is told of a group of which nothing is known."""
+    done = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
+    assert (done.summary["group_protocol"], done.summary["group_state"]) == ("unknown", "unknown"), done.told
+    assert not [row for row in done.rows if row["type"] in ("member", "finding")], done.told
+    return kstate("fleet", listing, "--bootstrap-server", harness.bootstrap).err

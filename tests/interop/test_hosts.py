@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,21 @@ from .background import Background
 from .dumping import dump
 from .harness import App, Harness, Run
 from .restoring import changelogs, restore, write_spec
-from .support import BATCH, application, good, restored
+from .starts import BATCHES
+from .support import application, good, restored
 
 pytestmark = pytest.mark.interop
 
 RELEASE = "4.3.1"
-MANY = replace(BATCH, records=2_000, keys=400, partitions=4)
 CLASSIC = {"group.protocol": "classic"}
 
 
 def started(harness: Harness, app: App, states: list[Path], apart: float) -> dict[str, int]:
     """Starts an instance on each state.dir, one after the other; store on disk -> the records that the group restored."""
-    instances = [Background(harness, RELEASE, app, state, Run(read=False, conf=CLASSIC)) for state in states]
+    instances = [
+        Background(harness, RELEASE, app, state, Run(read=False, conf=CLASSIC), beside=str(at))
+        for at, state in enumerate(states)
+    ]
     with ThreadPoolExecutor(len(states)) as pool:
         running = []
         for number, instance in enumerate(instances):
@@ -53,7 +55,7 @@ def test_what_a_start_makes_of_two_shares(tmp_path: Path, guarantee: str) -> Non
 
 def two_shares(harness: Harness, tmp_path: Path, guarantee: str) -> None:
     app = application("kinds", guarantee)
-    harness.produce(RELEASE, app, MANY)
+    harness.produce(RELEASE, app, BATCHES["large"])
     first = good(harness.run(RELEASE, app, tmp_path / "whole", Run(read=False)))
     named = [word for topic in changelogs(first) if not topic.endswith("-changelog") for word in ("--topic", topic)]
     dump(harness, tmp_path / "dump", "--app", app.name, *named)

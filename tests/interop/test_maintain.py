@@ -42,7 +42,7 @@ class Tutorial:
             "/var/lib/": f"{folder}/",
             "/backup": f"{folder}/backup",
             "broker:9092": broker,
-            "kstate.toml": f"{folder}/kstate.toml",
+            "/etc/kstate/": f"{folder}/",
         }
         text = (ROOT / "docs" / "tutorials" / "standby.md").read_text(encoding="utf-8")
         (toml,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)

@@ -3,18 +3,20 @@ What real Kafka Streams releases do with directories that kstate migrated.
 
 A directory is good when the target release takes it without restoring anything, serves from every store exactly what the
 source release serves from the unmigrated copy after a restart, and makes of more input exactly what it makes of the same input
-in an application that was never migrated. The four usual pairs run by default; KSTATE_INTEROP=all runs every pair under both
-guarantees, and KSTATE_INTEROP_RELEASE=4.4.0 those of a release that has no proof yet.
+in an application that was never migrated. Two usual pairs run by default, and one that changes from day to day; all pairs with
+KSTATE_INTEROP=all, those of a release that has no proof yet with KSTATE_INTEROP_RELEASE=4.4.0, and with KSTATE_INTEROP_RECORD=FILE
+what that record lacks (pairs.py).
 """
 
 from __future__ import annotations
 
-import itertools
+import datetime
+import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,13 @@ import pytest
 from kstate_cli.releases import PROVEN
 from tests.directories.support import tree_hash
 from tests.golden import unpack
+from tests.sampling import evenly
 
-from . import dumps
+from . import dumps, proving
 from .harness import App, Harness, Run, Step
+from .pairs import Case, Proof, every_pair, hops, note, of_today, proofs, today, without_proof
 from .proving import chains_with
-from .releases import number
+from .releases import GLOBAL_TABLE, PROVING, number, only_what_is_forgotten
 from .support import (
     ALL,
     BATCH,
@@ -44,46 +48,31 @@ from .support import (
 
 pytestmark = pytest.mark.interop
 
-CHAINS = [
-    ("4.3.1", "4.2.1"), ("4.3.1", "3.9.2"), ("4.2.1", "3.9.2"), ("3.9.2", "4.3.1"), ("4.2.1", "4.3.1"),
-    ("4.3.1", "4.2.1", "4.3.1"), ("4.1.2", "4.3.1"), ("4.3.1", "4.1.2"), ("3.6.2", "4.3.1"),
-    ("4.3.1", "4.0.2"), ("4.3.1", "3.5.2"), ("4.3.1", "3.4.1"), ("3.9.2", "3.5.2"), ("3.9.2", "3.4.1"),
-    ("4.3.1", "3.3.2"), ("4.3.1", "3.2.3"), ("4.0.2", "4.3.1"), ("3.5.2", "4.3.1"), ("3.4.1", "4.3.1"), ("3.2.3", "4.3.1"),
-]  # fmt: skip
-DEFAULT = [
+USUAL = [
     (("4.3.1", "4.2.1"), "eos"), (("4.3.1", "3.9.2"), "alos"), (("4.2.1", "4.3.1"), "eos"), (("3.9.2", "4.3.1"), "alos"),
 ]  # fmt: skip
-NEW_RELEASE = os.environ.get("KSTATE_INTEROP_RELEASE")
-"""A release that is to be proven (scripts/prove-release.sh): then its chains, and no others."""
-CASES = list(itertools.product(CHAINS, ["alos", "eos"])) if ALL else DEFAULT
-if NEW_RELEASE:
-    CASES = list(itertools.product(chains_with(NEW_RELEASE, CHAINS, everything=ALL), ["alos", "eos"]))
+
+
+def chosen() -> list[Case]:
+    """The pairs that run now: those without a proof where proofs are collected, a few and that of the day otherwise."""
+    wanted = chains_with(PROVING, everything=ALL) if PROVING else every_pair()
+    if "KSTATE_INTEROP_RECORD" in os.environ:
+        return without_proof(wanted)
+    if PROVING or os.environ.get("KSTATE_INTEROP") == "all":
+        return wanted
+    return list(dict.fromkeys([*evenly(USUAL, 2), of_today(every_pair())]))
+
 
 UNKNOWN_BEFORE = {
     "3.6": {"grace-join-Buffer": "grace-buffer"},
     "3.5": {"versioned": "versioned", "grace-table": "versioned"},
-    "3.4": {"fk-subscription-store": "foreign-key subscriptions of version 1"},
-    "3.3": {"window-final": "time-ordered-window", "session-final": "time-ordered-session"},
+    "3.3": {
+        "fk-subscription-store": "foreign-key subscriptions of version 1",
+        "window-final": "time-ordered-window",
+        "session-final": "time-ordered-session",
+    },
 }
 """The stores of "kinds" that releases before this one do not read, and what kstate calls them."""
-
-GLOBAL_TABLE = "global-table"
-
-
-def forgets_global_tables(release: str) -> bool:
-    """
-    Whether a release ends without the offsets of a small global table, and reads all of it again at the next start.
-
-    Seen with 3.7.2, 3.8.1 and 3.9.1, whatever kstate does; neither with 3.6.1 nor with 3.9.2, 4.0.2 and 4.1.0 (KAFKA-18168).
-    """
-    numbers = tuple(int(part) for part in release.split("."))
-    return (3, 7, 0) <= numbers < (3, 9, 2) or (4, 0, 0) <= numbers < (4, 0, 2)
-
-
-def only_what_is_forgotten(ended_by: str) -> list[str]:
-    """The stores that a start may restore after that release has ended."""
-    return [GLOBAL_TABLE] if forgets_global_tables(ended_by) else []
-
 
 _never_migrated: dict[tuple[str, str, str, str], Path] = {}
 
@@ -92,10 +81,10 @@ def topology_for(source: str, oldest: str) -> str:
     """
     All kinds of stores, as far as the oldest release of a chain has them.
 
-    Going back behind 3.4 a foreign-key join is refused (real 4.3.1 writes subscriptions of version 1 with upgrade.from=3.3 too):
+    Going back behind 3.3 a foreign-key join is refused (real 3.3.2 writes subscriptions of version 1, and all later ones do):
     then a topology without one.
     """
-    return "kinds-no-fk" if number(oldest) < (3, 4) <= number(source) else "kinds"
+    return "kinds-no-fk" if number(oldest) < (3, 3) <= number(source) else "kinds"
 
 
 def without_arrival_order(row: dict[str, Any]) -> None:
@@ -137,19 +126,18 @@ def never_migrated(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -
     return dump
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    ("chain", "guarantee"), CASES, ids=lambda value: value if isinstance(value, str) else "-".join(value)
+    ("chain", "guarantee"), chosen(), ids=lambda value: value if isinstance(value, str) else "-".join(value)
 )
 def test_migrated_directory_serves_the_same(
     harness: Harness,
     tmp_path: Path,
     never_migrated: Callable[[str, str, str, str], Path],
-    record_property: Callable[[str, object], None],
     chain: tuple[str, ...],
     guarantee: str,
 ) -> None:
     source, target = chain[0], chain[-1]
+    began = time.monotonic()
     oldest = "{}.{}".format(*min(map(number, chain)))
     topology = topology_for(source, oldest)
     app = application(topology, guarantee)
@@ -169,7 +157,6 @@ def test_migrated_directory_serves_the_same(
     run = Run(dump=served, then=[Step(BATCH.then(), grown)], as_of=oldest, expect_no_restore=True,
               may_restore=forgotten)  # fmt: skip
     after = good(harness.run(target, app, tmp_path / "state", run))
-    record_property("restored", after.of("summary")[-1]["restoredFromPersistentStores"])
     assert not [str(one) for one in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
     assert not wiped(after), after.told()
@@ -180,11 +167,54 @@ def test_migrated_directory_serves_the_same(
     opened = Run(as_of=oldest, expect_no_restore=True, may_restore=only_what_is_forgotten(target))
     good(harness.run(target, app, tmp_path / "state", opened))
     harness.delete(target, app)
+    count = after.of("summary")[-1]["restoredFromPersistentStores"] + sum(
+        restored(after).get(one, 0) for one in forgotten
+    )
+    note(Proof(chain, guarantee, count, round(time.monotonic() - began), today(),
+               f"{GLOBAL_TABLE}: {source} leaves no offset, KAFKA-18168" if count else ""))  # fmt: skip
 
 
 def test_what_kstate_calls_proven_is_run_here() -> None:
-    hops = {tuple("{}.{}".format(*number(release)) for release in hop) for chain in CHAINS for hop in pairwise(chain)}
-    assert hops == PROVEN
+    assert hops(proofs()) == PROVEN
+
+
+def test_a_row_is_noted_once_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KSTATE_INTEROP_RECORD", str(tmp_path / "record"))
+    cases = every_pair()
+    assert without_proof(cases) == cases
+    for seconds in (30, 31):
+        note(Proof(*cases[0], 0, seconds, "2026-01-01"))
+    assert without_proof(cases) == cases[1:]
+    assert proofs(tmp_path / "record") == [Proof(*cases[0], 0, 31, "2026-01-01")]
+
+
+def test_what_a_release_was_proven_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What passed is kept, and counted in the table; what failed is told, what was skipped counts for nothing."""
+    results, kept = tmp_path / "results.xml", tmp_path / "proven.jsonl"
+    case = '<testcase classname="tests.interop.{}" name="{}" time="{}">{}</testcase>'
+    told = [("test_killed", "a", 30, ""), ("test_killed", "b", 31, ""), ("test_query", "c", 9, "<skipped/>"),
+            ("test_check", "d", 5, '<failure message="3 restored">at</failure>')]  # fmt: skip
+    results.write_text(f"<testsuites><testsuite>{''.join(case.format(*one) for one in told)}</testsuite></testsuites>")
+    passed, failed = proving.ran("4.3.0", results)
+    assert passed == [proving.Ran("4.3.0", "test_killed", 2, 61, today())]
+    assert failed == ["FAILED test_check::d: 3 restored"]
+    monkeypatch.setattr(proving, "KEPT", kept)
+    assert proving.recorded() == []
+    rows = [{"release": "4.3.0", "test": "test_killed", "cases": cases, "seconds": 61, "date": "2026-01-01"}
+            for cases in (2, 1)]  # fmt: skip
+    kept.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    chain = Proof(("4.2.1", "4.3.0", "4.2.1"), "eos", 0, 59, "2026-01-01")
+    usual = Proof(("4.2.1", "4.3.1"), "eos", 0, 59, "2026-01-01")
+    told_of = list(proving.rows(proving.recorded(), [chain, usual]))
+    assert told_of == [("4.3.0", "1", "not run", "not run", "not run", "2", "0", "2")]
+
+
+def test_each_day_has_a_pair_and_all_have_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases, found = every_pair(), set()
+    for day in range(len(cases)):
+        monkeypatch.setenv("KSTATE_INTEROP_DATE", str(datetime.date(2026, 1, 1) + datetime.timedelta(day)))
+        found.add(of_today(cases))
+    assert found == set(cases)
 
 
 @pytest.mark.parametrize(

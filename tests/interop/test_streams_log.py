@@ -10,11 +10,12 @@ from functools import cache
 
 import pytest
 
+from kstate_cli import releases
 from kstate_cli.check import streams_log
 from kstate_cli.query.result import STREAMS_SAYS
 
 from .check_cases import THREE
-from .releases import number, streams_jars
+from .releases import streams_jars
 
 pytestmark = pytest.mark.interop
 
@@ -70,7 +71,7 @@ def _sentences() -> list[str]:
 @pytest.mark.parametrize("release", THREE)
 def test_each_sentence_is_printed_by_the_releases_that_are_said(release: str) -> None:
     texts, library = _printed(release)
-    new = number(release) >= (4, 3)
+    new = releases.release(release).offsets_home is releases.OffsetsHome.COLUMN_FAMILY
     sentences = _sentences()
     assert len(sentences) > 30
     for sentence in sentences:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -21,6 +24,7 @@ from kstate_cli.errors import KstateError, Refused, UsageError
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait, "_LOOK_SECONDS", 0.005)
     monkeypatch.setattr(wait, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(wait, "_BEAT_SECONDS", 0.01)
 
 
 class Host(threading.Thread):
@@ -96,13 +100,16 @@ def test_names_that_are_known_beforehand(tmp_path: Path) -> None:
 
 
 def test_two_of_one_name(tmp_path: Path) -> None:
-    first = Host(tmp_path, "a", 3, timeout=10)
-    while not first.told:
-        time.sleep(0.005)
-    second = Host(tmp_path, "a", 3, timeout=0.3)
-    first.join(20)
-    assert isinstance(first.end, Refused) and "another host is called a too" in str(first.end)
-    assert not second.ended().all_here
+    """One of the two is refused, whichever finds the other's word in its file; the other one waits on."""
+    for _ in range(20):
+        twins = [Host(tmp_path, "a", 3), Host(tmp_path, "a", 3)]
+        while all(one.is_alive() for one in twins):
+            time.sleep(0.005)
+        (other,) = (one for one in twins if not isinstance(one.end, Refused))
+        (refused,) = (one for one in twins if isinstance(one.end, Refused))
+        assert "another host is called a too" in str(refused.end)
+        for host in (other, Host(tmp_path, "b", 3), Host(tmp_path, "c", 3)):
+            assert host.ended().all_here
 
 
 def test_different_numbers_of_hosts(tmp_path: Path) -> None:
@@ -125,7 +132,7 @@ def test_what_is_no_word_is_passed_over(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "barrier-fifo.json")
     (tmp_path / "barrier-folder.json").mkdir()
     (tmp_path / "_manifest-0000000001.json").write_text("{}")
-    row = {"schema_version": 1, "host": "b", "token": "t", "hosts": 2, "seen": {}, "left": False}
+    row = {"schema_version": 2, "host": "b", "token": "t", "hosts": 2, "seen": {}, "left": False, "beat": 0}
     for number, content in enumerate(
         ("", "{", "[]", json.dumps(row), json.dumps({**row, "hosts": "2"}), "x" * (2 << 20))
     ):
@@ -165,6 +172,77 @@ def test_a_place_that_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_word_is_read_as_it_was_left(tmp_path: Path) -> None:
-    place, word = MeetingPlace(f"file://{tmp_path}"), Word("a.b-c_1", "t" * 32, 3, {"b": "u"}, left=True)
+    place, word = MeetingPlace(f"file://{tmp_path}"), Word("a.b-c_1", "t" * 32, 3, {"b": "u"}, True, 7, True)
     place.leave(word)
     assert place.words() == {"a.b-c_1": word}
+
+
+class Ended(BaseException):
+    """As a signal, or a defect, ends a command."""
+
+
+def _told(host: Host, wanted: Waiting) -> None:
+    """Waits until the host has said this."""
+    while wanted not in host.told:
+        assert host.is_alive(), host.end
+        time.sleep(0.005)
+
+
+def test_whatever_ends_a_host_the_others_do_not_start_as_if_it_were_here(tmp_path: Path) -> None:
+    def end(waiting: Waiting) -> None:
+        if "b" in waiting.here:
+            raise Ended
+
+    b = Host(tmp_path, "b", 3)
+    with pytest.raises(Ended):
+        wait_for_all(MeetingPlace(str(tmp_path)), "a", 3, timeout=20, on_change=end)
+    _told(b, Waiting(("b",), ("a",), 1, ("a",)))
+    c = Host(tmp_path, "c", 3)
+    _told(b, Waiting(("b", "c"), ("a",), 0, ("a",)))
+    _told(c, Waiting(("b", "c"), ("a",), 0, ("a",)))
+    for one in (b, c, Host(tmp_path, "a", 3)):
+        assert one.ended().all_here
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    b = Host(tmp_path, "b", 3, timeout=60)
+    command = [sys.executable, "-m", "kstate_cli", "start-barrier", str(tmp_path), "--hosts", "3", "--host", "a"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as a:
+        _told(b, Waiting(("a", "b"), (), 1, ()))
+        a.send_signal(number)
+        assert "interrupted" in a.communicate()[1]
+    assert a.returncode == 128 + number
+    _told(b, Waiting(("b",), ("a",), 1, ("a",)))
+    for name in ("a", "c"):
+        Host(tmp_path, name, 3)
+    assert b.ended().all_here
+
+
+def test_a_host_that_was_killed_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could not say so: it is not heard any more. It comes again, and all of them go on."""
+    monkeypatch.setattr(wait, "_SILENCE_SECONDS", 1.0)
+    place = MeetingPlace(str(tmp_path))
+    b = Host(tmp_path, "b", 3)
+    _told(b, Waiting(("b",), (), 2, ()))
+    place.leave(Word("a", "killed", 3, {"b": place.words()["b"].token}, left=False))
+    _told(b, Waiting(("a", "b"), (), 1, ()))
+    _told(b, Waiting(("b",), ("a",), 1, ()))
+    c = Host(tmp_path, "c", 3)
+    _told(b, Waiting(("b", "c"), ("a",), 0, ()))
+    for one in (b, c, Host(tmp_path, "a", 3)):
+        assert one.ended().all_here
+
+
+def test_a_host_that_has_gone_on_need_not_be_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "_SILENCE_SECONDS", 0.05)
+    place = MeetingPlace(str(tmp_path))
+    c = Host(tmp_path, "c", 3)
+    _told(c, Waiting(("c",), (), 2, ()))
+    token = place.words()["c"].token
+    place.leave(Word("a", "t", 3, {"c": token}, left=False, gone_on=True))
+    _told(c, Waiting(("a", "c"), (), 1, ()))
+    time.sleep(0.1)
+    place.leave(Word("b", "u", 3, {"c": token}, left=False, gone_on=True))
+    assert c.ended().all_here
+    assert place.words()["c"].gone_on

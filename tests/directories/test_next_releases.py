@@ -1,0 +1,313 @@
+"""Directories as 4.4 leaves them, which was not to be had: those of real 4.3.1, edited by what is known of it (KIP-892).
+
+The table of what every command says of them stands in docs/internals/next-releases.md; KSTATE_WRITE_DOCS=1 writes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
+from kstate_cli.formats.checkpoint import render
+from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.offsets import OffsetsRecord, decode_rows, encode_rows
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.releases import unproven_too
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.writable import WritableStore
+from kstate_cli.statedir.scan import read_application
+from tests.done import Done
+from tests.golden import unpack
+from tests.interop.restoring import run_restore
+from tests.interop.support import migrate
+
+from .support import kstate_here, tree_hash
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "internals" / "next-releases.md"
+_TABLE = re.compile(r"(<!-- what every command says, from [^\n]*-->\n)(.*?)(<!-- end of what -->\n)", re.DOTALL)
+DEMO = "4.3.1-demo-eos"
+DUMP: tuple[str, Path, str, Path] = (
+    "--from-changelog",
+    ROOT / "examples" / "dump",
+    "--spec",
+    ROOT / "examples" / "dump.toml",
+)
+"""Of the application of DEMO."""
+COLUMNS = {"4.3": ("4.3", ()), "4.4": ("4.4", ()), "4.4 with": ("4.4", (TRANSACTIONAL_STORES,))}
+"""What stands over the column -> the release, and what is said of the application."""
+
+
+def edited(app: Path, change: Callable[[str, OffsetsRecord], OffsetsRecord]) -> None:
+    """The column family ``offsets`` of each database, which ``change`` is given with the name of task and store."""
+    for task in read_application(app).tasks:
+        for store in task.stores:
+            for database in store.databases:
+                with Shadow(database.path) as shadow:
+                    found = decode_rows(shadow.rows(OFFSETS_CF))
+                with WritableStore(database.path) as writable:
+                    writable.set_offsets(encode_rows(change(f"{task.name}/{store.name}", found)))
+
+
+def status(value: int | None, *stores: str) -> Callable[[str, OffsetsRecord], OffsetsRecord]:
+    """That status in these stores, in all where none is named."""
+
+    def change(name: str, record: OffsetsRecord) -> OffsetsRecord:
+        return dataclasses.replace(record, status=value) if not stores or name in stores else record
+
+    return change
+
+
+def as_left(app: Path) -> None:
+    edited(app, status(None))
+
+
+def turned_on(app: Path) -> None:
+    edited(app, status(None, "0_0/visits", "0_1/visits"))
+
+
+def turned_on_after_a_kill(app: Path) -> None:
+    edited(app, status(None))
+    edited(app, status(1, "0_0/latest-order"))
+
+
+def turned_off(app: Path) -> None:
+    edited(app, status(None, "0_1/visits"))
+
+
+def turned_off_and_killed(app: Path) -> None:
+    edited(app, status(1))
+
+
+def beside_a_checkpoint(app: Path) -> None:
+    """As an older release, or ``upgrade.from``, leaves one."""
+    lines: dict[TopicPartition, int] = {}
+
+    def change(name: str, record: OffsetsRecord) -> OffsetsRecord:
+        if name.startswith("0_0/"):
+            lines.update(record.offsets)
+        return dataclasses.replace(record, status=None)
+
+    edited(app, change)
+    (app / "0_0" / ".checkpoint").write_bytes(render(lines))
+
+
+def untouched(_: Path) -> None:
+    pass
+
+
+CASES: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "as 4.3.1 closed it": (DEMO, untouched),
+    "no `status`: with transactional stores, closed or killed": (DEMO, as_left),
+    "`status` 0 of before, none in stores that are newer: turned on after a clean end": (DEMO, turned_on),
+    "`status` 1 of one store, none in the others: killed, and turned on after that": (DEMO, turned_on_after_a_kill),
+    "as 4.2.1 closed it": ("4.2.1-sparse-eos", untouched),
+    "none in one store, 0 in the others: turned off, and closed since": (DEMO, turned_off),
+    "`status` 1: turned off, and killed since": (DEMO, turned_off_and_killed),
+    "no `status`, and a `.checkpoint` in 0_0": (DEMO, beside_a_checkpoint),
+    "real 4.3.1, killed": ("4.3.1-kinds-eos-killed-open", untouched),
+    "no `status`, of every kind of store": ("4.3.1-kinds-eos", as_left),
+}
+
+
+@cache
+def made(case: str, folder: Path) -> Path:
+    """The directory of a case."""
+    golden, edit = CASES[case]
+    app = unpack(golden, folder / str(list(CASES).index(case)))
+    edit(app)
+    return app
+
+
+def steps(done: Done) -> str:
+    """How a change would end; of a refusal with a list what it is about stands in the list."""
+    if done.status == 4:
+        first, more = done.error["message"], done.error["details"]
+        said = more[0].partition(": ")[2] if first.endswith(":") else first
+        return "refused: " + re.split(r"[:(]", said)[0].strip()
+    count = sum(row["type"] == "step" for row in done.rows)
+    return f"{count} steps" if count else "nothing to do"
+
+
+def found(done: Done) -> str:
+    """What ``check`` foretells."""
+    fates = Counter(str(row["outcome"]) for row in done.rows if row["type"] == "prediction")
+    codes = {row["code"] for row in done.rows if row["type"] == "finding" and row["level"] != "expected"}
+    told = ", ".join(f"{number} {fate}" for fate, number in sorted(fates.items()))
+    return ": ".join([told, *([", ".join(f"`{code}`" for code in sorted(codes))] if codes else [])])
+
+
+def unclean(done: Done) -> str:
+    stores = [row for row in done.rows if row["type"] == "store"]
+    return f"{sum(bool(row['unclean']) for row in stores)} of {len(stores)} not left clean"
+
+
+def says(app: Path, release: str, said: tuple[str, ...], *, of_demo: bool) -> Iterator[tuple[str, str]]:
+    """Command -> what it says."""
+
+    def run(*words: object) -> Done:
+        return kstate_here(*words, "-o", "json", status=None)
+
+    yes = unproven_too(release)
+    yield "`ls`", unclean(run("ls", app, *said))
+    yield "`check --for RELEASE`", found(run("check", app, "--for", release, *said))
+    yield "`migrate --to RELEASE`", steps(run("migrate", app, "--to", release, "--dry-run", *said))
+    yield "`migrate --to RELEASE --unproven`", steps(run("migrate", app, "--to", release, "--dry-run", *said, *yes))
+    yield "`migrate --to 4.2`", steps(run("migrate", app, "--to", "4.2", "--dry-run", *said))
+    if of_demo:
+        restore = ("restore", app, *DUMP, "--for", release, "--engine", "local", "--dry-run", *said)
+        yield "`restore --for RELEASE`", steps(run(*restore))
+        yield "`restore --for RELEASE --unproven`", steps(run(*restore, *yes))
+
+
+def says_ever(app: Path, *, of_demo: bool) -> Iterator[tuple[str, str]]:
+    """The same, of commands that ask for no release."""
+
+    def run(*words: object) -> Done:
+        return kstate_here(*words, "-o", "json", status=None)
+
+    names = {one.name for task in read_application(app).tasks for one in task.stores}
+    store = next(name for name in ("latest-order", "kv-timestamped", "kv-written") if name in names)
+    wiped = next(name for name in ("visits", "kv-plain", "kv-never") if name in names)
+    done = run("status", app)
+    yield "`status`", f"exit {done.status}, {done.summary['runs']} runs"
+    done = run("query", "range", app, store)
+    yield f"`query range`, {store}", f"exit {done.status}, {sum(row['type'] == 'row' for row in done.rows)} rows"
+    done = run("verify", app)
+    yield "`verify`", f"exit {done.status}, {done.summary['rows']} rows"
+    done = run("inspect-position", app)
+    offsets = sum(bool(row["changelog"]) for row in done.rows if row["type"] == "store")
+    yield "`inspect-position`", f"exit {done.status}, {offsets} stores with offsets"
+    yield f"`wipe --store {wiped}`", steps(run("wipe", app, "--store", wiped, "--dry-run"))
+
+
+def table(case: str, app: Path) -> str:
+    """What every command says of one directory."""
+    of_demo = CASES[case][0] == DEMO
+    columns = [dict(says(app, *asked, of_demo=of_demo)) for asked in COLUMNS.values()]
+    head = ["", *("under " + name.replace("with", f"`{TRANSACTIONAL_STORES}`") for name in COLUMNS)]
+    lines = [head, ["---"] * len(head)]
+    lines += [[command, *(column[command] for column in columns)] for command in columns[0]]
+    lines += [[command, said, "the same", "the same"] for command, said in says_ever(app, of_demo=of_demo)]
+    rows = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"\n### {case[0].upper() if case[0] != '`' else '`'}{case[1:]}\n\n{rows}\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("left")
+
+
+def test_what_every_command_says(folder: Path) -> None:
+    """Nothing is changed by asking, either."""
+    told = []
+    for case in CASES:
+        app = made(case, folder)
+        before = tree_hash(app)
+        told.append(table(case, app).replace(str(folder), ""))
+        assert tree_hash(app) == before, case
+    wanted = "".join(told) + "\n"
+    text = PAGE.read_text(encoding="utf-8")
+    if os.environ.get("KSTATE_WRITE_DOCS"):
+        text = _TABLE.sub(lambda match: match[1] + wanted + match[3], text)
+        PAGE.write_text(text, encoding="utf-8")
+    (written,) = _TABLE.findall(text)
+    assert written[1] == wanted, "KSTATE_WRITE_DOCS=1 writes it anew"
+
+
+def test_the_line_that_a_refusal_prints_is_the_one_that_does_it(tmp_path: Path) -> None:
+    """With all that was said before it; where nothing is to do, nothing is asked for: an init container goes on."""
+    app = unpack("4.2.1-sparse-eos", tmp_path)
+    before = tree_hash(app)
+    for more in ((), ("--dry-run",)):
+        done = kstate_here(
+            "migrate", app, "--to", "cp-8.4", "--guarantee", "at_least_once", *more, "-o", "json", status=4
+        )
+        line = str(done.error["hint"]).partition("kstate ")[2].split()
+        assert line == ["migrate", str(app), "--to", "4.4", "--guarantee", "at_least_once", UNPROVEN]
+        assert tree_hash(app) == before
+    done = kstate_here(*line, "--warnings-ok")
+    assert "unproven: 4.2 to 4.4" in done.err
+    assert kstate_here("migrate", app, "--to", "4.4", "-o", "json").summary["steps"] == 0
+    assert kstate_here("check", app, "--for", "4.4", "-o", "json").summary["start_fails"] is False
+
+
+def test_restored_for_a_release_that_nobody_has_run(tmp_path: Path) -> None:
+    app = tmp_path / "orders"
+    words = (
+        "restore",
+        app,
+        *DUMP,
+        "--for",
+        "4.5",
+        "--engine",
+        "local",
+        "--workers",
+        "1",
+        "--warnings-ok",
+        "-o",
+        "json",
+    )
+    refused = kstate_here(*words, status=4)
+    assert f"--for 4.5 {UNPROVEN}" in refused.error["hint"] and not app.exists()
+    done = kstate_here(*words, UNPROVEN)
+    assert [row["message"] for row in done.rows if row["type"] == "note" and "4.5" in row["message"]]
+    assert kstate_here(*words).summary["steps"] == 0, "nothing is to do, so nothing is asked for"
+    assert {row["opens_in"][-1] for row in kstate_here("ls", app, "-o", "json").rows if row["type"] == "store"} == {
+        "4.3"
+    }
+
+
+@pytest.mark.parametrize("edit", [as_left, turned_on, turned_off])
+def test_what_they_leave_goes_down_as_what_was_closed_does(tmp_path: Path, edit: Callable[[Path], None]) -> None:
+    """To the bytes of every file that is no database's, and 4.2 opens all of it."""
+    apps = [unpack(DEMO, tmp_path / name) for name in ("closed", "left")]
+    edit(apps[1])
+    for app, said in zip(apps, ((), (TRANSACTIONAL_STORES,)), strict=True):
+        kstate_here("migrate", app, "--to", "4.2", "--workers", "1", "--quiet", "--warnings-ok", *said)
+        assert kstate_here("check", app, "--for", "4.2", "-o", "json").summary["start_fails"] is False
+    names = [".checkpoint", "*.position"]
+    closed, left = (
+        {str(file.relative_to(app)): file.read_bytes() for name in names for file in app.rglob(name)} for app in apps
+    )
+    assert closed == left and len(closed) > 3
+
+
+def test_who_may_have_left_it_is_said(tmp_path: Path) -> None:
+    """With the option 4.3 is none of them; the way back names a release that is unproven, and says so."""
+    app = unpack(DEMO, tmp_path)
+    for said, told in (((), None), ((TRANSACTIONAL_STORES,), "4.4")):
+        done = kstate_here("migrate", app, "--to", "3.7", "--dry-run", "--warnings-ok", *said)
+        found = re.search(r"unproven: ([\d.]+)\S* to 3.7", done.err)
+        assert (found and found[1]) == told, done.err
+    kstate_here("migrate", app, "--to", "4.2", "--quiet", "--warnings-ok", TRANSACTIONAL_STORES)
+    (app / "0_0" / ".checkpoint").write_text("0\n0\n", encoding="utf-8")
+    done = kstate_here("undo", app, status=4)
+    assert f"migrate {app} --to 4.4 {UNPROVEN}" in done.err
+
+
+def test_what_is_printed_to_be_run_next_has_the_option(tmp_path: Path) -> None:
+    app = unpack("4.2.1-sparse-eos", tmp_path)
+    lines = []
+    for said in ((), (TRANSACTIONAL_STORES,)):
+        done = kstate_here("migrate", app, "--to", "4.4", *said, status=4)
+        lines.append(re.findall("kstate migrate .*", done.err))
+    assert [[line.count(TRANSACTIONAL_STORES) for line in found] for found in lines] == [[0], [1]]
+    done = kstate_here("ls", app, "--spec", TRANSACTIONAL_STORES, status=2)
+    assert TRANSACTIONAL_STORES in done.err
+
+
+def test_what_proves_a_release_may_write_for_it(tmp_path: Path) -> None:
+    """scripts/prove-release.sh: its migrations and restorations are told so."""
+    app = unpack("4.2.1-sparse-eos", tmp_path)
+    assert migrate(app, "4.4.0", "--warnings-ok", "--dry-run").status == 0
+    done = run_restore(tmp_path / "orders", DUMP[1], "4.4.0", DUMP[3], "--dry-run", "--warnings-ok")
+    assert done.status == 0, done.told
