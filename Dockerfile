@@ -24,9 +24,10 @@ RUN sh /image-steps.sh build java /wheel/kstate-*.whl
 
 FROM debian:bookworm-slim AS java
 COPY scripts/image-steps.sh /
-RUN sh /image-steps.sh run java && rm /image-steps.sh
+RUN sh /image-steps.sh run java
 COPY --from=build-java /opt/kstate /opt/kstate
 ENV PATH=/opt/kstate/bin:$PATH LANG=C.UTF-8
+RUN sh /image-steps.sh warm java && rm /image-steps.sh
 USER 10001:10001
 WORKDIR /home/kstate
 ENTRYPOINT ["kstate"]

@@ -17,8 +17,18 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NON
 def replace_text(path: Path, text: str, *, mode: int) -> None:
     """Writes a text, durable when this returns. ``mode`` is narrowed by the umask. Of two writers the last one counts.
 
-    Raises OSError, with the old file as it was.
+    Raises OSError, which always names a file, with the old file as it was.
     """
+    try:
+        _replace(path, text, mode)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # What a descriptor was written to, an error of it does not say.
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def _replace(path: Path, text: str, mode: int) -> None:
     new = path.with_name(f".{path.name}.new")
     while True:
         with open(os.open(new, _FLAGS, mode), "r+", encoding="utf-8") as file:

@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from kstate_cli import clock
+
 What = Literal["shadow", "verify", "export", "dump", "runs", "spark", "demo", "version", "examples"]
 """What a folder is for; shadows are private copies of databases that are only read."""
 
@@ -35,6 +37,8 @@ _SPARE_BYTES: Final = 64 * 1024 * 1024
 _START: Final = 19
 """Of ``/proc/<pid>/stat`` after the name of the program: ``starttime``, ticks since the host has started."""
 
+_JVM_SECONDS: Final = 600
+"""Longer than a JVM takes to come up."""
 _NO_BOOT: Final = "0" * 32
 """In place of the boot id where the host does not tell it."""
 
@@ -116,8 +120,19 @@ def sweep(parent: Path) -> None:
         return
     for name in names:
         # Whose it is comes first: in /tmp a name is anybody's to choose.
-        if _is_ours(parent / name) and _is_dead(name):
+        if _is_ours(parent / name) and _is_dead(name) and not _is_awaited(parent / name):
             shutil.rmtree(parent / name, ignore_errors=True)
+
+
+def _is_awaited(path: Path) -> bool:
+    """Whether a JVM that its kstate has not lived to see may still be about to write there.
+
+    One that cannot tell where it listens never looks at its input, and so never sees that it is alone: it stays.
+    """
+    try:
+        return path.name.startswith(f"{PREFIX}spark-") and clock.now_seconds() - path.stat().st_mtime < _JVM_SECONDS
+    except OSError:
+        return False
 
 
 def _is_dead(name: str) -> bool:

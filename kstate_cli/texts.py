@@ -38,6 +38,11 @@ def some(names: Sequence[str], at_most: int) -> str:
     return ", ".join(names[:at_most]) + (f" and {len(names) - at_most} more" if len(names) > at_most else "")
 
 
+def plural(count: int, noun: str) -> str:
+    """``1 host``, ``2 hosts``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def closest(name: str, known: Iterable[str], at_most: int, at_least: float = _CLOSE) -> list[str]:
     """Known names that ``name`` was probably meant to be, the nearest first."""
     from difflib import get_close_matches  # every command imports this module, and few mistake a name
@@ -136,16 +141,22 @@ def shell(*words: str | os.PathLike[str]) -> str:
     return " ".join(map(quoted, words))
 
 
-def filled(template: str, values: Mapping[str, str | os.PathLike[str] | None]) -> str:
+Filling = str | os.PathLike[str] | tuple[str | os.PathLike[str], ...]
+"""What may stand for a word of a template: one word, or several."""
+
+
+def filled(template: str, values: Mapping[str, Filling | None]) -> str:
     """A command's template with values in place of the words in capitals that stand for them, all at once.
 
     ``filled("kstate wipe APP --task TASK", {"APP": path, "TASK": "0_1"})``. A value is never looked at for further
-    words; one that is None leaves its word.
+    words; one that is None leaves its word, and one that is a tuple stands for several words.
     """
 
     def value(placeholder: re.Match[str]) -> str:
         given = values.get(placeholder[0])
-        return placeholder[0] if given is None else quoted(given)
+        if given is None:
+            return placeholder[0]
+        return " ".join(map(quoted, given)) if isinstance(given, tuple) else quoted(given)
 
     return _WORD.sub(value, template)
 

@@ -50,6 +50,7 @@ cp -a "$work/base" "$work/image"
 lend "$work/image"
 inside "$work/image" sh /image-steps.sh run "$variant"
 cp -a "$work/build/opt/kstate" "$work/image/opt/"
+[ "$variant" = slim ] || inside "$work/image" sh /image-steps.sh warm "$variant"
 umount "$work/build/proc" "$work/image/proc"
 rm -rf --one-file-system "$work/image/image-steps.sh" "$work/image/wheel" "$work/build"
 
@@ -63,6 +64,7 @@ as_user 'kstate demo >/dev/null 2>demo.txt || { cat demo.txt; exit 1; }'
 as_user 'kstate examples --out examples -q >/dev/null'
 as_user "kstate restore orders --from-changelog examples/dump --spec examples/dump.toml --for 4.3 -q --engine $([ "$variant" = slim ] && echo local || echo spark) >/dev/null"
 as_user 'kstate ls orders >/dev/null && kstate verify orders -q >/dev/null'
+[ "$variant" = slim ] || as_user "ls /var/cache/kstate/spark/*.jsa >/dev/null"
 # shellcheck disable=SC2016 # there, not here
 as_user 'test "$(id -u)" = 10001 && ! touch /opt/kstate/x 2>/dev/null'
 if [ "$variant" = slim ]; then

@@ -17,6 +17,16 @@ for need in strace:strace systemd-analyze:systemd setfacl:acl groff:groff-base; 
         exit 2
     fi
 done
+if ! command -v promtool >/dev/null 2>&1; then # the rules of the alerts; its package would start a service, too
+    fetched=$(mktemp -d)
+    (
+        cd "$fetched"
+        apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }
+        dpkg -x prometheus_*.deb .
+    ) >/dev/null 2>&1 || { echo "promtool is needed (Debian: it is in the package prometheus)" >&2; exit 2; }
+    cp "$fetched/usr/bin/promtool" .venv/bin/
+    rm -rf "$fetched"
+fi
 if [ "${1:-}" = all ]; then
     export KSTATE_INTEROP=all KSTATE_FAULTS=all KSTATE_JOURNALS=all KSTATE_SAMPLES=all
     shift

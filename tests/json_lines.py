@@ -15,7 +15,8 @@ from referencing import Registry, Resource
 Line = dict[str, Any]
 HEAD: Final = ("schema_version", "type", "app")
 PROGRESS: Final = "restore-progress"
-"""What `restore` writes to standard error."""
+"""What `restore`, and `rehome` with a dump, write to standard error."""
+_TELLING: Final = ("restore", "rehome")
 _ENDS: Final = ("summary", "error")
 _LOST: Final = (137, 141)
 """Killed, or nobody reads any more."""
@@ -57,8 +58,10 @@ def check(arguments: Sequence[object], status: int, out: str, err: str = "") -> 
     for line in lines:
         check_line(words[0], line)
     for text in err.splitlines():
-        if text.startswith("{") and words[0] == "restore":
+        if text.startswith("{") and words[0] in _TELLING:
             check_line(PROGRESS, json.loads(text))
+    # Who keeps the lines in a file, as cron does, hears of nothing else. Warnings are lines.
+    assert status <= 1 or status in _LOST or err.strip(), f"exit code {status}, and standard error is empty: {words}"
     kinds = [line["type"] for line in lines]
     assert not {*_ENDS} & {*kinds[:-2]}, kinds
     if 0 <= status <= 1:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kstate_cli.errors import ConditionNotMet, InUse
 from kstate_cli.explain.catalogue import groups
 from kstate_cli.explain.model import Explanation
 from kstate_cli.query.result import FailureReason
-from kstate_cli.releases import CONFLUENT, RELEASES
+from kstate_cli.releases import CONFLUENT, CONFLUENT_NAME, RELEASES
 from kstate_cli.rows.errors import StoreUnreadable
 from tests import json_lines
+from tests.interop import pairs, proving, rolling, starts
 from tests.json_page import members_of
 from tests.reference_pages import markdown, markdown_table
 
@@ -25,6 +26,7 @@ DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 _MARKED: Final = re.compile(
     r"(<!-- table ([a-z-]+), from the code: [^\n]*-->\n)(.*?)(<!-- end of table -->\n)", re.DOTALL
 )
+_SHORT: Final = {"alos": "a", "eos": "e"}
 _EXIT: Final = re.compile(r"(.*) \(exit (?:code )?(.*)\)")
 
 
@@ -68,15 +70,102 @@ def query_failures() -> str:
 
 def confluent(known: Mapping[str, str] = CONFLUENT) -> str:
     """Releases of Confluent Platform that have an Apache release which kstate knows."""
-    names = {one.name for one in RELEASES}
-    shown = {theirs: apache for theirs, apache in known.items() if apache in names}
+    names = {one.name: f"{one.name} (unproven)" if one.unproven else one.name for one in RELEASES}
+    shown = {theirs: names[apache] for theirs, apache in known.items() if apache in names}
     return markdown_table(("Confluent Platform", *shown), [("Apache Kafka, for `--to` and `--for`", *shown.values())])
+
+
+def pair_matrix() -> str:
+    """From each release to each: under which guarantees it was run."""
+    found: dict[tuple[str, str], dict[str, pairs.Proof]] = {}
+    for one in pairs.proofs():
+        if len(one.chain) == 2 and set(one.chain) <= set(pairs.LINES):
+            found.setdefault((one.chain[0], one.chain[1]), {})[one.guarantee] = one
+    theirs = {apache: name for name, apache in CONFLUENT.items()}
+    rows = []
+    for source in pairs.LINES:
+        cells = []
+        for target in pairs.LINES:
+            here = found.get((source, target), {})
+            star = "\\*" if any(one.restored for one in here.values()) else ""
+            cells.append("·" if source == target else ", ".join(_SHORT[one] for one in sorted(here)) + star)
+        rows.append((f"{source} ({CONFLUENT_NAME}{theirs[pairs.line(source)]})", *cells))
+    return markdown_table(("from ↓ to →", *pairs.LINES), rows)
+
+
+def pair_rows() -> str:
+    """Every row of the record."""
+    return markdown_table(("from", "to", "guarantee", "restored", "seconds"), pairs.rows(pairs.proofs()))
+
+
+def proven_releases() -> str:
+    """The releases that were proven one by one: how many cases of each kind have passed."""
+    head = ("release", "pairs", *proving.KINDS.values(), "most records restored", "minutes")
+    return markdown_table(head, proving.rows(proving.recorded(), pairs.proofs()))
+
+
+def start_rows() -> str:
+    """Every row of the record of starts."""
+    told = {"restored": "until RUNNING", "after": "after that", "moved": "active tasks elsewhere"}
+    rows = []
+    recorded = starts.recorded()
+    for case in starts.cases():
+        row = recorded.get(case.name)
+        if row is not None:
+            extra = [
+                *(["standby"] * case.standby),
+                *(["static members"] * case.static),
+                *([case.size] if case.size == "small" else []),
+                *([] if case.lag is None else [f"`acceptable.recovery.lag` {case.lag}"]),
+            ]
+            rows.append((
+                case.lost, case.protocol, f"{case.delay_ms / 1000:g} s", f"{case.apart} s", ", ".join(extra),
+                *(f"{row[name]:,}" for name in told), str(row["tasks"]).strip("[]"), f"{row['seconds']} s",
+            ))  # fmt: skip
+    head = (
+        "lost",
+        "protocol",
+        "the broker waits",
+        "apart",
+        "",
+        *told.values(),
+        "active tasks of each",
+        "RUNNING after",
+    )
+    return markdown_table(head, rows)
+
+
+def rolling_rows() -> str:
+    """Every way of going from one release to another that was run under load, the last run of each."""
+    ways = [*rolling.WAYS]
+    found = {(row["from"], row["to"], row["way"]): row for row in rolling.recorded()}
+    rows = [
+        (f"{source} → {target}", rolling.WAYS[way] + ("; one of the three" if row.get("only") == 1 else ""), _away(row), _restored(row), f"{row['still_median']} s",
+         f"{row['still_longest']} s", f"{row['seconds']} s")
+        for (source, target, way), row in sorted(found.items(), key=lambda one: (one[0][:2], ways.index(one[0][2])))
+    ]  # fmt: skip
+    head = ("", "how", "away, of a session of", "restored by the group", "a partition stood still", "the longest",
+            "until all had started")  # fmt: skip
+    return markdown_table(head, rows)
+
+
+def _away(row: Mapping[str, Any]) -> str:
+    return f"{row['away']} s, {row['session']} s" if "away" in row else "not noted"
+
+
+def _restored(row: Mapping[str, Any]) -> str:
+    of = f", {row['of_the_killed']:,} of it in tasks of the killed one" if "of_the_killed" in row else ""
+    return f"{row['restored']:,}{of}"
 
 
 TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "json.md": {"errors": errors},
     "query.md": {"lines": query_lines, "failures": query_failures},
     "how-to/confluent.md": {"confluent": confluent},
+    "compatibility.md": {"matrix": pair_matrix, "releases": proven_releases},
+    "pairs.md": {"pairs": pair_rows},
+    "how-to/fleet.md": {"starts": start_rows},
+    "how-to/rolling-upgrade.md": {"rolling": rolling_rows},
 }
 """Page -> the tables that it has."""
 

@@ -35,6 +35,7 @@ VARIES: Final = (
     (re.compile(r"\b[\d,.]+ (?:records|rows)/s\b"), "PACE"),
     (re.compile(r"\b[\d.]+ (?:s|ms|seconds?|minutes?|min)\b"), "TIME"),
     (re.compile(r"^( (?:\d+_\d+|global)/\S+ .*) \d+\.\d$"), r"\1 TIME"),
+    (re.compile(r"^((?:\d+_\d+|global)/\S+ .*) \d+\.\d +(?=\S+:\d+=)"), r"\1 TIME "),
     (re.compile(r"─+"), "─"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r" $"), ""),

@@ -30,7 +30,7 @@ from kstate_cli.cli.metrics import METRICS
 from kstate_cli.errors import Told
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.query.result import FailureReason
-from kstate_cli.releases import PROVEN, RELEASES, OffsetsHome, Release
+from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.restore.states import TRANSITIONS, RestoreState
 from kstate_cli.spec.model import spec_kinds
 from kstate_cli.spec.tables import APP, DEFAULTS, MAINTAIN, STEPS, keys_of
@@ -58,7 +58,7 @@ def pages() -> dict[str, str]:
         "metrics.md": metrics_page(METRICS, list(commands())),
         "states.md": states_page(),
         "kstate-toml.md": toml_page(TOP, KEYS),
-        "releases.md": releases_page(RELEASES, PROVEN),
+        "releases.md": releases_page(RELEASES),
     }
 
 
@@ -247,7 +247,7 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                 _MADE,
                 (
                     f"`--metrics-file FILE` of {_listed(f'`{path}`' for path in of)} writes a file for the textfile collector of "
-                    "Prometheus' node exporter. It is replaced as a whole. A command that fails keeps the time of the last one "
+                    "Prometheus' node exporter. It is replaced as a whole; a file that kstate has not written is refused. A command that fails keeps the time of the last one "
                     "that succeeded, which is what an alert looks at."
                 ),
                 markdown_table(
@@ -441,16 +441,12 @@ def _since(kind: str) -> str:
 # --- releases ---------------------------------------------------------------------------------------------------------
 
 
-def releases_page(releases: Iterable[Release], proven: Iterable[tuple[str, str]]) -> str:
-    """What kstate knows of each release, and the pairs that were run."""
+def releases_page(releases: Iterable[Release]) -> str:
+    """What kstate knows of each release."""
     homes = {
         OffsetsHome.FILES: "in files: `.checkpoint`, `<store>.position`",
         OffsetsHome.COLUMN_FAMILY: "in the column family `offsets` of each RocksDB (KIP-1035)",
     }
-    to: dict[str, list[str]] = {}
-    for source, target in proven:
-        to.setdefault(source, []).append(target)
-    order = {one.name: one.number for one in RELEASES}
     return (
         "\n\n".join(
             [
@@ -463,18 +459,22 @@ def releases_page(releases: Iterable[Release], proven: Iterable[tuple[str, str]]
                 markdown_table(
                     ("release", "rocksdbjni", "reads SST formats up to", "keeps offsets"),
                     [
-                        (one.name, ", ".join(one.rocksdb), str(one.reads_sst_format), homes[one.offsets_home])
+                        (
+                            f"{one.name} (unproven)" if one.unproven else one.name,
+                            ", ".join(one.rocksdb),
+                            str(one.reads_sst_format),
+                            homes[one.offsets_home],
+                        )
                         for one in releases
                     ],
                 ),
-                "## Migrations that were run with real releases",
-                "All other pairs are carried out and labelled unproven ([Compatibility](../compatibility.md)).",
-                markdown_table(
-                    ("from", "to"),
-                    [
-                        (one, ", ".join(sorted(to[one], key=order.__getitem__)))
-                        for one in sorted(to, key=order.__getitem__)
-                    ],
+                (
+                    "What is unproven is known from [public changes](../internals/next-releases.md) alone: `migrate` and `restore` write "
+                    "for such a release with `--unproven`, and `ls` names it only where no other release opens a store."
+                ),
+                (
+                    "Which migrations were run with real releases is in [Compatibility](../compatibility.md); a pair that was not "
+                    "is carried out, and labelled unproven."
                 ),
             ]
         )

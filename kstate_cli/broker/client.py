@@ -112,9 +112,18 @@ def ask_broker(
 
 def names_on(admin: AdminClient) -> tuple[list[str], list[str]]:
     """The topics, and the groups that this user may see."""
-    topics = sorted(admin.list_topics(timeout=_SECONDS).topics)
+    return sorted(partition_counts(admin)), groups_on(admin)
+
+
+def groups_on(admin: AdminClient) -> list[str]:
+    """The groups that this user may see."""
     groups = admin.list_consumer_groups(request_timeout=_SECONDS).result()
-    return topics, sorted(one.group_id for one in groups.valid)
+    return sorted(one.group_id for one in groups.valid)
+
+
+def partition_counts(admin: AdminClient) -> dict[str, int]:
+    """The topics that this user may see, and how many partitions each has."""
+    return {name: len(one.partitions) for name, one in admin.list_topics(timeout=_SECONDS).topics.items()}
 
 
 def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bool) -> dict[TopicPartition, LogFacts]:

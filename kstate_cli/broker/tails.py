@@ -7,12 +7,11 @@ committed, and no group is joined.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kstate_cli.broker.settings import refused_by_client
+from kstate_cli.broker.reading import ReadFrom, assigned_consumer
 from kstate_cli.formats.topic_partition import TopicPartition
 
 GROUP: Final = "kstate-check"
@@ -25,7 +24,6 @@ _MOST_ALTOGETHER: Final = 500_000
 _MOST_BYTES: Final = 256 << 20
 """Of keys and values: a look must not become a load. What is not read by then is not counted."""
 _MOST_SECONDS: Final = 60.0
-_QUEUE_KBYTES: Final = 8 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,8 @@ def read_tails(
     readings = {key: _TailReading(*bounds) for key, bounds in chosen(wanted).items()}
     if not readings:
         return {}
-    with _consumer(bootstrap, settings, readings, committed=committed) as consumer:
+    places = [ReadFrom(key, one.begin) for key, one in readings.items()]
+    with assigned_consumer(bootstrap, settings, GROUP, places, committed=committed) as consumer:
         done = _read(consumer, dict(readings))
     return {key: Tail(tuple(readings[key].offsets), readings[key].begin, tuple(readings[key].times)) for key in done}
 
@@ -130,34 +129,3 @@ def _stop(consumer: Any, key: TopicPartition) -> None:
     from confluent_kafka import TopicPartition as Key
 
     consumer.incremental_unassign([Key(key.topic, key.partition)])
-
-
-@contextmanager
-def _consumer(
-    bootstrap: str, settings: Mapping[str, str], readings: Mapping[TopicPartition, _TailReading], *, committed: bool
-) -> Iterator[Any]:
-    from confluent_kafka import Consumer, KafkaException
-    from confluent_kafka import TopicPartition as Key
-
-    conf: dict[str, Any] = {
-        "log_level": 0,
-        **settings,
-        "bootstrap.servers": bootstrap,
-        "group.id": GROUP,
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed" if committed else "read_uncommitted",
-        "auto.offset.reset": "error",
-        "allow.auto.create.topics": False,
-        "queued.max.messages.kbytes": _QUEUE_KBYTES,
-    }
-    try:
-        consumer = Consumer(conf)
-    except (KafkaException, ValueError, TypeError) as error:
-        raise refused_by_client(error) from None
-    try:
-        consumer.incremental_assign([Key(key.topic, key.partition, one.begin) for key, one in readings.items()])
-        yield consumer
-    finally:
-        consumer.close()

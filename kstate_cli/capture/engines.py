@@ -15,10 +15,10 @@ from kstate_cli.capture.task import capture_range
 from kstate_cli.parallel.progress import Counters
 from kstate_cli.parallel.workers import Processes, Workers
 from kstate_cli.signals import now_and_then
-from kstate_cli.spark.session import SparkSettings, run_tasks, slots_of, spark_session
+from kstate_cli.spark.context import SparkSettings, run_tasks, slots_of, spark_context
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 _LOOK_SECONDS = 0.5
 APPLICATION = "kstate dump"
@@ -51,7 +51,7 @@ class RangeRunner(Protocol):
 class RangesOnSpark:
     """One Spark task per range."""
 
-    session: SparkSession
+    context: SparkContext
     slots: int
     here: bool
     """All tasks run on this host."""
@@ -59,9 +59,9 @@ class RangesOnSpark:
     def run(self, jobs: Sequence[RangeJob], counted: Counted) -> list[RangeResult]:
         """What a range refuses is raised at once, anything else Spark tries again."""
         if not self.here:
-            return run_tasks(self.session, capture_range, jobs, lambda: None)
+            return run_tasks(self.context, capture_range, jobs, lambda: None)
         with _counting(jobs, counted) as told:
-            return run_tasks(self.session, capture_range, told, lambda: None)
+            return run_tasks(self.context, capture_range, told, lambda: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ def started(engine: CaptureEngine, spark: SparkSettings, workers: int) -> Iterat
         with Processes(workers) as pool:
             yield RangesInProcesses(pool)
         return
-    with spark_session(spark, name=APPLICATION) as session:
-        yield RangesOnSpark(session, slots_of(session), spark.local)
+    with spark_context(spark, name=APPLICATION) as context:
+        yield RangesOnSpark(context, slots_of(context), spark.local)
 
 
 @contextlib.contextmanager

@@ -25,8 +25,8 @@ from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
 from kstate_cli.host import FULL
 from kstate_cli.logs.forgotten import Heard, heard, shown
+from kstate_cli.spark.context import SparkSettings
 from kstate_cli.spark.jvm import check_java
-from kstate_cli.spark.session import SparkSettings
 
 ISOLATION = "read_committed"
 _ATTEMPTS = 3
@@ -82,8 +82,8 @@ class RoundOutcome:
     generation: int | None
     """None where nothing was written: there was nothing new, or it was only planned."""
     records: int = 0
-    size: int = 0
-    """Bytes of the new files."""
+    size: int | None = 0
+    """Bytes of the new files. Of a plan about so many, by what the dump has of the partitions; None: not known yet."""
     files: int = 0
     seconds: float = 0.0
     joined: int = 0
@@ -94,7 +94,7 @@ class RoundOutcome:
     """Files of dead runs, and such as were joined or dropped long ago, that were removed."""
     warnings: tuple[str, ...] = ()
     by_partition: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Records and bytes of files, of partitions that have any."""
+    """Records and bytes of files, of partitions that have any; of a plan of those whose bytes are known, about."""
 
 
 def dump_round(
@@ -114,7 +114,7 @@ def dump_round(
     one = _OneRound(request, watcher, store, grown)
     one.look()
     if request.dry_run:
-        return RoundOutcome(tuple(one.plans), None, warnings=tuple(one.warnings))
+        return one.foretold()
     store.make(one.run)
     try:
         if any(plan.must_look for plan in one.plans):
@@ -180,6 +180,25 @@ class _OneRound:
     def keys(self) -> list[TopicPartition]:
         """The partitions of this round."""
         return [plan.key for plan in self.plans]
+
+    def foretold(self) -> RoundOutcome:
+        """What it would be: a file for each range, and as many bytes a record as the dump has of the partition."""
+        known = {} if self._grown is None else self._grown.newest()
+        sizes: dict[TopicPartition, tuple[int, int]] = {}
+        for plan in self.plans:
+            files = known[plan.key].files if plan.key in known else ()
+            rows = sum(file.rows for file in files)
+            if rows or not plan.records:
+                each = sum(file.size for file in files) / max(1, rows)
+                sizes[plan.key] = plan.records, round(plan.records * each)
+        return RoundOutcome(
+            tuple(self.plans),
+            None,
+            size=sum(size for _, size in sizes.values()) if len(sizes) == len(self.plans) else None,
+            files=sum(1 for _, start, end in ranges(self.plans, self._request.workers) if start < end),
+            warnings=tuple(self.warnings),
+            by_partition=sizes,
+        )
 
     def look(self) -> None:
         """Asks the broker, and plans."""

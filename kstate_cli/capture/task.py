@@ -6,14 +6,16 @@ which librdkafka makes none, is always the same.
 
 from __future__ import annotations
 
+import gc
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import methodcaller
 from typing import Any, Final
 
 from kstate_cli.broker.client import GRANTS, denied
-from kstate_cli.broker.settings import refused_by_client
+from kstate_cli.broker.reading import ReadFrom, assigned_consumer
 from kstate_cli.capture.columns import batch_of, schema
 from kstate_cli.capture.file_names import path_of
 from kstate_cli.capture.jobs import RangeJob, RangeResult
@@ -22,7 +24,7 @@ from kstate_cli.capture.writing import RangeFile
 from kstate_cli.clock import now_ms
 from kstate_cli.dump.growing import LastRecord
 from kstate_cli.dump.records import record_digest
-from kstate_cli.errors import RunFailed, UsageError
+from kstate_cli.errors import RunFailed
 from kstate_cli.parallel.progress import Progress
 
 GROUP: Final = "kstate-dump"
@@ -33,11 +35,10 @@ _AT_ONCE_BYTES: Final = 32 << 20
 _PORTION: Final = 100
 """After so many messages their bytes are looked at."""
 _POLL_SECONDS: Final = 0.25
-_SILENT_SECONDS: Final = 45.0
-"""No record and no end for so long: the broker is not there."""
-_QUEUE_KBYTES: Final = 8 << 10
-"""What is fetched beyond the end of a range is thrown away."""
+SILENT_SECONDS: Final = 45.0
+"""No record and no end for so long: the broker is not there. One that restarts is, and what was read is not lost."""
 _ENDLESS: Final = 1 << 62
+_ERROR: Final = methodcaller("error")
 _USUAL_BYTES: Final = 1_000
 """Of a record, until one was seen."""
 _WAIT_SECONDS: Final = 2
@@ -58,7 +59,8 @@ def capture_range(job: RangeJob) -> RangeResult:
     reading = _RangeMessages(job)
     try:
         with (
-            _consumer(job) as consumer,
+            _no_collector(),
+            assigned_consumer(job.bootstrap, job.settings, GROUP, [_place(job)], committed=True) as consumer,
             RangeFile(relative, reading.schema, opened=store_of(job.out).opened) as file,
         ):
             for messages in reading.messages(consumer):
@@ -74,37 +76,22 @@ def capture_range(job: RangeJob) -> RangeResult:
 
 
 @contextmanager
-def _consumer(job: RangeJob) -> Iterator[Any]:
+def _no_collector() -> Iterator[None]:
+    """Python looks for no cycles meanwhile: messages are none, and looking through them takes as long as reading."""
+    was = gc.isenabled()
+    gc.disable()
     try:
-        from confluent_kafka import Consumer, KafkaException, TopicPartition
-    except ImportError as error:
-        raise UsageError(
-            f"the Kafka client is missing where the records are read: {error}", hint="pip install 'kstate[kafka]'"
-        ) from None
-    conf: dict[str, Any] = {
-        "log_level": 0,
-        **job.settings,
-        "bootstrap.servers": job.bootstrap,
-        "group.id": GROUP,
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "error",
-        "allow.auto.create.topics": False,
-        "queued.max.messages.kbytes": _QUEUE_KBYTES,
-    }
-    try:
-        consumer = Consumer(conf)
-    except (KafkaException, ValueError, TypeError) as error:
-        raise refused_by_client(error) from None
-    try:
-        begin = job.start if job.known is None else job.known.offset
-        epoch = {} if job.known is None or job.epoch is None else {"leader_epoch": job.epoch}
-        consumer.assign([TopicPartition(job.key.topic, job.key.partition, begin, **epoch)])
-        yield consumer
+        yield
     finally:
-        consumer.close()
+        if was:
+            gc.enable()
+
+
+def _place(job: RangeJob) -> ReadFrom:
+    """The record that is known is read once more, with its epoch: a log that was cut is told."""
+    if job.known is None:
+        return ReadFrom(job.key, job.start)
+    return ReadFrom(job.key, job.known.offset, job.epoch)
 
 
 def _some(consumer: Any, most: int) -> list[Any]:
@@ -143,9 +130,9 @@ class _RangeMessages:
             records, ended_at = self._sorted_out(_some(consumer, max(1, min(self._at_once(), job.end - at))))
             if records or ended_at is not None:
                 heard = time.monotonic()
-            elif time.monotonic() - heard > _SILENT_SECONDS:
+            elif time.monotonic() - heard > SILENT_SECONDS:
                 raise self._failed(
-                    f"for {_SILENT_SECONDS:.0f} seconds the broker gave nothing"
+                    f"for {SILENT_SECONDS:.0f} seconds the broker gave nothing"
                     if end_seen is None
                     else f"the log ends at {end_seen}, and it ended at {job.end} or above before"
                 )
@@ -156,9 +143,10 @@ class _RangeMessages:
                 at = records[-1].offset() + 1
             if ended_at is not None:
                 at, end_seen = max(at, ended_at), ended_at
-            wanted = [one for one in records if job.start <= one.offset() < job.end] if records else []
-            if wanted:
-                yield wanted
+            if records and (records[0].offset() < job.start or records[-1].offset() >= job.end):
+                records = [one for one in records if job.start <= one.offset() < job.end]
+            if records:
+                yield records
 
     def count(self, messages: list[Any], size: int) -> None:
         """These are written. Waits where that was quicker than it may be."""
@@ -191,9 +179,9 @@ class _RangeMessages:
 
     def _sorted_out(self, messages: list[Any]) -> tuple[list[Any], int | None]:
         """Records, and the offset at which the log ended. Raises what the broker said instead."""
-        errors = [one for one in messages if one.error() is not None]
-        if not errors:
+        if all(one is None for one in map(_ERROR, messages)):  # an error compares with nothing but errors
             return messages, None
+        errors = [one for one in messages if one.error() is not None]
         from confluent_kafka import KafkaError
 
         ended = None

@@ -76,7 +76,7 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
             if step.family not in store.column_families:
                 store.create(step.family)
             store.ingest(step.family, [Path(file) for file in step.sorted_files], move=True)
-            if len(step.sorted_files) > _FEW_FILES and not step.exists:
+            if not step.exists and store.overlapping(step.family) > _FEW_FILES:
                 store.compact(step.family)
             elif step.sorted_files and step.exists and store.overlapping(step.family) > MOST_OVERLAPPING:
                 store.merge_small(step.family, MOST_OVERLAPPING)

@@ -14,11 +14,11 @@ from kstate_cli import clock
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, understood
 from kstate_cli.change.journal import Run, RunState
-from kstate_cli.change.lost import lost_copies
+from kstate_cli.change.lost import lost_copies, only_copy
 from kstate_cli.change.removal import refuse_foreign, refuse_unproved, remove_run, remove_staged
 from kstate_cli.change.standby import STANDBY_EVENT
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError, note
-from kstate_cli.texts import command, did_you_mean, shell
+from kstate_cli.texts import command, did_you_mean
 
 PRECIOUS_EVENT: Final = "precious"
 """What the run has kept may be the only copy of records that a log has lost: deleted only when it is named."""
@@ -121,19 +121,9 @@ def _by_name(app: Path, run: Run) -> str:
 
 
 def _refuse_only_copy(request: CleanRequest, choice: Choice) -> None:
-    if os.path.lexists(request.app):
-        return
-    for state in (RunState.KEPT, RunState.UNDONE):
-        copies = [run for run in choice.runs if run.state is state and run.tree.is_dir()]
-        if copies:
-            run = copies[-1]
-            kept = state is RunState.KEPT
-            raise Refused(
-                f"{request.app} is lost, and run {run.name} keeps the only copy of "
-                + ("it" if kept else "what it had made of it, which undo has put aside"),
-                hint="to put it back:",
-                hint_details=[command("undo", request.app) if kept else shell("mv", run.tree, request.app)],
-            )
+    copy = only_copy(request.app, choice.runs)
+    if copy is not None:
+        raise Refused(copy.text, hint="to put it back:", hint_details=[copy.back])
 
 
 def clean_runs(

@@ -120,6 +120,7 @@ def _stage(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress
     remove_sorted_files(run)
     progress("verify", str(plan.app), 0)
     verify_staged(plan, run.tree, workers, full=options.verify_full, linked=not options.copy_ssts)
+    progress("sync", str(plan.app), 0)
     sync_file_system(run.path)
     return counts
 

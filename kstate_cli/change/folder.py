@@ -23,7 +23,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.names import OWN_FOLDER
 
-COMMANDS: Final = frozenset({"migrate", "wipe", "restore"})
+COMMANDS: Final = frozenset({"migrate", "wipe", "restore", "rehome"})
 """The commands that make runs."""
 _OF_ANOTHER = (
     "what it keeps is neither put in the place of this application nor deleted here: move the folder to the runs of "

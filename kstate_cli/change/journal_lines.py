@@ -27,6 +27,7 @@ _MEMBERS: Final[dict[str, dict[str, type]]] = {
     "state": {"state": str},
     "slices": {"stores": dict},
     "resumes": {"predecessor": str},
+    "spent": {"seconds": dict},
 }
 """What an event must have, in every version. Other members and other events are nobody's business here."""
 _MEMBERS_OF_1: Final[dict[str, dict[str, type]]] = {

@@ -11,7 +11,7 @@ from kstate_cli.change.fingerprint import digest, started_files
 from kstate_cli.change.journal import FOUND_EMPTY, Run, RunState
 from kstate_cli.change.undo import UndoOptions
 from kstate_cli.statedir.find import CONTENTS, DATABASE, SST, contents
-from kstate_cli.texts import command
+from kstate_cli.texts import command, shell
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,48 @@ class LostCopy:
         return f"{self.app} holds no {self.what} any more, and this run keeps what it had"
 
     @property
+    def back(self) -> str | None:
+        """The command that puts it back; None where no command does."""
+        return UndoOptions(discard_newer=True).command(self.app) if self.newest else None
+
+    @property
+    def delete(self) -> str:
+        """The command that deletes it."""
+        return command("clean", self.app, "--run", self.run.name)
+
+    @property
     def ways(self) -> str:
         """What to do about it."""
-        back = f"To put them back: {UndoOptions(discard_newer=True).command(self.app)}. " if self.newest else ""
-        return f"{back}To delete it: {command('clean', self.app, '--run', self.run.name)}"
+        back = "" if self.back is None else f"To put them back: {self.back}. "
+        return f"{back}To delete it: {self.delete}"
 
     @property
     def sentences(self) -> str:
         """Both, one after the other."""
         return f"{self.text}. {self.ways}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyCopy:
+    """A run that keeps all that is left of an APP."""
+
+    app: Path
+    run: Run
+
+    @property
+    def text(self) -> str:
+        """What is lost, and who has it."""
+        what = "it" if self._kept else "what it had made of it, which undo has put aside"
+        return f"{self.app} is lost, and run {self.run.name} keeps the only copy of {what}"
+
+    @property
+    def back(self) -> str:
+        """The command that puts it back."""
+        return command("undo", self.app) if self._kept else shell("mv", self.run.tree, self.app)
+
+    @property
+    def _kept(self) -> bool:
+        return self.run.state is RunState.KEPT
 
 
 def lost_copies(app: Path, runs: Sequence[Run]) -> Iterator[LostCopy]:
@@ -59,6 +92,17 @@ def lost_copies(app: Path, runs: Sequence[Run]) -> Iterator[LostCopy]:
         what = _lost(run, there)
         if what is not None:
             yield LostCopy(app, run, what, newest=run is newest)
+
+
+def only_copy(app: Path, runs: Sequence[Run]) -> OnlyCopy | None:
+    """The newest run that has an APP which is not there any more; None where it is there, or no run has it."""
+    if os.path.lexists(app):
+        return None
+    for state in (RunState.KEPT, RunState.UNDONE):
+        copies = [run for run in runs if run.damage is None and run.state is state and run.tree.is_dir()]
+        if copies:
+            return OnlyCopy(app, copies[-1])
+    return None
 
 
 def _contents(app: Path, runs: Sequence[Run]) -> frozenset[str]:

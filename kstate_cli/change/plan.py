@@ -108,7 +108,7 @@ class EditDatabase:
         parts += [f"drop column family {name}" for name in self.drop]
         parts += [f"convert {c.source} to {c.target} ({c.layout})" for c in self.conversions]
         if self.sst_format is not None:
-            parts.append(f"rewrite SSTs as format {self.sst_format}, CRC32c")
+            parts.append(f"rewrite SSTs as format {self.sst_format}, XXH3")
         return "; ".join(parts)
 
 
@@ -128,7 +128,24 @@ class CreateDatabase:
         return f"offsets: {_record_text(self.offsets)}"
 
 
-Step = OmitTree | RemoveFile | WriteFile | EditDatabase | CreateDatabase | BuildStore | BuildDatabase
+@dataclass(frozen=True, slots=True)
+class MoveStore:
+    """A store that lies elsewhere in the new application directory, with all its files as they are."""
+
+    path: str
+    """Where it goes: nothing else of the plan is there, and what the old directory has there leaves."""
+    source: str
+    """Where it lies in the old one, relative to it too."""
+    databases: tuple[Database, ...]
+    why: str
+    action: str = field(default="move store", init=False)
+
+    def describe(self) -> str:
+        """One line for the plan."""
+        return self.why
+
+
+Step = OmitTree | RemoveFile | WriteFile | MoveStore | EditDatabase | CreateDatabase | BuildStore | BuildDatabase
 
 
 def _record_text(record: OffsetsRecord) -> str:
@@ -160,8 +177,9 @@ class Plan:
 
     @property
     def databases(self) -> int:
-        """RocksDBs that are changed or made anew, as far as the plan knows them."""
-        return sum(1 for step in self.steps if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase)))
+        """RocksDBs that are changed, moved or made anew, as far as the plan knows them."""
+        moved = sum(len(step.databases) for step in self.steps if isinstance(step, MoveStore))
+        return moved + sum(1 for step in self.steps if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase)))
 
     @property
     def rewritten_bytes(self) -> int:

@@ -15,9 +15,9 @@ from kstate_cli.change.access import ACL, attributes, keep_access
 from kstate_cli.change.build import BuildDatabase, BuildStore, make_parents
 from kstate_cli.change.edit import EditJob, edit
 from kstate_cli.change.owner import own_like
-from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, Plan, RemoveFile, WriteFile
+from kstate_cli.change.plan import CreateDatabase, EditDatabase, MoveStore, OmitTree, Plan, RemoveFile, WriteFile
 from kstate_cli.change.system_calls import naming
-from kstate_cli.change.tree import copy_tree
+from kstate_cli.change.tree import copy_tree, make_folder
 from kstate_cli.formats.task_id import is_topology
 from kstate_cli.parallel.workers import Workers
 from kstate_cli.releases import release
@@ -45,9 +45,13 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, cop
         for step in plan.steps
         if isinstance(step, OmitTree) or (isinstance(step, BuildStore) and step.replaces)
     )
+    moved = [step for step in plan.steps if isinstance(step, MoveStore)]
+    omit |= {plan.app / path for step in moved for path in (step.source, step.path)}
     target = release(plan.target)
     edited = frozenset(plan.app / step.path for step in plan.steps if isinstance(step, EditDatabase))
     copy_tree(plan.app, staged, omit, edited, copy_ssts=copy_ssts)
+    for move in moved:
+        _move(move, plan.app, staged, copy_ssts=copy_ssts)
     jobs = [
         EditJob(step, plan.app, staged, copy_ssts, target)
         for step in plan.steps
@@ -69,6 +73,18 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, cop
             _write_file(staged / step.path, step.data, keep_time=step.keep_time)
     _keep_times(plan, staged)
     return counts
+
+
+def _move(step: MoveStore, app: Path, staged: Path, *, copy_ssts: bool) -> None:
+    """A clone of the store where it is to be; the folders above it are like those that it comes from."""
+    like, folder = Path(step.source).parent, Path(step.path).parent
+    if len(like.parts) == len(folder.parts):
+        for source, target in zip(reversed(like.parents), reversed(folder.parents), strict=True):
+            make_folder(app / source, staged / target, required=not copy_ssts)
+        make_folder(app / like, staged / folder, required=not copy_ssts)
+    else:
+        make_parents(staged / folder, staged)
+    copy_tree(app / step.source, staged / step.path, copy_ssts=copy_ssts)
 
 
 def _keep_times(plan: Plan, staged: Path) -> None:

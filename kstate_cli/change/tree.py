@@ -54,6 +54,13 @@ def copy_tree(
     _keep(source.stat(), source, target, required=not copy_ssts)
 
 
+def make_folder(source: Path, target: Path, *, required: bool) -> None:
+    """An empty directory like ``source``, where there is none yet; its owner is an error where it must be kept."""
+    if not target.is_dir():
+        target.mkdir()
+        _keep(source.stat(), source, target, required=required)
+
+
 def copy_file(source: Path | str, target: Path | str, *, required: bool) -> None:
     """A copy of a regular file; where its owner cannot be kept that is an error if ``required``.
 

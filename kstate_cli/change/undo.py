@@ -31,6 +31,7 @@ from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remove_marks, token_of
 from kstate_cli.change.readability import what_is_not_understood, what_is_unreadable
 from kstate_cli.errors import Refused, RunFailed
+from kstate_cli.releases import unproven_too
 from kstate_cli.signals import signals_held
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.texts import command, some
@@ -197,7 +198,8 @@ def _ways_on(app: Path, run: Run, options: UndoOptions) -> list[str]:
     # An empty directory is where every release wants it: migrating it brings nothing back.
     if created.get("source") == created.get("target") or not holds_tasks(app):
         return [aside]
-    back = command("migrate", app, "--to", str(created.get("source", "RELEASE")))
+    source = str(created.get("source", "RELEASE"))
+    back = command("migrate", app, "--to", source, *unproven_too(source))
     return [f"to keep what was done since: {back}", aside]
 
 

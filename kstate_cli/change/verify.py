@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kstate_cli.change.build import BuildDatabase, verify_database
 from kstate_cli.change.edit import DatabaseStep
-from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase, Plan
+from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase, MoveStore, Plan
 from kstate_cli.formats import sst
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.layouts import STRIP
@@ -38,7 +38,7 @@ class VerificationError(RocksError):
 class _Check:
     """One step, and what its outcome is held against."""
 
-    step: DatabaseStep
+    step: DatabaseStep | MoveStore
     app: Path
     staged: Path
     full: bool
@@ -50,7 +50,7 @@ def verify_staged(plan: Plan, staged: Path, workers: Workers, *, full: bool, lin
     checks = [
         _Check(step, plan.app, staged, full, linked)
         for step in plan.steps
-        if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))
+        if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase, MoveStore))
     ]
     for _ in workers.map(_verify, checks):
         pass
@@ -61,6 +61,9 @@ def _verify(check: _Check) -> None:
     path = staged / step.path
     if isinstance(step, BuildDatabase):
         verify_database(step, staged, full=full)
+        return
+    if isinstance(step, MoveStore):
+        _verify_moved(check, step)
         return
     try:
         logs = unflushed_logs(path)
@@ -87,6 +90,23 @@ def _verify(check: _Check) -> None:
             _converted(step, app, shadow)
     except (RocksError, MalformedBytesError) as error:
         raise VerificationError(f"{step.path}: {error}") from None
+
+
+def _verify_moved(check: _Check, step: MoveStore) -> None:
+    """Every database opens where it is now, and all its column families are the very files that they were."""
+    for before in step.databases:
+        below = before.path.relative_to(check.app / step.source)
+        path = check.staged / step.path / below
+        try:
+            with Shadow(path) as shadow:
+                if frozenset(shadow.column_families) != frozenset(before.column_families):
+                    raise VerificationError(f"has the column families {', '.join(shadow.column_families)}")
+                for name in before.column_families:
+                    _same_files(
+                        name, before.live[name], shadow.live_files(name), before.path, path, linked=check.linked
+                    )
+        except (RocksError, MalformedBytesError) as error:
+            raise VerificationError(f"{step.path}: {error}") from None
 
 
 def _same_offsets(shadow: Shadow, wanted: OffsetsRecord) -> None:

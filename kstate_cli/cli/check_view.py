@@ -85,7 +85,11 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
     }[outcome]
     if outcome in _RESTORED:
         text += _altogether(alike)
-    return f"{text} or {_or_else(or_else)} (chance decides)" if or_else else text
+    return f"{text} or {_or_else(or_else)} ({_decides(alike)})" if or_else else text
+
+
+def _decides(alike: Iterable[Prediction]) -> str:
+    return "chance decides" if all(one.by_chance for one in alike) else "not known here, see the findings"
 
 
 def _altogether(alike: list[Prediction]) -> str:
@@ -160,7 +164,7 @@ def _told(one: Prediction) -> str:
         )
 
     text = words(one.outcome)
-    return f"{text}, or {words(one.or_else)} (chance decides)" if one.or_else else text
+    return f"{text}, or {words(one.or_else)} ({_decides([one])})" if one.or_else else text
 
 
 def _part_of(message: str) -> str:

@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "verify": Entry("verify_cmd", "verify", "Read everything, name what is damaged."),
     "migrate": Entry("migrate_cmd", "migrate", "Upgrade or downgrade in place, undoable."),
     "wipe": Entry("wipe_cmd", "wipe", "Move stores out, to be rebuilt from earliest."),
+    "rehome": Entry("rehome_cmd", "rehome", "Sub-topologies renumbered: stores to their new tasks."),
     "dump": Entry("dump_cmd", "dump", "Write changelogs of a broker to a dump that grows."),
     "restore": Entry("restore_cmd", "restore", "Restore stores in bulk from a changelog dump."),
     "start-barrier": Entry("start_barrier_cmd", "start_barrier", "Wait until all hosts are ready to start."),
@@ -48,6 +49,7 @@ COMMANDS: Final = {
     "status": Entry("status_cmd", "status", "Runs of kstate: state, progress, bytes kept."),
     "clean": Entry("clean_cmd", "clean", "DELETES what runs have kept for undo."),
     "explain": Entry("explain_cmd", "explain", "What a finding, a state or an exit code means."),
+    "warm-up": Entry("warm_up_cmd", "warm_up", "Make Spark start in half the time, once."),
     "demo": Entry("demo_cmd", "demo", "The whole story on a bundled directory."),
     "examples": Entry("examples_cmd", "examples", "Write the examples: Kubernetes, cron, Spark, a dump."),
 }

@@ -48,6 +48,7 @@ def declared(command: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
+@functools.cache  # subcommands share their classes of options
 def _expanded(function: Callable[..., Any]) -> tuple[dict[str, _Built | None], list[inspect.Parameter]]:
     """What a function, or a dataclass, is called with; and the parameters of a command that give all of that."""
     fields: dict[str, _Built | None] = {}

@@ -62,7 +62,7 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
     from kstate_cli.cli.options import at_once
     from kstate_cli.cli.restore_options import bytes_of, pair_of, spark_unused
     from kstate_cli.errors import UsageError
-    from kstate_cli.spark.session import SparkSettings
+    from kstate_cli.spark.context import SparkSettings
 
     if source.app is None and not source.topic and source.spec is None:
         raise UsageError("nothing says what is to be dumped", hint="--app ID, --spec FILE, or --topic TOPIC")
@@ -119,8 +119,9 @@ def _print_json(request: DumpRequest, outcome: RoundOutcome) -> None:
     from kstate_cli.cli.json_lines import JsonLines
 
     lines = JsonLines(None)
+    written = outcome.generation is not None
     for plan in outcome.plans:
-        records, size = outcome.by_partition.get(plan.key, (0, 0))
+        records, size = outcome.by_partition.get(plan.key, (0, 0 if written else None))
         lines.line(
             "partition",
             {
@@ -131,7 +132,7 @@ def _print_json(request: DumpRequest, outcome: RoundOutcome) -> None:
                 "start": plan.start,
                 "end": plan.end,
                 "open_from": plan.open_from,
-                "records": records if outcome.generation is not None else plan.records,
+                "records": records if written else plan.records,
                 "bytes": size,
             },
         )
@@ -174,8 +175,11 @@ def _show(outcome: RoundOutcome, *, quiet: bool, dry_run: bool) -> None:
     written = outcome.generation is not None
     rows = []
     for plan in outcome.plans:
-        records, size = outcome.by_partition.get(plan.key, (0, 0))
-        amount = (f"{records:,}", size_text(size)) if written else (f"at most {plan.records:,}", "")
+        records, size = outcome.by_partition.get(plan.key, (0, 0 if written else None))
+        shown = "not known" if size is None else size_text(size)
+        amount = (
+            (f"{records:,}", shown) if written else (f"at most {plan.records:,}", f"about {shown}" if size else shown)
+        )
         rows.append((plan.key.topic, plan.key.partition, _what(plan), plan.start, plan.end, *amount))
     names = ("topic", "partition", "dumped", "from", "to", "records", "size")
     table(None, names, rows, right=frozenset({"partition", "from", "to", "records", "size"}))
@@ -185,13 +189,25 @@ def _show(outcome: RoundOutcome, *, quiet: bool, dry_run: bool) -> None:
 
         say(f"a transaction is open, what follows is left to the next call: {some(open_from, 3)}", quiet=quiet)
     if dry_run:
+        say(_foretold(outcome), quiet=quiet)
         say("nothing was written: --dry-run", quiet=quiet)
     elif written:
         say(_said(outcome), quiet=quiet)
 
 
+def _foretold(outcome: RoundOutcome) -> str:
+    """What a call would read and write. A bucket gets a request for each file, or part of a large one."""
+    from kstate_cli.texts import size_text
+
+    most = sum(plan.records for plan in outcome.plans)
+    size = (
+        "bytes are not known before anything was dumped" if outcome.size is None else f"about {size_text(outcome.size)}"
+    )
+    return f"at most {most:,} records in about {outcome.files} new files and a manifest; {size}"
+
+
 def _said(outcome: RoundOutcome) -> str:
     from kstate_cli.texts import size_text
 
-    amount = f"{outcome.records:,} records, {size_text(outcome.size)} in {outcome.files} new files"
+    amount = f"{outcome.records:,} records, {size_text(outcome.size or 0)} in {outcome.files} new files"
     return f"generation {outcome.generation}: {amount}"

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kstate_cli.capture.rounds import DumpWatcher
-from kstate_cli.cli.output import say
+from kstate_cli.capture.task import SILENT_SECONDS
+from kstate_cli.cli.output import safe, say
 from kstate_cli.cli.terminal import progress_bar
 from kstate_cli.signals import start
 from kstate_cli.texts import size_text
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from kstate_cli.dump.growing import Grown
 
 _SECONDS = 10.0
+_STILL_SECONDS = 10.0
+"""Nothing was read for so long: somebody who looks wants to know what it waits for."""
 
 
 class DumpProgress(DumpWatcher):
@@ -28,7 +31,11 @@ class DumpProgress(DumpWatcher):
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._total = 0
-        self._began = self._said = time.monotonic()
+        self._began = self._said = self._moved = time.monotonic()
+        self._records = 0
+        """At the last look that found more than the one before."""
+        self._waits = False
+        """It was said that no more come."""
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -47,7 +54,8 @@ class DumpProgress(DumpWatcher):
     def began(self, records: int) -> None:
         """At most so many records are read now."""
         self._stop()
-        self._total, self._began, self._said = records, time.monotonic(), time.monotonic()
+        self._total, self._records, self._waits = records, 0, False
+        self._began = self._said = self._moved = time.monotonic()
         if self._quiet or not sys.stderr.isatty() or not records:
             return
         from rich.progress import TextColumn
@@ -61,6 +69,7 @@ class DumpProgress(DumpWatcher):
     def at(self, records: int, size: int) -> None:
         """So many records and bytes were read."""
         now = time.monotonic()
+        self._look_whether_it_stands_still(records, now)
         rate = records / max(now - self._began, 1e-9)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=records, size=f"{size_text(size)}, {rate:,.0f} records/s")
@@ -71,6 +80,23 @@ class DumpProgress(DumpWatcher):
                 f"kstate: {records:,} records, {size_text(size)}, {rate:,.0f} records/s, {lag:,} behind, "
                 f"{lag / max(rate, 1e-9):,.0f} s left"
             )
+
+    def _look_whether_it_stands_still(self, records: int, now: float) -> None:
+        if records != self._records:
+            self._records, self._moved, self._waits = records, now, False
+        elif now - self._moved >= _STILL_SECONDS and records < self._total and not self._waits and not self._quiet:
+            self._waits = True
+            self._tell(
+                f"kstate: no record has come for {_STILL_SECONDS:.0f} s: a broker that says nothing for "
+                f"{SILENT_SECONDS:.0f} s is given up"
+            )
+
+    def _tell(self, text: str) -> None:
+        """A message, above the bar where there is one."""
+        if self._bar is not None:
+            self._bar.console.print(safe(text), markup=False, highlight=False)
+        else:
+            say(text)
 
     def warning(self, text: str) -> None:
         """Shown even when quiet."""

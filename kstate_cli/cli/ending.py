@@ -51,6 +51,17 @@ def tell_program(error: BaseException, code: int) -> None:
     json_lines.tell_failure(shown, code, [*notes_of(error), *([] if change is None else _told_change(change))])
 
 
+def answered_no(error: KstateError) -> int:
+    """A question was answered with no, and people have read why in the result: its exit code.
+
+    Programs get it as a line, and then standard error has it too: whoever keeps the lines in a file, as cron does,
+    hears of nothing else.
+    """
+    if json_lines.tell_failure(error, error.exit_code):
+        _write(error)
+    return error.exit_code
+
+
 def tell(*errors: BaseException) -> None:
     """Says on standard error what went wrong, and what was changed by then."""
     for error in errors:

@@ -34,6 +34,7 @@ EXAMPLES: Final = {
     "ls": (
         Example("Tasks and stores of an application", "ls /data/app"),
         Example("Which stores take the room: the largest last", "ls /data/app --sort size"),
+        Example("Where a changed topology has each store", "ls /data/app --topology new.txt"),
         Example("A kstate.toml for restore and query, on standard output", "ls /data/app --spec"),
         Example(
             "With what a dump, or a broker, and a text of Topology#describe tell",
@@ -133,6 +134,10 @@ EXAMPLES: Final = {
             "With what the broker has: how much is restored",
             "check /data/app --for 4.3 --bootstrap-server broker:9092",
         ),
+        Example(
+            "What the start of a changed topology does",
+            "check /data/app --for 4.3 --topology new.txt --from old.txt",
+        ),
     ),
     "fleet": (
         Example("What ls -o json said on three hosts", "fleet web-1.json web-2.json web-3.json"),
@@ -148,6 +153,18 @@ EXAMPLES: Final = {
     "migrate": (
         Example("What would be done", "migrate /data/app --to 4.2 --dry-run"),
         Example("Go back to 4.2 (undoable)", "migrate /data/app --to 4.2"),
+    ),
+    "rehome": (
+        Example("Every store to the task that has it now", "rehome /data/app --topology new.txt --from old.txt"),
+        Example(
+            "And nobody runs, nothing is unread, partitions fit",
+            "rehome /data/app --topology new.txt --bootstrap-server broker:9092",
+        ),
+        Example(
+            "Half a task, of two hosts, from a dump",
+            "rehome /app --topology b --from a --from-changelog /dump --for 4.3",
+        ),
+        Example("Without texts: 6 is 4 now, 4 and 5 are gone", "rehome /data/app --map 6=4 --map 4=gone --map 5=gone"),
     ),
     "wipe": (
         Example("One store of one task, to be rebuilt", "wipe /data/app --task 0_1 --store count"),
@@ -187,6 +204,10 @@ EXAMPLES: Final = {
     "explain": (
         Example("A finding of check", "explain status-open"),
         Example("An exit code", "explain exit:7"),
+    ),
+    "warm-up": (
+        Example("Once, as the user that restores", "warm-up"),
+        Example("Where an image is built, as root", "warm-up --for-all"),
     ),
     "demo": (
         Example("Downgrade 4.3 to 4.2, and undo it", "demo"),

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from kstate_cli.broker.tails import Tail
     from kstate_cli.check.logs import LogSource, ReadTails
     from kstate_cli.formats.topic_partition import TopicPartition
+    from kstate_cli.spec.homes import StoreKey
     from kstate_cli.statedir.model import Application
+
+
+def refuse_settings_alone(bootstrap: str | None, settings: Path | None) -> None:
+    """Raises UsageError for settings of a broker that nobody has named."""
+    if settings is not None and bootstrap is None:
+        raise UsageError("--kafka-settings goes with --bootstrap-server")
 
 
 def facts_source(
@@ -23,8 +30,7 @@ def facts_source(
     """What tells the logs of topics; None where neither a file nor a broker was named. Raises UsageError."""
     if offsets is not None and bootstrap is not None:
         raise UsageError("--offsets and --bootstrap-server are two answers to one question", hint="give one of them")
-    if settings is not None and bootstrap is None:
-        raise UsageError("--kafka-settings goes with --bootstrap-server")
+    refuse_settings_alone(bootstrap, settings)
     if offsets is not None:
         from kstate_cli.broker.facts import read_facts
 
@@ -61,8 +67,10 @@ class KnownOfLogs:
         """Raises UsageError for what does not go together, before anything is read."""
         facts_source(self.offsets, self.bootstrap, self.settings, group="")
 
-    def sources(self, app: Application) -> tuple[LogSource, ...]:
+    def sources(self, app: Application, more: Iterable[StoreKey] = ()) -> tuple[LogSource, ...]:
         """The broker, or what was written down of it, before the dump: that is older.
+
+        ``more``: stores that another topology has, whose changelogs are asked about too.
 
         Raises UsageError and DumpError for what cannot be read, RunFailed where a broker does not answer, Refused for a
         dump without a manifest.
@@ -74,7 +82,7 @@ class KnownOfLogs:
         sources: list[LogSource] = []
         ask = facts_source(self.offsets, self.bootstrap, self.settings, group=app.path.name)
         if ask is not None:
-            topics, live = topics_of(app), self.bootstrap is not None
+            topics, live = topics_of(app, more), self.bootstrap is not None
             sources.append(FactLogs(ask(topics), frozenset(topics) if live else frozenset(), self._tails()))
         if self.dump is not None:
             from kstate_cli.dump.open import read_dump

@@ -81,7 +81,8 @@ def fleet(
     """
     from collections import Counter
 
-    from kstate_cli.cli.json_lines import JsonLines, tell_failure
+    from kstate_cli.cli.ending import answered_no
+    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.errors import ConditionNotMet, UsageError
     from kstate_cli.fleet.judge import judge
@@ -111,9 +112,7 @@ def fleet(
         metrics.findings = Counter((one.code, one.level.value) for one in findings)
         if not findings:
             return metrics.done(EXIT_OK)
-        # People have read it below the table.
-        tell_failure(ConditionNotMet(_verdict(findings)), ConditionNotMet.exit_code)
-        return metrics.done(ConditionNotMet.exit_code)
+        return metrics.done(answered_no(ConditionNotMet(_verdict(findings))))
 
 
 def _spec(spec: Path | None) -> SpecDraft | None:

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.cli.fleet_view import number, plural, state_of, totals
+from kstate_cli.cli.fleet_view import number, state_of, totals
 from kstate_cli.errors import UsageError
 from kstate_cli.explain.catalogue import find
 from kstate_cli.fleet.findings import FLEET_CODES, FleetFinding
@@ -21,7 +21,7 @@ from kstate_cli.fleet.overview import Fleet
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.regular import kind_of
 from kstate_cli.replaced import replace_text
-from kstate_cli.texts import printable, quoted, size_text
+from kstate_cli.texts import plural, printable, quoted, size_text
 
 _MOST_COLUMNS: Final = 40
 """Tasks for which there is a column each; with more, each host has a row of its own tasks."""

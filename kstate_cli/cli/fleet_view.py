@@ -14,7 +14,7 @@ from kstate_cli.fleet.findings import FLEET_CODES, FleetFinding, FleetLevel
 from kstate_cli.fleet.model import HostReport
 from kstate_cli.fleet.overview import Fleet
 from kstate_cli.formats.task_id import GLOBAL
-from kstate_cli.texts import first_lines, size_text, some
+from kstate_cli.texts import first_lines, plural, size_text, some
 
 _SHOWN: Final = 5
 _INDENT: Final = "  "
@@ -156,11 +156,6 @@ def _folded(text: str, style: str = "", indent: str = _INDENT) -> None:
 def number(value: int | None) -> str:
     """As people read it; a question mark where it is not known."""
     return NOT_KNOWN if value is None else f"{value:,}"
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 host``, ``2 hosts``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def host_lag(fleet: Fleet, report: HostReport) -> int | None:

@@ -105,10 +105,13 @@ def _note(output: Any) -> None:
     _Command.wants_json = getattr(output, "value", output) == _JSON
 
 
-def tell_failure(error: Told, code: int, more: Sequence[str] = ()) -> None:
-    """The line ``error``, where JSON is wanted and there is none yet. ``code`` is the exit code, ``more`` details."""
+def tell_failure(error: Told, code: int, more: Sequence[str] = ()) -> bool:
+    """The line ``error``, where JSON is wanted and there is none yet: whether it is there now by this call.
+
+    ``code`` is the exit code, ``more`` details.
+    """
     if _Command.has_failed or not _Command.wants_json:
-        return
+        return False
     _Command.has_failed = True
     JsonLines(subject.given()).line(
         "error",
@@ -122,6 +125,7 @@ def tell_failure(error: Told, code: int, more: Sequence[str] = ()) -> None:
             "hint_details": list(error.hint_details),
         },
     )
+    return True
 
 
 def _asked_for(words: Sequence[str]) -> bool | None:

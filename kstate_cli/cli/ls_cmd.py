@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstate_cli.cli.help_panels import LOGS, one_of
-from kstate_cli.cli.options import App, BootstrapServer, Dump, KafkaSettings, Output, Quiet
+from kstate_cli.cli.help_panels import one_of
+from kstate_cli.cli.options import App, BootstrapServer, Dump, KafkaSettings, Output, Quiet, TransactionalStores
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.topology_options import OldTopology, refuse_old_alone
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from kstate_cli.cli.spec_view import SpecSources
     from kstate_cli.statedir.model import Application
 
 _SHOWN = 5
@@ -44,8 +48,7 @@ Topology = Annotated[
     typer.Option(
         "--topology",
         metavar="FILE",
-        help="With --spec: text of Topology#describe, for stores in memory.",
-        rich_help_panel=LOGS,
+        help="Text of Topology#describe: where it has each store; with --spec for stores in memory.",
         readable=False,
     ),
 ]
@@ -55,10 +58,12 @@ def ls(
     app: App,
     spec: Spec = False,
     topology: Topology = None,
+    old: OldTopology = None,
     from_changelog: Dump = None,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     sort: Sort = Order.task,
+    transactional_stores: TransactionalStores = False,
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
@@ -66,41 +71,39 @@ def ls(
 
     Changes nothing, and may run beside the application. Keys are rows as kstate query shows them; ~ marks an estimate,
     ? a store that cannot be read. Exit 3 when something here is not as Streams leaves it, 1 when rows may be missing,
-    or when only a run of kstate keeps what was here.
+    or when only a run of kstate keeps what was here. A directory that this user may not list ends it after all others.
     With --spec a broker or a dump tells partitions, and with the rows here retentions; what contradicts is asked.
     With --spec the exit code is 1 when something in the printed kstate.toml must be filled in, or looked at.
+    With --topology, and without --spec, the task that the topology has a store in stands beside the one that has it.
     """
     from socket import gethostname
 
+    from kstate_cli.cli.home_columns import say_lacked, tell_homes
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.only_kept import as_problem, only_kept, say_only_kept
     from kstate_cli.cli.output import say
     from kstate_cli.cli.problem_lines import print_problems
     from kstate_cli.cli.spec_view import SpecSources, print_spec
     from kstate_cli.cli.store_rows import store_rows
-    from kstate_cli.host import STORES_STAY
     from kstate_cli.rows.count import MOST_BYTES
     from kstate_cli.statedir.find import find_application
-    from kstate_cli.statedir.problems import ProblemCode
     from kstate_cli.statedir.process_id import read_process_id
-    from kstate_cli.statedir.scan import read_application
-    from kstate_cli.texts import command
+    from kstate_cli.statedir.scan import not_all_of_it, read_application
 
-    if spec and output is Format.json:
-        raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
-    if spec and sort is not Order.task:
-        raise UsageError("--spec prints its stores by name", hint="leave out one of --spec and --sort")
     sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
-    if not spec and sources.typed:
-        raise UsageError(
-            f"{sources.typed[0]} goes with --spec", hint="add --spec; how far stores are behind says check"
-        )
+    _refuse_together(sources, old, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
     path = find_application(app)
     lines = lines_about(path)
-    application = read_application(path, count_bytes=0 if spec else MOST_BYTES)
+    unlisted: list[OSError] = []
+    # A specification says what there is, and a topology what is lacking: with a part out of sight both would be wrong.
+    partly = None if spec or topology else unlisted
+    application = read_application(path, count_bytes=0 if spec else MOST_BYTES, unlisted=partly)
     emptied = only_kept(path)
     problems = application.all_problems()
-    rows, unread = ([], frozenset()) if spec else _told(application, store_rows(application))
+    rows, unread = (
+        ([], frozenset()) if spec else _told(application, store_rows(application, transactional=transactional_stores))
+    )
+    lacked, doubt = ([], None) if spec or topology is None else tell_homes(application, rows, topology, old)
     if sort is Order.size:
         rows = sorted(rows, key=lambda row: row["bytes"])
     to_do = 0
@@ -109,38 +112,79 @@ def ls(
     elif output is Format.json:
         for row in rows:
             lines.line("store", row)
+        for one in lacked:
+            lines.line("lacked", one)
         print_problems(lines, (*problems, *map(as_problem, emptied)))
-        lines.summary(
-            {
-                "stores": len(rows),
-                "bytes": sum(row["bytes"] for row in rows),
-                "running": application.running,
-                "as_of": application.as_of,
-                "host": gethostname(),
-                "process_id": read_process_id(path),
-            }
-        )
+        # Without one nobody takes this for a listing that is whole: what a task out of sight has is not missing.
+        if not unlisted:
+            lines.summary(
+                {
+                    "stores": len(rows),
+                    "bytes": sum(row["bytes"] for row in rows),
+                    "running": application.running,
+                    "as_of": application.as_of,
+                    "host": gethostname(),
+                    "process_id": read_process_id(path),
+                }
+            )
     else:
         _show(application, rows, quiet=quiet)
+        say_lacked(lacked, quiet=quiet)
     if application.running:
-        say(f"the application is running (pid {application.pid}): this is the state of its last flush", quiet=quiet)
+        asked = "; it flushes all when it is closed, and then less is asked" if to_do else ""
+        flushed = f"this is the state of its last flush{asked}"
+        say(f"the application is running (pid {application.pid}): {flushed}", quiet=quiet)
     for problem in problems:
         say(problem.reasoned, quiet=quiet)
     say_only_kept(emptied, quiet=quiet)
+    if doubt is not None:
+        say(doubt, quiet=quiet)
     for task in application.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
-    wrong = sorted({problem.place.text for problem in problems if problem.fatal} | _uncounted(rows))
-    if wrong:
-        codes = {one.code for one in problems if one.fatal}
-        only_unread = codes <= {ProblemCode.UNREADABLE} and (bool(codes) or _uncounted(rows) == unread)
-        what = "not all of it can be read" if only_unread else "not as Kafka Streams leaves it"
-        foretold = f"what the next start does says: {command('check', application.path, '--for', 'RELEASE')}"
-        raise ConditionNotMet(
-            f"{what}: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
-            hint=STORES_STAY if only_unread else foretold,
+    if unlisted:
+        raise not_all_of_it(unlisted)
+    _raise_what_is_wrong(application, _uncounted(rows), unread)
+    return EXIT_WARNINGS if to_do or application.doubtful or emptied or doubt else EXIT_OK
+
+
+def _refuse_together(
+    sources: SpecSources, old: Path | None, *, json: bool, spec: bool, sort: Order, transactional: bool
+) -> None:
+    """Raises UsageError for options that do not go together."""
+    if spec and json:
+        raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
+    if spec and sort is not Order.task:
+        raise UsageError("--spec prints its stores by name", hint="leave out one of --spec and --sort")
+    if spec and transactional:
+        raise UsageError(
+            "--spec says what stores are, --transactional-stores how they were left", hint="leave out one of them"
         )
-    return EXIT_WARNINGS if to_do or application.doubtful or emptied else EXIT_OK
+    refuse_old_alone(sources.topology, old)
+    if spec and old is not None:
+        raise UsageError("--from says what was, --spec writes down what is", hint="leave out one of them")
+    without_spec = [] if spec else [one for one in sources.typed if one != "--topology"]
+    if without_spec:
+        raise UsageError(f"{without_spec[0]} goes with --spec", hint="add --spec; how far stores are behind says check")
+
+
+def _raise_what_is_wrong(application: Application, uncounted: AbstractSet[str], unread: AbstractSet[str]) -> None:
+    """Raises ConditionNotMet where something is not as Streams leaves it, or cannot be read."""
+    from kstate_cli.host import STORES_STAY
+    from kstate_cli.statedir.problems import ProblemCode
+    from kstate_cli.texts import command
+
+    fatal = [one for one in application.all_problems() if one.fatal]
+    wrong = sorted({one.place.text for one in fatal} | uncounted)
+    if not wrong:
+        return
+    only_unread = all(one.code is ProblemCode.UNREADABLE for one in fatal) and (bool(fatal) or uncounted == unread)
+    what = "not all of it can be read" if only_unread else "not as Kafka Streams leaves it"
+    foretold = f"what the next start does says: {command('check', application.path, '--for', 'RELEASE')}"
+    raise ConditionNotMet(
+        f"{what}: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
+        hint=STORES_STAY if only_unread else foretold,
+    )
 
 
 def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
@@ -148,6 +192,7 @@ def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
     import sys
 
     from kstate_cli.cli.columns import Column
+    from kstate_cli.cli.home_columns import shown as home_shown
     from kstate_cli.cli.output import print_line, say, table
     from kstate_cli.cli.store_words import legend, short_kind, short_offsets, short_place, span
     from kstate_cli.texts import size_text
@@ -155,11 +200,13 @@ def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
     if rows:
         everything = not sys.stdout.isatty()
         # Where it is the same for all, the last line has it too.
+        homes = [Column("new task")] if "home" in rows[0] else []
         alike = len({tuple(row["opens_in"]) for row in rows if row["kind"] != "no-directory"}) <= 1
         left_out = table(
             None,
             (
                 Column("task"),
+                *homes,
                 Column("store"),
                 Column("kind", spare=3),
                 Column("size", right=True),
@@ -173,6 +220,7 @@ def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
             [
                 (
                     row["task"],
+                    *([home_shown(row)] if homes else []),
                     row["store"],
                     short_kind(row["kind"], certain=row["kind_certain"]),
                     size_text(row["bytes"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kstate_cli.errors import KstateError
     from kstate_cli.maintain.rounds import StepEnd
@@ -58,7 +59,8 @@ def maintain(
     places = dict(directories(configuration, wanted))
     dump = configuration.defaults.get("dump")
     if dry_run:
-        _show_plan(tasks(configuration, wanted, read_memory(wanted.memory_file), _now()), output)
+        memory = read_memory(wanted.memory_file)
+        _show_plan(tasks(configuration, wanted, memory, _now(), quiet=quiet), output)
         return EXIT_OK
     metrics_file = metrics_file or wanted.metrics_file
     if metrics_file is not None:
@@ -72,8 +74,14 @@ def maintain(
         name = configuration.application or _name(configuration, wanted)
         with Metrics(metrics_file, "maintain", None, application=name) as metrics:
             metrics.more = lambda: measures(memory, places, dump)
-            commands = tasks(configuration, wanted, memory, _now())
-            told = do_all(commands, memory, wanted.memory_file, lock, lambda one: _hear(one, output, quiet=quiet))
+            told = do_all(
+                tasks(configuration, wanted, memory, _now(), quiet=quiet),
+                memory,
+                wanted.memory_file,
+                lock,
+                under_way=lambda one: _under_way(one, quiet=quiet),
+                hear=lambda one: _hear(one, output, quiet=quiet),
+            )
             code = _end(told, output, quiet=quiet)
             return metrics.done(EXIT_OK if code == EXIT_WARNINGS and warnings_ok else code)
     finally:
@@ -136,6 +144,36 @@ def _print_summary(told: list[StepEnd], code: int, *, executed: bool) -> None:
     JsonLines(None).summary({"executed": executed, "ended": code, "outcomes": came})
 
 
+@contextmanager
+def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
+    """Says that a step has begun, and now and then that it goes on; a dump says itself how far it is."""
+    import time
+
+    from kstate_cli.cli.meter import OFTEN_SECONDS, NowAndThen
+    from kstate_cli.cli.output import say
+    from kstate_cli.pace import duration_text
+    from kstate_cli.signals import now_and_then
+
+    if quiet:
+        yield
+        return
+    say(f"kstate: {task.name}")
+    if task.step == "dump":
+        yield
+        return
+    began = time.monotonic()
+    moments = NowAndThen(began)
+    most = duration_text(task.timeout.total_seconds())
+
+    def look() -> None:
+        now = time.monotonic()
+        if moments.is_one(now):
+            say(f"kstate: {task.name}: for {duration_text(now - began)} now; {most} are its limit")
+
+    with now_and_then(look, OFTEN_SECONDS / 10):
+        yield
+
+
 def _hear(one: StepEnd, output: Format, *, quiet: bool) -> None:
     import sys
 
@@ -182,6 +220,6 @@ def _error(bad: StepEnd, told: list[StepEnd]) -> KstateError:
     return kind(
         f"{bad.task.name} ended with exit code {bad.exit}, the worst of {len(told)}: {bad.message}",
         details=others,
-        hint="what is missing the next call does; to see more of it, run it by hand:",
+        hint="the next call tries again what was not done; to see more of it, run it by hand:",
         hint_details=[command(*bad.task.plain_words)],
     )

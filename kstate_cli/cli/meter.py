@@ -46,6 +46,20 @@ BYTES: Final = Unit(
 )
 
 
+class NowAndThen:
+    """The moments at which a plain line is due, by a clock that never goes back."""
+
+    def __init__(self, began: float) -> None:
+        self._began = self._said = began
+
+    def is_one(self, now: float) -> bool:
+        """Whether a line is due now: then the next one is due some time after."""
+        due = now - self._said >= (OFTEN_SECONDS if now - self._began < _OFTEN_UNTIL else SELDOM_SECONDS)
+        if due:
+            self._said = now
+        return due
+
+
 class Meter:
     """Shows how far counted work is, at which rate, and how long the rest takes. ``stop`` takes the bar away."""
 
@@ -53,7 +67,7 @@ class Meter:
         self._text, self._quiet, self._now = text, quiet, now
         self._unit = BYTES
         self._pace: PaceMeter | None = None
-        self._began = self._said = 0.0
+        self._lines = NowAndThen(0.0)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -70,8 +84,9 @@ class Meter:
     def begin(self, total: int, unit: Unit, *, already: int = 0, since: float | None = None) -> None:
         """So much is to be done, of which ``already`` was there before; ``since`` when, by the same clock."""
         self._unit = unit
-        self._began = self._said = self._now() if since is None else since
-        self._pace = PaceMeter(total, self._began, already=already)
+        began = self._now() if since is None else since
+        self._lines = NowAndThen(began)
+        self._pace = PaceMeter(total, began, already=already)
         if not self.on_a_terminal:
             return
         from rich.progress import TextColumn
@@ -89,10 +104,7 @@ class Meter:
         pace = self._pace.at(done, now)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=pace.done, shown=self._shown(pace), description=self._text)
-        elif not self._quiet and now - self._said >= (
-            OFTEN_SECONDS if now - self._began < _OFTEN_UNTIL else SELDOM_SECONDS
-        ):
-            self._said = now
+        elif not self._quiet and self._lines.is_one(now):
             say(f"kstate: {self._text}: {self._shown(pace)}")
         return pace
 

@@ -14,10 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli import clock
+from kstate_cli.access import DENIED, what_to_do
 from kstate_cli.cli import standard
 from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.cli.output import say
-from kstate_cli.errors import EXIT_OK, InUse, KstateError, UsageError
+from kstate_cli.errors import EXIT_OK, InUse, KstateError, Refused, UsageError
 from kstate_cli.maintain.measures import MEASURES, Measure
 from kstate_cli.regular import kind_of, read_given
 from kstate_cli.texts import quoted
@@ -30,6 +31,9 @@ _GOOD = (0, 1)
 _SUCCESS = "kstate_last_success_timestamp_seconds"
 _LABELS = ("application", "command")
 _FINDINGS = "kstate_findings"
+_BEGINNINGS: Final = (b"# HELP kstate_", b"# TYPE kstate_")
+_NOTHING: Final = b"\0 \t\r\n"
+"""What a power failure leaves of a file that was replaced is empty, or zero bytes: there is nothing to lose."""
 
 METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_last_run_timestamp_seconds": ("When the command ended.", _LABELS),
@@ -50,7 +54,7 @@ class Metrics:
     ``folder`` is the application directory; where ``application`` says whose it is, it is a dump, or there is none.
 
     Raises InUse where another command writes the same file, UsageError where it cannot be written, or lies in the
-    folder.
+    folder, Refused where it is a file of somebody else's, which would be lost.
     """
 
     def __init__(self, path: Path | None, command: str, folder: Path | None, *, application: str | None = None) -> None:
@@ -95,7 +99,7 @@ class Metrics:
             self._write(path, code)
         except (OSError, KstateError) as wrong:
             # What is kept may be in a journal that is refused; how the command ended is what must be told.
-            say(f"warning: the metrics could not be written: {wrong}")
+            say(f"warning: the metrics could not be written to {quoted(path)}: {wrong}")
 
     def done(self, code: int) -> int:
         """The command's exit code; returns it. Raises OutputLost: results that could not be written count as well."""
@@ -118,10 +122,14 @@ class Metrics:
             raise UsageError(
                 f"--metrics-file {quoted(path)} is {what}", hint="name a regular file, or one that is not there"
             )
+        _require_ours(path)
         try:
             lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise UsageError(f"--metrics-file {quoted(path)} cannot be written: {error.strerror}") from None
+            raise UsageError(
+                f"--metrics-file {quoted(path)} cannot be written: {error.strerror}",
+                hint=what_to_do(path.parent, os.W_OK) if error.errno in DENIED else "its folder has to be there",
+            ) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -171,6 +179,24 @@ class Metrics:
         from kstate_cli.change.folder import read_runs
 
         return sum(pinned_bytes(run) for run in read_runs(folder))
+
+
+def _require_ours(path: Path) -> None:
+    """It is replaced as a whole: nothing is that kstate has not written. Raises Refused, UsageError."""
+    try:
+        data = read_given(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(
+            f"--metrics-file {quoted(path)} cannot be read: {error.strerror}",
+            hint=what_to_do(path) if error.errno in DENIED else "name another file",
+        ) from None
+    if data.strip(_NOTHING) and not data.startswith(_BEGINNINGS):
+        raise Refused(
+            f"--metrics-file {quoted(path)} is a file that kstate has not written, and would be lost",
+            hint="name another one, in the collector's folder; if it is of no use, remove it",
+        )
 
 
 def _declared(registry: CollectorRegistry, name: str) -> Gauge:

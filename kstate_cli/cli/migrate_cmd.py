@@ -19,6 +19,8 @@ from kstate_cli.cli.options import (
     Quiet,
     Reason,
     StoreFormat,
+    TransactionalStores,
+    Unproven,
     Verify,
     Wait,
     WarningsOk,
@@ -97,6 +99,8 @@ def migrate(
         typer.Option("--drop-headers", help="Convert headers stores to the older layout; record headers are lost."),
     ] = False,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
+    transactional_stores: TransactionalStores = False,
+    unproven: Unproven = False,
     verify: Annotated[
         Verify,
         typer.Option(
@@ -142,6 +146,8 @@ def migrate(
         wipe_unclean=wipe_unclean or unclean is OnUnclean.wipe,
         drop_headers=drop_headers,
         headers_format=dsl_store_format is StoreFormat.HEADERS,
+        transactional=transactional_stores,
+        unproven=unproven,
     )
     path = find_application(app)
     found_app(path)
@@ -173,7 +179,12 @@ def migrate(
                 show_plan(plan, shown)
 
             outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
-        asked = CheckRequest(target, exactly_once=not options.at_least_once, headers_format=options.headers_format)
+        asked = CheckRequest(
+            target,
+            exactly_once=not options.at_least_once,
+            headers_format=options.headers_format,
+            transactional=options.transactional,
+        )
         return metrics.done(_finish(outcome, asked, output, quiet=quiet, warnings_ok=warnings_ok))
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from kstate_cli import clock
-from kstate_cli.carried import LOCK_IS_SHARED
+from kstate_cli.carried import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
 from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH, one_of
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores, tasks
@@ -53,6 +53,14 @@ def workers_option(what: str) -> Any:
 DslStoreFormat = Annotated[
     StoreFormat,
     typer.Option("--dsl-store-format", metavar=one_of(StoreFormat), help="dsl.store.format of the next start (4.3)."),
+]
+TransactionalStores = Annotated[
+    bool,
+    typer.Option(TRANSACTIONAL_STORES, help="It runs with transactional stores (KIP-892)."),
+]
+Unproven = Annotated[
+    bool,
+    typer.Option(UNPROVEN, help="For a release that nobody has run, too."),
 ]
 App = Annotated[
     Path,

@@ -265,12 +265,12 @@ def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
 
 def _spec(asked: Asked) -> Spec | None:
     """What --spec says of the store, together with the directory. Raises UsageError and Refused."""
+    if asked.options.spec is None:
+        return None
     from kstate_cli.rows.find import stores_of
     from kstate_cli.spec.combine import resolve_spec
     from kstate_cli.spec.toml_file import read_draft
 
-    if asked.options.spec is None:
-        return None
     draft = read_draft(asked.options.spec)
     with OfflineStreams(asked.app) as streams:
         directory = streams.application(asked.store)

@@ -70,7 +70,7 @@ def restore(
     from kstate_cli.restore.pipeline import restore as run_restore
     from kstate_cli.restore.plan import RestoreOptions
     from kstate_cli.restore.restoration import RestoreRequest
-    from kstate_cli.spark.session import SparkSettings
+    from kstate_cli.spark.context import SparkSettings
     from kstate_cli.spec.toml_file import read_draft
     from kstate_cli.spec.topology import read_topology
 
@@ -90,6 +90,8 @@ def restore(
         elsewhere=elsewhere,
         only=only,
         at_least_once=known.guarantee is Guarantee.at_least_once,
+        transactional=cases.transactional_stores,
+        unproven=cases.unproven,
         wipe_unclean=cases.wipe_unclean,
         committed=committed_of(known.committed_offsets),
         ignored=tuple(wanted.ignore or ()),

@@ -23,6 +23,8 @@ from kstate_cli.cli.options import (
     Reason,
     Stores,
     Tasks,
+    TransactionalStores,
+    Unproven,
     Verify,
     Wait,
     WarningsOk,
@@ -40,6 +42,31 @@ if TYPE_CHECKING:
     from kstate_cli.restore.engines import RestoreEngine
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+CommittedOffsets = Annotated[
+    Path | None,
+    typer.Option(
+        "--committed-offsets", metavar="FILE", help='The group\'s: JSON {"TOPIC": {"0": 42}}.', readable=False
+    ),
+]
+DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="No manifest: you vouch that it is whole.")]
+DumpIsCommitted = Annotated[
+    bool, typer.Option("--dump-is-committed", help="No manifest: you vouch for read_committed.")
+]
+SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
+AcceptResurrected = Annotated[
+    bool, typer.Option("--accept-resurrected", help="Rows may stay whose deletes were forgotten.")
+]
+Engine = Annotated[
+    str,
+    typer.Option("--engine", metavar="spark|local", help="local: in processes of this host, no Java."),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", metavar="BYTES", help="4G; by default 1.7G a core, at most half the host's."),
+]
+"""Options that other commands have too where they restore something."""
 
 
 class OnInvalid(str, Enum):
@@ -136,23 +163,10 @@ class LogOptions:
     offsets: LogOffsets = None
     bootstrap_server: BootstrapServer = None
     kafka_settings: KafkaSettings = None
-    committed_offsets: Annotated[
-        Path | None,
-        typer.Option(
-            "--committed-offsets", metavar="FILE", help='The group\'s: JSON {"TOPIC": {"0": 42}}.', readable=False
-        ),
-    ] = None
-    dump_is_complete: Annotated[
-        bool,
-        typer.Option("--dump-is-complete", help="No manifest: you vouch that it is whole."),
-    ] = False
-    dump_is_committed: Annotated[
-        bool,
-        typer.Option("--dump-is-committed", help="No manifest: you vouch for read_committed."),
-    ] = False
-    skip_digests: Annotated[
-        bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")
-    ] = False
+    committed_offsets: CommittedOffsets = None
+    dump_is_complete: DumpIsComplete = False
+    dump_is_committed: DumpIsCommitted = False
+    skip_digests: SkipDigests = False
     guarantee: Annotated[
         Guarantee,
         typer.Option("--guarantee", metavar="GUARANTEE", help="at_least_once: no transactions were ever used."),
@@ -175,16 +189,12 @@ class CaseOptions:
         ),
     ] = OnInvalid.rebuild
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="An empty changelog may empty a store.")] = False
-    accept_resurrected: Annotated[
-        bool,
-        typer.Option(
-            "--accept-resurrected",
-            help="Rows may stay whose deletes were forgotten.",
-        ),
-    ] = False
+    accept_resurrected: AcceptResurrected = False
     wipe_unclean: Annotated[
         bool, typer.Option("--wipe-unclean", help="Rebuild tasks whole that were not left clean.")
     ] = False
+    transactional_stores: TransactionalStores = False
+    unproven: Unproven = False
     after_error: AfterError = False
     standby: Annotated[bool, typer.Option("--standby", help="Make a standby, or catch it up.")] = False
     follow: Annotated[
@@ -198,14 +208,7 @@ class WorkOptions:
 
     HELP_PANEL: ClassVar = HOW
 
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine",
-            metavar="spark|local",
-            help="local: in processes of this host, no Java.",
-        ),
-    ] = "spark"
+    engine: Engine = "spark"
     master: Annotated[
         str | None, typer.Option("--master", metavar="URL", help="By default spark-submit's, or local[*,4].")
     ] = None
@@ -216,14 +219,7 @@ class WorkOptions:
         str | None,
         typer.Option("--staging", metavar="URI", help="Where sorted files are made; all executors reach it."),
     ] = None
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            "--memory",
-            metavar="BYTES",
-            help="Of this host: 4G; by default 1.7G a core, at most half of it.",
-        ),
-    ] = None
+    memory: Memory = None
     workers: Annotated[int, workers_option("Stores")] = 0
     verify: Annotated[
         Verify, typer.Option("--verify", metavar=one_of(Verify), help="full: read all rows back first.")

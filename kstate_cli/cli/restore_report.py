@@ -25,10 +25,7 @@ def finish(
     from kstate_cli.cli.plan_view import exit_code, show_end
 
     change = outcome.plan.change
-    if output is Format.json:
-        _print_stores(outcome, JsonLines(change.app))
-    else:
-        _show_stores(outcome, quiet=quiet)
+    show_restored(outcome, output, quiet=quiet)
     show_end(
         change,
         outcome.result,
@@ -48,6 +45,14 @@ def finish(
         quiet=quiet,
     )
     return exit_code(change, warnings_ok=warnings_ok, warned=any(report.null_keys for report in outcome.reports))
+
+
+def show_restored(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:
+    """The stores that were restored, as a table or JSON lines."""
+    if output is Format.json:
+        _print_stores(outcome, JsonLines(outcome.plan.change.app))
+    else:
+        _show_stores(outcome, quiet=quiet)
 
 
 def tell_round(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:

@@ -40,6 +40,8 @@ class RunProgress:
 
     def __call__(self, phase: str, path: str, size: int) -> None:
         """Called by the engine: the phase, where, and bytes done since the last call."""
+        if phase == "sync":
+            return  # part of what is said before it
         if phase != self._phase:
             self._phase = phase
             name = self._NAMES.get(phase, phase)

@@ -64,7 +64,8 @@ def releases(incomplete: str) -> list[str]:
     """Releases that kstate knows, the newest first."""
     from kstate_cli.releases import RELEASES
 
-    return [one.name for one in reversed(RELEASES) if one.name.startswith(incomplete)]
+    # What nobody has run takes an option besides, and is not what a key pressed twice should choose.
+    return [one.name for one in reversed(RELEASES) if not one.unproven and one.name.startswith(incomplete)]
 
 
 def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.errors import UsageError
-
 if TYPE_CHECKING:
     from kstate_cli.spec.draft import SpecDraft
     from kstate_cli.spec.told_topics import ToldTopics
@@ -45,6 +43,7 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     Raises UsageError and DumpError for what cannot be read, RunFailed where a broker does not answer, Refused for a
     topology's text that contradicts the directory.
     """
+    from kstate_cli.cli.facts_source import refuse_settings_alone
     from kstate_cli.cli.output import say
     from kstate_cli.cli.standard import as_data
     from kstate_cli.spec.combine import draft_of_directory
@@ -52,8 +51,7 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     from kstate_cli.spec.toml_writer import to_toml
     from kstate_cli.spec.topology import read_topology
 
-    if sources.settings is not None and sources.bootstrap is None:
-        raise UsageError("--kafka-settings goes with --bootstrap-server")
+    refuse_settings_alone(sources.bootstrap, sources.settings)
     topology = read_topology(sources.topology) if sources.topology is not None else None
     told = _told(app, sources, topology)
     draft, notes = draft_of_directory(app, topology, told)

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 def status(app: App, output: Output = Format.table) -> int:
     """Show what kstate did to an application and how it ended, what is kept and how large, and what to do next."""
     from kstate_cli.change.folder import read_runs
+    from kstate_cli.change.lost import lost_copies, only_copy
     from kstate_cli.change.standby import standby_use
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.status_view import say_standby, show_runs
+    from kstate_cli.cli.status_view import Copies, say_standby, show_runs
     from kstate_cli.statedir.find import find_runs_of
     from kstate_cli.statedir.locks import read_lock_table
     from kstate_cli.statedir.names import LOCK
@@ -36,7 +37,9 @@ def status(app: App, output: Output = Format.table) -> int:
         pinned = sum(row["bytes_pinned"] for row in rows)
         lines.summary({"runs": len(rows), "bytes_pinned": pinned, "standby": standby and standby.value})
     elif rows:
-        show_runs(path, rows, {run.name: run.seconds for run in runs}, held=held, pid=pid, standby=standby)
+        seconds = {run.name: run.seconds for run in runs}
+        copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs))
+        show_runs(path, rows, seconds, copies, lock=(held, pid), standby=standby)
     else:
         say_standby(standby)
         say("no runs")
@@ -50,6 +53,7 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
     from kstate_cli.restore.overview import store_progress
     from kstate_cli.restore.resume import RESUMES_EVENT
     from kstate_cli.restore.staging_area import left_in_area
+    from kstate_cli.restore.stopwatch import SPENT_EVENT
 
     state = run_states.state_shown(run, held=held)
     is_over = run.state not in run_states.UNFINISHED or state == run_states.INTERRUPTED
@@ -71,6 +75,7 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
         "message": run.damage or run.last("failed").get("why"),
         "by": {name: first.get(name) for name in ("argv", "user", "host", "version", "reason")},
         "bytes_pinned": pinned_bytes(run),
+        "spent": run.last(SPENT_EVENT).get("seconds"),
         "staging": None if left is None else _staging(left),
         "progress": [
             {"task": one.task, "store": one.store, "slices": one.done, "of": one.total, "records": one.records}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from kstate_cli.change.journal import RunState
+from kstate_cli.change.lost import LostCopy, OnlyCopy
 from kstate_cli.change.run_states import CREATED, DAMAGED, INTERRUPTED
 from kstate_cli.change.standby import StandbyUse
 from kstate_cli.cli.columns import Column, Fold, fold_words
@@ -30,19 +32,30 @@ _NEWEST = 10
 """So many runs are shown on a terminal: the screen is for the last night."""
 
 
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What runs keep and is nowhere else: nobody is told to free that."""
+
+    lost: tuple[LostCopy, ...] = ()
+    """Of what is gone from the directory."""
+    only: OnlyCopy | None = None
+    """Of a directory that is gone."""
+
+
 def show_runs(
     app: Path,
     rows: Sequence[Row],
     seconds: Mapping[str, float | None],
+    copies: Copies,
     *,
-    held: bool | None,
-    pid: int | None,
+    lock: tuple[bool | None, int | None],
     standby: StandbyUse | None,
 ) -> None:
     """The runs, oldest first, and below them what can be done.
 
-    ``seconds``: what each run took, by its name. ``held``: whether somebody has the lock.
+    ``seconds``: what each run took, by its name. ``lock``: whether somebody has it, and which process.
     """
+    held, pid = lock
     kept = sum(row["bytes_pinned"] for row in rows)
     print_line(safe(f"{app}: {_in_use(held, pid)}; runs keep {size_text(kept)}"), "bold")
     say_standby(standby)
@@ -62,7 +75,7 @@ def show_runs(
         _say(f"{len(rows) - len(shown)} older runs are not shown: a pipe and -o json have them")
     _show_staging(rows)
     _show_progress(rows)
-    lines = list(_next(app, rows, held=held))
+    lines = list(_next(app, rows, copies, held=held))
     if lines:
         print_line("")
     for text, line in lines:
@@ -112,8 +125,17 @@ def _took(seconds: float | None) -> str:
     return "-" if seconds is None else duration_text(seconds)
 
 
-def _next(app: Path, rows: Sequence[Row], *, held: bool | None) -> Iterator[tuple[str, str | None]]:
+def _next(app: Path, rows: Sequence[Row], copies: Copies, *, held: bool | None) -> Iterator[tuple[str, str | None]]:
     """What to do, and the command that does it, in the order in which somebody in need wants it."""
+    if copies.only is not None:
+        yield f"{copies.only.text}; to put it back:", copies.only.back
+        return
+    for copy in copies.lost:
+        yield f"{copy.run.name}: {copy.text}", None
+        if copy.back is not None:
+            yield "to put them back:", copy.back
+        yield "to delete it for good:", copy.delete
+    spared = {copy.run.name for copy in copies.lost}
     again = "run its command again: that takes over what it has left"
     for row in rows:
         name, state = row["run"], row["state"]
@@ -134,9 +156,9 @@ def _next(app: Path, rows: Sequence[Row], *, held: bool | None) -> Iterator[tupl
         more = " with --after-error" if last["restoration"] == "ERROR" else ""
         yield f"it has left the directory as it was: fix that, then run its command again{more}", None
     undoable = next((row for row in reversed(rows) if row["state"] == _KEPT), None)
-    if undoable is not None:
+    if undoable is not None and undoable["run"] not in spared:
         yield f"to take {undoable['run']} back ({undoable['command']}):", command("undo", app)
-    deletable = [row for row in rows if row["state"] in (_KEPT, _UNDONE, _FAILED)]
+    deletable = [row for row in rows if row["state"] in (_KEPT, _UNDONE, _FAILED) and row["run"] not in spared]
     if deletable:
         freed = size_text(sum(row["bytes_pinned"] for row in deletable))
         after = ", after which nothing can be undone" if undoable is not None else ""

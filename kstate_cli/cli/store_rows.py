@@ -14,10 +14,13 @@ from kstate_cli.statedir.model import Application
 Row = dict[str, Any]
 
 
-def store_rows(app: Application) -> list[Row]:
-    """A row for each store with a directory, and for each store that only has an offset."""
+def store_rows(app: Application, *, transactional: bool = False) -> list[Row]:
+    """A row for each store with a directory, and for each store that only has an offset.
+
+    ``transactional``: somebody says that the application runs with transactional stores.
+    """
     rows: list[Row] = []
-    for task in resolve(app):
+    for task in resolve(app, transactional=transactional):
         rows += [_store_row(app, task, offsets) for offsets in task.stores]
         rows += [_absent_row(app, task, name, offsets) for name, offsets in sorted(task.absent.items())]
     return rows

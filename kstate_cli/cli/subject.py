@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 from kstate_cli import carried
@@ -36,8 +37,9 @@ def note_subject(parsed: Any) -> None:
     for parameter in parsed.params:
         if parameter.param_type_name == "argument" and parameter.name in _APP:
             tell_processed(parameter, _note)
-        if carried.LOCK_IS_SHARED in parameter.opts:
-            tell_processed(parameter, carried.carry_lock_is_shared)
+        for option in carried.TAKE_IT:
+            if option in parameter.opts:
+                tell_processed(parameter, partial(carried.carry, option))
 
 
 def _note(value: Any) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kstate_cli.capacity import cores_here
 from kstate_cli.signals import submitted
 
-from .errors import DumpError, printable
+from .errors import NOT_REACHED, DumpError, printable
 from .location import open_location
 from .model import Dump
 
@@ -38,7 +38,7 @@ def check_digest(filesystem: FileSystem, path: str, known: str, ended: Callable[
         raise DumpError(
             f"the file cannot be read: {error}",
             where=printable(path),
-            hint="see whether the place of the dump can be reached, and read by this user",
+            hint=NOT_REACHED,
         ) from None
     if not ended() and digest.hexdigest() != known:
         raise DumpError(

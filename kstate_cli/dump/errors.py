@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kstate_cli.errors import Refused
+
+NOT_REACHED: Final = "see whether the place of the dump can be reached, and read by this user"
+"""What to do about a file that the system does not give: that says nothing of what is in it."""
 
 
 class DumpError(Refused):

@@ -12,7 +12,7 @@ from kstate_cli.errors import UsageError
 from kstate_cli.redaction import shown_uri
 from kstate_cli.regular import is_utf8, kind_of
 
-from .errors import DumpError, printable
+from .errors import NOT_REACHED, DumpError, printable
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -112,7 +112,7 @@ def not_listed(error: OSError, shown_as: str) -> DumpError:
     return DumpError(
         f"the dump cannot be listed: {error}",
         where=shown_as,
-        hint="see whether the place of the dump can be reached, and read by this user",
+        hint=NOT_REACHED,
     )
 
 
@@ -193,5 +193,5 @@ def is_parquet(filesystem: FileSystem, file: ListedFile) -> bool:
         raise DumpError(
             f"the file cannot be read: {error}",
             where=printable(file.path),
-            hint="see whether the place of the dump can be reached, and read by this user",
+            hint=NOT_REACHED,
         ) from None

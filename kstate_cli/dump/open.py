@@ -17,7 +17,7 @@ from kstate_cli.texts import some
 from . import growing
 from . import manifest as manifests
 from .digests import check_digest
-from .errors import DumpError, printable
+from .errors import NOT_REACHED, DumpError, printable
 from .footers import FileFacts, read_facts
 from .location import (
     ListedFile,
@@ -143,8 +143,9 @@ def counting(entries: Iterable[ListedFile], where: str, content: Callable[[Liste
             hint="take apart what belongs to which",
         )
     newest, older = grown[-1], grown[-2:-1]
+    data = content(newest)
     try:
-        return growing.parse(content(newest), newest.relative, printable(newest.path))
+        return growing.parse(data, newest.relative, printable(newest.path))
     except DumpError as error:
         counts = f"then {older[0].relative} counts" if older else "then there is no dump there"
         raise DumpError(
@@ -266,7 +267,12 @@ def _content(filesystem: FileSystem, file: ListedFile) -> bytes:
         with filesystem.open_input_stream(file.path) as stream:
             return bytes(stream.read())
     except OSError as error:
-        raise DumpError(f"the manifest cannot be read: {error}", where=printable(file.path)) from None
+        # That says nothing of what is in it: it is not to be moved away for that.
+        raise DumpError(
+            f"the manifest cannot be read: {error}",
+            where=printable(file.path),
+            hint=NOT_REACHED,
+        ) from None
 
 
 def _check_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[ListedFile]) -> None:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from .columns import KNOWN, column_type, converted
-from .errors import DumpError, printable
+from .errors import NOT_REACHED, DumpError, printable
 from .footers import open_parquet
 from .model import Piece, Slice
 from .order import is_rising, refuse_differing, repeated, sorted_once, within
@@ -281,5 +281,5 @@ def _unreadable(piece: Piece, error: Exception) -> DumpError:
     return DumpError(
         f"the file cannot be read: {error}",
         where=printable(piece.path),
-        hint="see whether the place of the dump can be reached, and read by this user",
+        hint=NOT_REACHED,
     )

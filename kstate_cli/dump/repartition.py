@@ -19,6 +19,7 @@ from .model import Dump, PartitionDump
 from .open import read_dump
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 _RANGE_BYTES: Final = 64 << 20
@@ -40,7 +41,7 @@ _FLOORED: Final = "timestamp_millis((timestamp - pmod(timestamp, 1000000)) div 1
 _ODD = "see whether the disks of --staging and of the executors are sound, and run it again"
 
 
-def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicPartition], target_uri: str) -> Dump:
+def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPartition], target_uri: str) -> Dump:
     """A dump at ``target_uri`` that has the rows of these ``partitions`` in order, each offset once.
 
     ``target_uri`` (a local path, or a URI that both pyarrow and Spark know) must not exist. The result names no
@@ -51,7 +52,10 @@ def repartition(spark: SparkSession, dump: Dump, partitions: Iterable[TopicParti
     wanted = [dump.partitions[key] for key in sorted(set(partitions))]
     if not any(partition.rows for partition in wanted):
         return replace(dump, partitions={partition.key: partition for partition in wanted}, manifest=None)
+    from pyspark.sql import SparkSession
+
     try:
+        spark = SparkSession(context)
         with _conf(spark, _CONF):
             rows = _ordered(spark, dump, wanted)
             rows.write.option("parquet.block.size", _ROW_GROUP_BYTES).parquet(hadoop_uri(target_uri))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -166,3 +166,17 @@ def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
 def _continues(one: Piece, other: Piece) -> bool:
     same = one.path == other.path and one.mixed == other.mixed and one.hive == other.hive
     return same and one.row_groups[-1] + 1 == other.row_groups[0] and one.last < other.first
+
+
+def cut(part: Slice, upto: int) -> tuple[Slice, Slice | None]:
+    """A slice up to an offset (inclusive), and what follows; None where nothing does."""
+    if upto >= part.last:
+        return part, None
+    low = [piece for piece in part.pieces if piece.first <= upto]
+    high = [piece for piece in part.pieces if piece.last > upto]
+    return _some(part, low, part.first, upto), _some(part, high, upto + 1, part.last)
+
+
+def _some(part: Slice, pieces: Sequence[Piece], first: int, last: int) -> Slice:
+    rows, size = sum(piece.own for piece in pieces), sum(piece.share for piece in pieces)
+    return replace(part, pieces=tuple(pieces), first=first, last=last, rows=rows, bytes=size)

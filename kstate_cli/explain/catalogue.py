@@ -24,8 +24,10 @@ from kstate_cli.explain.offset_findings import OFFSETS
 from kstate_cli.explain.outcome_texts import OUTCOMES
 from kstate_cli.explain.problem_texts import PROBLEMS
 from kstate_cli.explain.query_failures import FAILURES
+from kstate_cli.explain.rehome_refusals import REHOME
 from kstate_cli.explain.state_texts import RESTORATION_STATES, RUN_STATES, STORE_STATUS
 from kstate_cli.explain.surrounding_findings import SURROUNDINGS
+from kstate_cli.explain.topology_findings import TOPOLOGY
 from kstate_cli.explain.verify_findings import VERIFY
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.query.hints import hints
@@ -33,7 +35,7 @@ from kstate_cli.query.result import STREAMS_SAYS
 from kstate_cli.texts import closest
 from kstate_cli.verify.findings import DAMAGE
 
-FINDINGS: Final[dict[str, Texts]] = {**LAYOUT, **FILES, **OFFSETS, **LOGS, **SURROUNDINGS}
+FINDINGS: Final[dict[str, Texts]] = {**LAYOUT, **FILES, **OFFSETS, **LOGS, **SURROUNDINGS, **TOPOLOGY}
 """Texts of the findings of ``check``, by their codes."""
 _MOST_MEANT: Final = 3
 _LEAST_OF_A_LINE: Final = 8
@@ -62,7 +64,7 @@ def groups() -> tuple[CodeGroup, ...]:
             CodeGroup("query", "Why a partition did not answer", "query: member code of a failure", _failures()),
             CodeGroup("exit", "Exit codes", "every command", plain("exit", EXITS)),
             CodeGroup("error", "Codes of errors", "every command, with -o json: member code of an error",
-                  plain("error", ERRORS)),
+                  plain("error", {**ERRORS, **{one.value: texts for one, texts in REHOME.items()}})),
         )
     )  # fmt: skip
 

@@ -63,6 +63,14 @@ OFFSETS: Final = {
         (*log.INVALID_STATE, *_CORRUPTED),
         do=(_UNCLEAN,),
     ),
+    "status-missing": Texts(
+        "The store has rows and no status",
+        "Releases write a status when they open a store and when they close it. Only transactional stores (4.4, "
+        "KIP-892), which commit rows and offset together, never do. A start takes no status for closed: where the "
+        "application does not run with such stores, the status was lost, and under exactly-once uncommitted rows may "
+        "be in the store. Nor does an offset in .checkpoint go with the rows.",
+        do=("where it runs with enable.transactional.statestores: the same with --transactional-stores", _UNCLEAN),
+    ),
     "global-status-open": Texts(
         "A global store was not closed: its status is open",
         "Of a store of a task 4.3 wipes the task and goes on. Of a global store nobody handles the exception: every "

@@ -114,8 +114,7 @@ PROBLEMS: Final = {
         None,
         None,
         (
-            f"what each run keeps: {command('status', 'APP')}",
-            f"to put back what the newest run keeps: {command('undo', 'APP', '--discard-newer')}",
+            f"what each run keeps, and how it is put back: {command('status', 'APP')}",
         ),
     ),
     ProblemCode.NO_CURRENT: Texts(

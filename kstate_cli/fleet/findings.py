@@ -53,7 +53,10 @@ class FleetFinding:
         return FLEET_CODES[self.code].level
 
 
-_ASSIGNED: Final = f"Streams gives a task to where its state is, as far as it can ({see('start.md')})"
+_ASSIGNED: Final = (
+    "under the classic protocol a task goes to an instance that has its state; where none has, one restores it "
+    f"({see('start.md#which-instance-gets-a-task')})"
+)
 _LAYOUT: Final = see("layout.md")
 _RESTORE: Final = (
     "fill them before the start",

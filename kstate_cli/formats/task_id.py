@@ -28,6 +28,14 @@ class TaskId:
         return _parsed(name)
 
     @property
+    def name(self) -> str:
+        """What :meth:`parse` takes apart; a subtopology without a partition is no task and has none."""
+        if self.partition is None:
+            return GLOBAL
+        task = f"{self.subtopology}_{self.partition}"
+        return task if self.topology is None else f"__{self.topology}__/{task}"
+
+    @property
     def is_global(self) -> bool:
         """The directory of the global stores."""
         return self.partition is None

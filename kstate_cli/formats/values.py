@@ -70,6 +70,11 @@ def encode_headers(headers: Iterable[Header]) -> bytes:
     return zigzag(len(body)) + bytes(body)
 
 
+def encoded_sizes(below: int) -> list[bytes]:
+    """``zz`` of -1, 0, 1 and so on: how lengths are written, for whoever writes many."""
+    return [zigzag(size) for size in range(_NULL, below)]
+
+
 def decode_headers(data: bytes) -> tuple[Headers, int]:
     """Read ``hs:zz ‖ H`` at the start of ``data``; the headers, and the offset behind them."""
     reader = Reader(data, "headers")

@@ -16,7 +16,7 @@ from typing import Any, Final
 from kstate_cli.errors import InUse, Refused, UsageError
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.numbers import MAX_I64
-from kstate_cli.regular import NotReadableError, read_given
+from kstate_cli.regular import MOST_GIVEN_BYTES, NotReadableError, read_small
 from kstate_cli.replaced import replace_text
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.texts import printable, quoted
@@ -123,7 +123,7 @@ def tell_in_lock(lock: int, text: str) -> None:
 def read_memory(path: Path) -> Memory:
     """What is remembered; nothing where there is no file. Raises Refused for a file that is none of ours."""
     try:
-        content = parse_json(read_given(path))
+        content = parse_json(read_small(path, MOST_GIVEN_BYTES))
         return _memory(content)
     except FileNotFoundError:
         return Memory()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -38,17 +39,27 @@ class StepEnd:
 
 
 def do_all(
-    wanted: Sequence[StepCommand], memory: Memory, memory_file: Path, lock: int, hear: Callable[[StepEnd], None]
+    wanted: Sequence[StepCommand],
+    memory: Memory,
+    memory_file: Path,
+    lock: int,
+    *,
+    under_way: Callable[[StepCommand], AbstractContextManager[None]],
+    hear: Callable[[StepEnd], None],
 ) -> list[StepEnd]:
     """Runs what is due; the memory is written after each command, so that a kill costs one step at most.
 
-    Raises OSError where the memory cannot be written: nothing is begun that would not be remembered.
+    ``under_way`` is entered while a command runs, ``hear`` is told what became of each. Raises OSError where the memory
+    cannot be written: nothing is begun that would not be remembered.
     """
     memory.forget_others({(one.step, one.of) for one in wanted})
     write_memory(memory_file, memory)
     told = []
     for task in wanted:
-        one = _left_out(task) or _do(task, memory, lock)
+        one = _left_out(task)
+        if one is None:
+            with under_way(task):
+                one = _do(task, memory, lock)
         write_memory(memory_file, memory)
         told.append(one)
         hear(one)
@@ -89,8 +100,11 @@ def _do(task: StepCommand, memory: Memory, lock: int) -> StepEnd:
         _findings(ended.lines),
         _lags(ended.lines) if task.step == "lag" else (),
     )
-    if task.part is not None and looked(ended.exit) and memory.verified(task.of, task.part, began, now):
-        message = f"{f'{message}; ' if message else ''}every store was read since the circle began"
+    if task.part is not None and looked(ended.exit):
+        read = [message, _part(task.part, ended.lines)]
+        if memory.verified(task.of, task.part, began, now):
+            read.append("every store was read since the circle began")
+        message = "; ".join(filter(None, read)) or None
     came = TIMED_OUT if ended.timed_out else DONE if good else FOUND if looked(ended.exit) else FAILED
     return StepEnd(task, came, ended.exit, (max(began, now) - began) / 1000, message)
 
@@ -105,6 +119,15 @@ def _message(task: StepCommand, ended: Ended) -> str | None:
         return f"ended by {name_of_signal(ended.signal)}"
     warnings = [str(one.get("message")) for one in ended.lines if one.get("type") == "warning"]
     return "; ".join(warnings[:_SHOWN]) or None
+
+
+def _part(part: tuple[int, int], lines: Iterable[Mapping[str, Any]]) -> str | None:
+    """How many stores a part had: of few stores there are parts that have none."""
+    for one in lines:
+        read, others = one.get("stores"), one.get("left_out")
+        if one.get("type") == "summary" and isinstance(read, int) and isinstance(others, int):
+            return f"part {part[0]} of {part[1]}: {read} of {read + others} stores"
+    return None
 
 
 def _findings(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -126,6 +149,9 @@ def _lags(lines: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
 
 
 def worst(told: Iterable[StepEnd]) -> StepEnd | None:
-    """The command whose exit code is the highest, the first of those; None where none has run."""
+    """The command that came off worst, the first of those; None where none has run.
+
+    One that was not done is worse than one that was done, and found something; then the higher exit code is.
+    """
     ran = [one for one in told if one.exit is not None]
-    return max(ran, key=lambda one: one.exit or 0, default=None)
+    return max(ran, key=lambda one: (one.came in (FAILED, TIMED_OUT), one.exit or 0), default=None)

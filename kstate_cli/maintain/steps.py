@@ -134,21 +134,33 @@ def require_apart(key: str, file: Path, places: dict[str, Path]) -> None:
         )
 
 
-def tasks(configuration: Configuration, wanted: Maintenance, memory: Memory, now_ms: int) -> list[StepCommand]:
-    """The commands of all steps in their order; those that are not due say so."""
+def tasks(
+    configuration: Configuration, wanted: Maintenance, memory: Memory, now_ms: int, *, quiet: bool = False
+) -> list[StepCommand]:
+    """The commands of all steps in their order; those that are not due say so.
+
+    Unless ``quiet``, a dump shows how far it is: of all steps it may take the longest, and its lines are for people.
+    """
     due = []
     for step in wanted.steps:
         places = [(None, None)] if step.name == "dump" else [*directories(configuration, wanted)]
         for of, directory in places:
             if step.name == "restore" and of != STANDBY:
                 continue
-            due.append(_task(configuration, step, of, directory, memory, now_ms))
+            due.append(_task(configuration, step, (of, directory), memory, now_ms, quiet=quiet))
     return due
 
 
 def _task(
-    configuration: Configuration, step: Step, of: str | None, directory: Path | None, memory: Memory, now_ms: int
+    configuration: Configuration,
+    step: Step,
+    place: tuple[str | None, Path | None],
+    memory: Memory,
+    now_ms: int,
+    *,
+    quiet: bool,
 ) -> StepCommand:
+    of, directory = place
     before = memory.result(step.name, of)
     part = None
     more: tuple[str, ...] = ()
@@ -162,9 +174,9 @@ def _task(
     elif step.name == "clean":
         more = ("--older-than", step.older_than)
     command = "inspect-position" if step.name == "lag" else step.name
-    quiet = () if step.name == "lag" else ("--quiet",)
+    silent = () if step.name == "lag" or (step.name == "dump" and not quiet) else ("--quiet",)
     subject = () if directory is None else (os.fspath(directory),)
-    words = (command, *subject, "--config", os.fspath(configuration.path), *more, *quiet, *_JSON)
+    words = (command, *subject, "--config", os.fspath(configuration.path), *more, *silent, *_JSON)
     not_due = None
     if step.every is not None and before is not None and before.good and before.began_ms <= now_ms:
         due_ms = before.began_ms + int(step.every.total_seconds() * 1000) * (_SLACK - 1) // _SLACK

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from kstate_cli.offsets.model import TaskOffsets
+from kstate_cli.offsets.unclean import has_offset_if_logged
 from kstate_cli.releases import Release
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command, some
@@ -13,16 +14,21 @@ from kstate_cli.texts import command, some
 _NAMED: Final = 5
 
 
-def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release) -> list[str]:
+def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release, *, transactional: bool) -> list[str]:
     """Warns of a task that the next start restores whole, migrated or not, because stores have no offset.
 
-    4.3 writes the first offset of a logged store when it commits first, and that of each when it closes. Up to 4.2
-    ``.checkpoint`` has all of them or is not there (``ProcessorStateManager.initializeStoreOffsetsFromCheckpoint``).
+    A release that keeps offsets inside writes the first offset of a logged store when it commits first, and that of
+    each when it closes. Up to 4.2 ``.checkpoint`` has
+    all of them or is not there (``ProcessorStateManager.initializeStoreOffsetsFromCheckpoint``).
     """
     if app.running or resolved.task.is_global:
         return []
     without = [one.store for one in resolved.stores if one.store.databases and not one.offsets]
-    never = [one.name for one in without if one.has_offsets_family and one.status != "closed"]
+    never = [
+        one.name
+        for one in without
+        if one.has_offsets_family and not has_offset_if_logged(one, transactional=transactional)
+    ]
     if not never and not resolved.absent and not any(one.offsets for one in resolved.stores):
         never = [one.name for one in without if one.empty]
     if not never:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
 from kstate_cli.change.plan import (
     EditDatabase,
     OmitTree,
@@ -39,6 +40,8 @@ from kstate_cli.releases import (
     readable_by,
     release,
     representative,
+    run_ones,
+    unproven_release,
     written_by,
 )
 from kstate_cli.rocks.errors import RocksError, cannot_be_read
@@ -67,6 +70,23 @@ class MigrateOptions:
     """Headers stores are converted to the older layout; their headers are lost."""
     headers_format: bool = False
     """The application is to be started with ``dsl.store.format=HEADERS``."""
+    transactional: bool = False
+    """The application runs with transactional stores (KIP-892)."""
+    unproven: bool = False
+    """To a release that nobody has run, too."""
+
+    def command(self, app: Path, target: str, *more: str) -> str:
+        """The command line that says the same, and ``more``."""
+        said = (
+            (self.at_least_once, ("--guarantee", "at_least_once")),
+            (self.wipe_unclean, ("--wipe-unclean",)),
+            (self.drop_headers, ("--drop-headers",)),
+            (self.headers_format, ("--dsl-store-format", "HEADERS")),
+            (self.transactional, (TRANSACTIONAL_STORES,)),
+        )
+        return command(
+            "migrate", app, "--to", target, *(word for given, words in said if given for word in words), *more
+        )
 
 
 @dataclass(slots=True)
@@ -100,7 +120,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             where=str(app.path),
             hint=f"what to do about each: {command('check', app.path, '--for', target.name)}",
         )
-    sources = _sources(app)
+    sources = _sources(app, transactional=options.transactional)
     draft = _MigrationDraft(app, target, options)
     for problem in app.all_problems():
         (draft.notes if problem.passing else draft.warnings).append(problem.reasoned)
@@ -108,7 +128,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     _refuse_unreadable(draft)
     _refuse_sessions_of_before(draft)
     unclean: list[str] = []
-    all_resolved = resolve_to_plan(app)
+    all_resolved = resolve_to_plan(app, transactional=options.transactional)
     logged = {one.store.name for resolved in all_resolved for one in resolved.stores if one.offsets}
     for resolved in all_resolved:
         if _moves_offsets(draft, resolved.task):
@@ -120,7 +140,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
                 continue
             draft.warnings += resolved.warnings
             draft.notes += resolved.notes
-            draft.warnings += wiped_all_the_same(draft.app, resolved, draft.target)
+            draft.warnings += wiped_all_the_same(draft.app, resolved, draft.target, transactional=options.transactional)
             (_into_family if draft.into_family else _out_of_family)(draft, resolved)
         else:
             _rewrite_only(draft, resolved.task)
@@ -141,11 +161,12 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             "that runs with at-least-once wipes nothing: --guarantee at_least_once",
         )
     steps = tuple(draft.steps)
-    if steps and not proven(sources, target):
-        draft.notes.append(
-            f"unproven: {'/'.join(sources) or '?'} to {target} has not been run against the real releases"
-        )
-    source = representative([release(name) for name in sources]).name if sources else target.name
+    if steps and target.unproven and not options.unproven:
+        raise unproven_release(target, app.path, options.command(app.path, target.name, UNPROVEN))
+    names = tuple(one.name for one in sources)
+    if steps and not proven(names, target):
+        draft.notes.append(f"unproven: {'/'.join(names) or '?'} to {target} has not been run against the real releases")
+    source = representative(sources).name if sources else target.name
     return Plan(
         app=app.path,
         command=f"migrate --to {quoted(target.name)}",
@@ -157,9 +178,13 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     )
 
 
-def _sources(app: Application) -> tuple[str, ...]:
-    """The releases that may have written the directory, oldest first: what its databases agree on."""
-    releases: set[str] | None = None
+def _sources(app: Application, *, transactional: bool) -> tuple[Release, ...]:
+    """The releases that may have written the directory, oldest first: what its databases agree on.
+
+    Of those that nothing on disk tells apart one that has transactional stores, where the application is said to run
+    with them; else one that was run.
+    """
+    releases: set[Release] | None = None
     for task in app.tasks:
         for store in task.stores:
             for database in store.databases:
@@ -167,7 +192,9 @@ def _sources(app: Application) -> tuple[str, ...]:
                 names = set(written_by(version, frozenset(database.column_families)))
                 if names:
                     releases = names if releases is None else (releases & names or releases | names)
-    return tuple(sorted(releases or (), key=lambda name: release(name).number))
+    known = sorted(releases or (), key=lambda one: one.number)
+    told = [one for one in known if one.transactional] if transactional else []
+    return tuple(told or run_ones(known))
 
 
 def _moves_offsets(draft: _MigrationDraft, task: Task) -> bool:
@@ -302,7 +329,7 @@ def _rewrite_only(draft: _MigrationDraft, task: Task) -> None:
 
 
 def _into_family(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
-    """Into 4.3: offsets, ``-4`` and Positions go into each database, and the files leave."""
+    """To offsets in the store: they, ``-4`` and Positions go into each database, and the files leave."""
     task, keeping = resolved.task, _keeping(draft, resolved.task)
     for known in resolved.stores:
         store = known.store
@@ -360,7 +387,7 @@ def _of_absent(draft: _MigrationDraft, resolved: TaskOffsets, name: str, offsets
 
 
 def _out_of_family(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
-    """Out of 4.3: the column family goes, and the files that the older releases read are written."""
+    """To offsets in files: the column family goes, and the files that the older releases read are written."""
     task, keeping = resolved.task, _keeping(draft, resolved.task)
     lines: dict[TopicPartition, int] = {}
     for known in resolved.stores:

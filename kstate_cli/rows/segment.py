@@ -12,7 +12,7 @@ from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.host import STORES_STAY, host_error
 from kstate_cli.rocks.errors import RocksError, cannot_be_read
-from kstate_cli.rocks.scanning import Row
+from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row, in_pieces
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import StoreUnreadable, look_closer
@@ -65,12 +65,16 @@ class Segment:
         StoreUnreadable at any row, the first one too.
         """
         with self._reading() as shadow:
-            families = [one for one in self._present(shadow) if _has_rows(shadow, one[0])]
-            scans = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
-            if len(scans) == 1:
-                yield from scans[0]
-            elif scans:
-                yield from _newest(scans, reverse)
+            yield from _rows(shadow, self._filled(shadow), lower, below, reverse=reverse)
+
+    def pieces(self, lower: bytes | None, below: bytes | None, sizes: PieceSizes) -> Iterator[FlatPiece]:
+        """As :meth:`scan`, forwards, for whoever takes many rows at once."""
+        with self._reading() as shadow:
+            families = self._filled(shadow)
+            if [prefix for _, prefix in families] == [b""]:
+                yield from shadow.flat(families[0][0], lower, below, sizes)
+            else:
+                yield from in_pieces(_rows(shadow, families, lower, below), sizes)
 
     def ids(self, prefix_bytes: int) -> list[bytes]:
         """The first ``prefix_bytes`` of its keys, each once, ascending: one seek each. Raises StoreUnreadable."""
@@ -94,6 +98,9 @@ class Segment:
                 hint_details=[command("check", self.app, "--for", "RELEASE")],
             )
         return time
+
+    def _filled(self, shadow: Shadow) -> list[Family]:
+        return [one for one in self._present(shadow) if _has_rows(shadow, one[0])]
 
     def _present(self, shadow: Shadow) -> list[Family]:
         foreign = set(shadow.column_families) - {name for name, _ in self._layout.families} - {OFFSETS_CF}
@@ -159,6 +166,13 @@ def next_prefix(prefix: bytes) -> bytes | None:
 
 def _has_rows(shadow: Shadow, family: str) -> bool:
     return next(shadow.scan(family), None) is not None
+
+
+def _rows(
+    shadow: Shadow, families: list[Family], lower: bytes | None, below: bytes | None, *, reverse: bool = False
+) -> Iterator[Row]:
+    scans = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
+    return scans[0] if len(scans) == 1 else _newest(scans, reverse)
 
 
 def _converted(rows: Iterator[Row], prefix: bytes) -> Iterator[Row]:

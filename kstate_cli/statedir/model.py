@@ -13,9 +13,10 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.position import Position
-from kstate_cli.formats.store_kinds import has_key, named_by_dsl, store_kinds
+from kstate_cli.formats.store_kinds import has_key, kind_names, named_by_dsl, store_kinds
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.releases import Release, opens
 from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.statedir.places import Place, task_place
 from kstate_cli.statedir.problems import Problem
@@ -105,6 +106,11 @@ class Store:
     def sst_formats(self) -> frozenset[int]:
         """The SST formats of all its databases."""
         return frozenset(f for database in self.databases for f in database.sst_formats)
+
+    def opens_in(self, release: Release) -> bool:
+        """Whether the release opens all its databases as they are."""
+        kinds = frozenset({self.kind.name} & kind_names())
+        return opens(release, kinds=kinds, families=self.families, sst_formats=self.sst_formats)
 
     @property
     def remarks(self) -> tuple[str, ...]:

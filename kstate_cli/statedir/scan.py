@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kstate_cli.access import DENIED, what_to_do
 from kstate_cli.capacity import cores_here
-from kstate_cli.errors import InUse
+from kstate_cli.errors import InUse, Refused
 from kstate_cli.formats import checkpoint
 from kstate_cli.formats.kind_inference import Kind, infer_kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.task_id import is_task, is_task_or_global, is_topology
 from kstate_cli.formats.topic_partition import legal_store_name
-from kstate_cli.host import CHECK_THE_DISK, cannot_be_read
+from kstate_cli.host import CHECK_THE_DISK, STORES_STAY, cannot_be_read
 from kstate_cli.parallel.workers import Workers
 from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
 from kstate_cli.rocks.files import is_manifest
@@ -58,6 +59,8 @@ class _TaskEntries:
     position_files: dict[str, CheckpointFile] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    unlisted: list[OSError] = field(default_factory=list)
+    """Of the directories that this host does not list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +81,14 @@ def read_application(
     on_store: Callable[[str], None] | None = None,
     stores: Collection[str] | None = None,
     count_bytes: int = 0,
+    unlisted: list[OSError] | None = None,
 ) -> Application:
     """Reads the application directory ``path`` (absolute). So many ``workers`` read databases at once.
 
     ``stores`` names the only ones that are read; None: all of them. Rows are counted on the way in databases that are
-    small, so that ``count_bytes`` at most are read for that.
+    small, so that ``count_bytes`` at most are read for that. Raises Refused for a task, or a directory in one, that
+    this host does not list; with ``unlisted`` the others are read, the errors are in it, and whoever gave it has to
+    raise :func:`not_all_of_it`.
     """
     table = read_lock_table()
     problems = _foreign_in_application(path)
@@ -92,6 +98,11 @@ def read_application(
         for _, _, entries in with_entries:
             entries.stores = [one for one in entries.stores if one[0] in stores]
     databases_of = {name: _databases(name, entries) for name, _, entries in with_entries}
+    not_listed = [error for _, _, entries in with_entries for error in entries.unlisted]
+    if unlisted is not None:
+        unlisted += not_listed
+    elif not_listed:
+        raise not_all_of_it(not_listed)
     jobs = [one for of_task in databases_of.values() for of_store in of_task.values() for one in of_store]
     if count_bytes:
         jobs = [replace(one, count_bytes=count_bytes // len(jobs)) for one in jobs]
@@ -107,6 +118,16 @@ def read_application(
         # Whoever reads some stores only opens nothing but their databases, which are looked at on their own.
         problems += _not_named_yet(path, problems, tasks)
     return Application(path, tasks, running, pid, tuple(problems))
+
+
+def not_all_of_it(errors: Sequence[OSError]) -> Refused:
+    """What to raise of directories that this host does not list: what is in them is not known."""
+    first = errors[0]
+    more = f", and {len(errors) - 1} more" if errors[1:] else ""
+    return Refused(
+        f"{first.filename} cannot be listed: {first.strerror}{more}",
+        hint=what_to_do(first.filename) if first.errno in DENIED else STORES_STAY,
+    )
 
 
 def _while_running(task: Task) -> Task:
@@ -192,8 +213,29 @@ def _databases(task: str, entries: _TaskEntries) -> dict[str, list[_DatabaseToRe
         folder = store_place(task, name, segmented=segmented)
         starts = _segments(name, path) if segmented else [(path, None)]
         every = [_DatabaseToRead(one, start, folder / one.name if segmented else folder) for one, start in starts]
-        by_store[name] = [one for one in every if _has_database(one.path, one.place, entries)]
+        try:
+            by_store[name] = [one for one in every if _has_database(one.path, one.place, entries)]
+        except OSError as error:
+            _not_listed(error, entries)
+            # Without this database it would be told as another store than it is.
+            entries.stores.remove((name, path, segmented))
     return by_store
+
+
+def _names(path: Path, entries: _TaskEntries) -> list[str] | None:
+    """What lies in a directory, in order; None where this host does not list it, which is kept in mind."""
+    try:
+        return sorted(os.listdir(path))
+    except OSError as error:
+        _not_listed(error, entries)
+        return None
+
+
+def _not_listed(error: OSError, entries: _TaskEntries) -> None:
+    """Keeps it in mind. Raises it where it says anything else, such as that a running application has dropped it."""
+    if not cannot_be_read(error):
+        raise error
+    entries.unlisted.append(error)
 
 
 def _segments(name: str, path: Path) -> list[tuple[Path, int | None]]:
@@ -258,7 +300,7 @@ def _never_still(shown: str) -> InUse:
 
 def _sort_entries(task: Place, path: Path) -> _TaskEntries:
     sorted_out = _TaskEntries()
-    for name in sorted(os.listdir(path)):
+    for name in _names(path, sorted_out) or ():
         entry, place = path / name, task / name
         if name in IGNORED:
             continue
@@ -306,7 +348,7 @@ def _no_segment(place: Place, rule: str) -> Problem:
 
 def _sort_rocksdb(folder: Place, path: Path, sorted_out: _TaskEntries) -> None:
     """The stores in ``rocksdb/``: one database each."""
-    for name in sorted(os.listdir(path)):
+    for name in _names(path, sorted_out) or ():
         entry, place = path / name, folder / name
         if entry.is_symlink():
             sorted_out.problems.append(_link(place, "stores must lie in the task"))
@@ -322,7 +364,9 @@ def _sort_rocksdb(folder: Place, path: Path, sorted_out: _TaskEntries) -> None:
 
 def _sort_directory(place: Place, name: str, path: Path, sorted_out: _TaskEntries) -> None:
     """A directory of a task: a segmented store when its entries say so, else a custom store's or a foreign one."""
-    children = sorted(os.listdir(path))
+    children = _names(path, sorted_out)
+    if children is None:
+        return
     segments = [child for child in children if segment_start(name, child) is not None]
     if not legal_store_name(name):
         sorted_out.problems.append(_illegal(place.spelled(Spelling.QUOTED)))

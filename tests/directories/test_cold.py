@@ -33,6 +33,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "verify": ("APP", "--each-sst", "-o", "json"),
     "migrate": ("APP", "--to", "4.2"),
     "wipe": ("APP", "--store", "visits"),
+    "rehome": ("APP", "--map", "0=3"),
     "dump": ("--help",),
     "restore": ("APP", *RESTORE, "--rebuild", "-q", "-o", "json"),
     "start-barrier": ("PLACE", "--hosts", "1"),
@@ -41,6 +42,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "status": ("CHANGED",),
     "clean": ("CHANGED",),
     "explain": ("does-not-open",),
+    "warm-up": ("--help",),
     "demo": ("--help",),
     "examples": ("--out", "OUT"),
 }

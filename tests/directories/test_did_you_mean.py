@@ -31,6 +31,7 @@ ELSEWHERE = {
     # Names that cannot be known here, each with the reason.
     ("inspect-position", "TOPIC:PARTITION=OFFSET"): "an answer of its own: not reached, exit 3",
     ("restore", "TOPIC"): "test_a_topic_of_the_dump",
+    ("rehome", "TASK"): "a half task of two topologies: tests/directories/test_rehome_completion.py",
 }
 
 
@@ -56,6 +57,7 @@ def _line(path: str, app: Path, out: Path) -> tuple[list[object], dict[str, obje
         "check": {"--for": "4.2"},
         "migrate": {"--to": "4.2", "--dry-run": None},
         "wipe": {"--dry-run": None},
+        "rehome": {"--map": "0=7", "--dry-run": None},
         "restore": {**dict(zip(RESTORE[::2], RESTORE[1::2], strict=True)), "--dry-run": None},
         "clean": {"--dry-run": None},
     }

@@ -244,8 +244,13 @@ def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Pat
     assert f"run 0001-migrate: {app} holds no task any more" in kstate("verify", app, status=1).err
     checked = kstate("check", app, "--for", "4.3", "-o", "json", status=3)
     assert [one["code"] for one in checked.rows if one["type"] == "finding"] == ["only-kept"]
-    # What one run only has put aside is found, and moved, by hand.
-    assert (f"To put them back: kstate undo {app} --discard-newer. " in left) is not undone
+    # What one run only has put aside is found, and moved, by hand. All commands say the same of it.
+    (finding,) = (one["message"] for one in checked.rows if one["type"] == "finding")
+    status = kstate("status", app).out
+    for told in (left, looked.err, finding, status):
+        assert (f"kstate undo {app} --discard-newer" in told) is not undone
+        assert f"kstate clean {app} --run 0001-migrate" in told
+    assert f"kstate clean {app}\n" not in status and f"kstate undo {app}\n" not in status
     assert {path: one for path, one in tree_hash(app.parent).items() if "tree" in path} == {
         path: one for path, one in before.items() if "tree" in path
     }
@@ -255,6 +260,20 @@ def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Pat
     else:
         kstate("undo", app, "--discard-newer")
         assert holds_tasks(app)
+
+
+@pytest.mark.parametrize("undone", [False, True], ids=["kept", "undone"])
+def test_status_says_of_a_lost_directory_what_clean_says(app: Path, undone: bool) -> None:
+    migrate(app)
+    if undone:
+        kstate("undo", app)
+    shutil.rmtree(app)
+    refused, status = kstate("clean", app, status=4).err, kstate("status", app).out
+    back = f"mv {app.parent}/.kstate/{app.name}/0001-migrate/tree {app}" if undone else f"kstate undo {app}"
+    for told in (refused, status):
+        assert f"{app} is lost, and run 0001-migrate keeps the only copy of " in told
+        assert f"    {back}\n" in told
+    assert f"kstate clean {app}" not in status
 
 
 def only_global(app: Path) -> None:

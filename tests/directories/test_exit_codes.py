@@ -41,7 +41,7 @@ from .warm import FULL, ROOT, Ended, Warm
 SIGNAL = 128 + signal.SIGTERM
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
-OF_NO_DIRECTORY = ("fleet", "dump", "start-barrier", "maintain", "explain", "demo", "examples")
+OF_NO_DIRECTORY = ("fleet", "dump", "start-barrier", "maintain", "explain", "warm-up", "demo", "examples")
 """Commands that are given no application."""
 SPARK = ("--from-changelog", DUMP, "--for", "4.3", "--spec", DUMP.parent / "dump.toml")
 LOCAL = ("--engine", "local")
@@ -76,6 +76,7 @@ class World:
             "fleet": (listed(self.templates["APP"]),),
             "migrate": ("--to", "4.2"),
             "wipe": ("--store", STORE),
+            "rehome": ("--map", "0=9", "--warnings-ok"),
             "dump": ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", self.folder / "dump", *LOCAL),
             "restore": (*SPARK, "--dry-run"),
             "examples": ("--out", self.folder / "examples"),
@@ -130,7 +131,7 @@ Cell = Callable[[World, str], Ended]
 
 def _usual(world: World, command: str) -> Ended:
     name = "CHANGED" if command in ("undo", "clean", "status") else "APP"
-    app = world.fresh(name) if command in ("undo", "clean", "migrate", "wipe") else world.templates[name]
+    app = world.fresh(name) if command in ("undo", "clean", "migrate", "wipe", "rehome") else world.templates[name]
     argv = world.argv(command, world.folder / "orders" if command == "restore" else app)
     return world.run(app, argv)
 
@@ -138,6 +139,13 @@ def _usual(world: World, command: str) -> Ended:
 def _with(*more: object, name: str = "APP") -> Cell:
     """The usual command line with more on it."""
     return lambda world, command: world.run(app := world.fresh(name), world.argv(command, app), *more)
+
+
+def _without(word: str) -> Cell:
+    """The usual command line without one of its words."""
+    return lambda world, command: world.run(
+        app := world.fresh(), [one for one in world.argv(command, app) if one != word]
+    )
 
 
 def _empty(world: World, command: str) -> Ended:
@@ -348,6 +356,7 @@ NEW = "its directory is a new one, which is there whole or not at all"
 WAY_ON = "it is asked for one thing: there is nothing to warn of"
 OF_ITS_STEPS = "it is the code of a command that it ran: test_maintain.py"
 OF_A_BROKER = "it takes a broker: tests/interop/test_dump_moves.py"
+OF_SPARK = "it takes Spark: tests/restore/test_warm_up.py"
 TABLE: dict[str, dict[int, Cell | str]] = {
     "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
     "inspect-position": {1: NO_WARNINGS, 3: _with("--at", "t:0=9999999"), 5: BESIDE, 7: READS},
@@ -361,6 +370,8 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "migrate": {1: _with(name="WARNED"), 3: ASKS_NOTHING, 5: _locked("application"), 6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
     "wipe": {1: _with("--store", "kv-nolog", name="WARNED"), 3: ASKS_NOTHING, 5: _locked("application"),
              6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
+    "rehome": {1: _without("--warnings-ok"), 3: ASKS_NOTHING, 5: _locked("application"),
+               6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
     "dump": {0: OF_A_BROKER, 1: OF_A_BROKER, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: OF_A_BROKER, 6: OF_A_BROKER,
              7: "a manifest is there whole or not at all", SIGNAL: OF_A_BROKER},
     "restore": {1: _unlogged, 3: ASKS_NOTHING, 5: _locked("application"), 7: _summary_lost},
@@ -373,13 +384,15 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "clean": {1: "of a run that was named, and may have left something elsewhere: test_runs.py", 3: ASKS_NOTHING, 5: _locked("kstate"), 6: _failing("fsync", "EIO", "1", "CHANGED"),
               7: _failing("unlink", "EIO", "1", "CHANGED")},
     "explain": {1: NO_WARNINGS, 3: ASKS_NOTHING, 4: NO_DIRECTORY, 5: NO_DIRECTORY, 7: READS},
+    "warm-up": {0: OF_SPARK, 1: WAY_ON, 3: ASKS_NOTHING, 4: OF_SPARK, 5: "it waits for another one", 6: OF_SPARK,
+                7: "an archive is there whole or not at all", SIGNAL: OF_SPARK},
     "demo": {1: "its warnings are part of the story", 3: ASKS_NOTHING, 4: OWN, 5: OWN, 7: OWN},
     "examples": {1: WAY_ON, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: NEW, 7: NEW},
 }  # fmt: skip
 """Of each command what is its own; the rest is the same for all."""
 SAME: dict[int, Cell] = {0: _usual, 2: _empty, 4: _link, 6: _disk_full, SIGNAL: _signalled}
 CELLS = [(command, code, {**SAME, **TABLE[command]}.get(code)) for command in COMMANDS for code in CODES]
-FAILING = (("migrate", 6), ("wipe", 6), ("undo", 6), ("clean", 6), ("clean", 7))
+FAILING = (("migrate", 6), ("wipe", 6), ("rehome", 6), ("undo", 6), ("clean", 6), ("clean", 7))
 STRACE = (_after_the_exchange, _summary_lost)
 
 

@@ -406,10 +406,12 @@ def test_engines_write_the_same_files(tmp_path: Path, big: Path, monkeypatch: py
 
 
 def _read_with_spark(out: Path, rows: int) -> None:
-    from kstate_cli.spark.session import SparkSettings, spark_session
+    from pyspark.sql import SparkSession
 
-    with spark_session(SparkSettings(master="local[1]"), name="test") as session:
-        frame = session.read.parquet(str(out))
+    from kstate_cli.spark.context import SparkSettings, spark_context
+
+    with spark_context(SparkSettings(master="local[1]"), name="test") as context:
+        frame = SparkSession(context).read.parquet(str(out))
         assert frame.columns == ["partition", "key", "value", "timestamp", "headers"]
         assert frame.count() == rows
         first = frame.orderBy("partition", "key").first()
@@ -479,13 +481,13 @@ def test_a_database_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
 
 def test_rows_that_cannot_be_read_on_end_the_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = find_application(unpack("4.3.1-demo-eos", tmp_path))
-    scan = Segment.scan
+    pieces = Segment.pieces
 
     def fails(self: Segment, *bounds: Any) -> Any:
-        yield next(scan(self, *bounds))
+        yield next(pieces(self, *bounds))
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(Segment, "scan", fails)
+    monkeypatch.setattr(Segment, "pieces", fails)
     with pytest.raises(Exception, match=r"latest-order.*Input/output error"):
         export_store(ExportRequest(app, "latest-order", tmp_path / "out"), ExportWatcher())
     assert not (tmp_path / "out").exists()

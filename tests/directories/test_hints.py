@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kstate_cli.formats.topic_partition import TopicPartition
 from tests.golden import unpack
+from tests.growing import GrowingDump
+from tests.restore.support import APP
+from tests.restore.support import SPEC as GROWN
+from tests.restore.support import TOPIC as BULK
 
 from .test_cold import EXAMPLES
 from .warm import Warm
 
 DUMP, SPEC = EXAMPLES / "dump", EXAMPLES / "dump.toml"
 TOPIC = "orders-visits-changelog"
+KEYS = (TopicPartition(BULK, 0), TopicPartition(BULK, 1))
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +89,41 @@ def test_a_directory_that_is_lost_and_no_specification(tmp_path: Path, warm: War
     spec.write_text(re.sub(r'# (source = "table") .*', r"\1", text), encoding="utf-8")
     status, told = _restore(warm, tmp_path / "orders", DUMP, spec)
     assert status in (0, 1), told
+
+
+def test_a_state_dir_that_is_not_there_yet(tmp_path: Path, warm: Warm) -> None:
+    """What is printed makes it; nobody who has named the right directory is told to name it."""
+    lost = tmp_path / "new host" / "orders"
+    status, told = _restore(warm, lost, DUMP)
+    assert status == 2 and not lost.parent.exists()
+    (line,) = re.findall(r"^    (mkdir .*)$", told, flags=re.MULTILINE)
+    subprocess.run(["sh", "-c", line], check=True)
+    assert _restore(warm, lost, DUMP)[0] in (0, 1)
+
+
+def test_a_topic_that_is_not_in_the_dump(tmp_path: Path, warm: Warm) -> None:
+    """`dump --app` takes no source topics, and no topics of global tables: `dump --spec` does."""
+    spec = tmp_path / "kstate.toml"
+    spec.write_text(SPEC.read_text(encoding="utf-8").replace('"shop-global"', '"shop-elsewhere"'), encoding="utf-8")
+    status, told = _restore(warm, tmp_path / "orders", DUMP, spec)
+    assert status == 4 and "the dump has no shop-elsewhere" in told
+    assert "\n    kstate dump --bootstrap-server HOST:PORT --out DUMP --spec FILE" in told
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read everything")
+@pytest.mark.parametrize("pattern", ["_manifest-*2.json", "topic=*/partition=1/*.parquet"])
+def test_what_may_not_be_read_of_a_dump_is_not_to_be_moved(tmp_path: Path, pattern: str) -> None:
+    """It says nothing of what is in a file that this user may not read it: no older manifest is to count for that."""
+    dump = GrowingDump(tmp_path / "dump")
+    for number in (1, 2):
+        dump.add({key: [(b"k%d" % number, b"v", 1700000000000)] for key in KEYS})
+    (tmp_path / "kstate.toml").write_text(GROWN)
+    max((tmp_path / "dump").glob(pattern)).chmod(0)
+    command = [sys.executable, "-m", "kstate_cli", "restore", str(tmp_path / APP), "--for", "4.3", "--engine", "local",
+               "--from-changelog", str(tmp_path / "dump"), "--spec", str(tmp_path / "kstate.toml")]  # fmt: skip
+    if os.geteuid() == 0:
+        command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "cannot be read" in done.stderr and "read by this user" in done.stderr, done.stderr
+    assert " move " not in done.stderr and "anew" not in done.stderr

@@ -22,13 +22,14 @@ from kstate_cli.cli.output import error_lines
 from kstate_cli.errors import KstateError
 from tests.golden import unpack
 from tests.terminal import shown_on
+from tests.unit.rehome.texts import text
 
 PARTS = (
     "two words", "it's", 'a "b"', "a\nforged: x", "a\rforged", "\x1b[31mred\x1b[0m", "$(touch forged)",
     "`touch forged`", "-rf", "\u202eevil", "~root", "a;b&c|d", "*", "\udcff", "STORE1 APPS TASK RELEASE DUMP", "ü\u2028x",
 )  # fmt: skip
 _COMMAND = re.compile(rf"\bkstate (?:{'|'.join(COMMANDS)}) (?=[/.'$])(.*)$", re.MULTILINE)
-_DRY = frozenset({"migrate", "wipe", "clean"})
+_DRY = frozenset({"migrate", "wipe", "rehome", "clean"})
 
 
 class Shell:
@@ -90,6 +91,8 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _everything(shell: Shell, app: Path) -> None:
+    topology = app.parent / "topology.txt"
+    topology.write_text(text({4: ("something",)}))
     for command in (
         ("ls", app),
         ("ls", app, "--spec"),
@@ -98,6 +101,10 @@ def _everything(shell: Shell, app: Path) -> None:
         ("query", "range", app, "nope"),
         ("diff", app, app, "--store", "nope"),
         ("wipe", app, "--store", "nope", "--yes"),
+        ("rehome", app, "--map", "0=9", "--dry-run"),
+        ("rehome", app, "--topology", app.parent / "nowhere"),
+        ("rehome", app, "--topology", topology, "--dry-run"),
+        ("rehome", app, "--map", "0=9", "--map", "9=9", "--spec", app / "nowhere"),
         ("check", app, "--for", "4.3"),
         ("check", app, "--for", "3.9"),
         ("check", app, "--for", "4.3", "--dump", app.parent / "nowhere"),

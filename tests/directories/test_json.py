@@ -111,6 +111,10 @@ LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning
 """Of restorations that were interrupted, and that go on or wait: `tests/restore/test_attempts.py`, `…/test_standby.py` and `…/test_hosts.py`."""
 OF_A_BROKER = {("dump", kind) for kind in ("partition", "warning", "round", "summary")} | {("fleet", "member")}
 """`tests/interop/test_dump_moves.py` and `tests/interop/test_fleet.py` have them."""
+OF_SPARK = {("warm-up", "summary"), ("warm-up", "error")}
+"""`tests/restore/test_warm_up.py` has them."""
+OF_HOMES = {("rehome", "store"), ("ls", "lacked")}
+"""`tests/directories/test_rehome_completion.py` and `…/test_check_topology.py` have them."""
 
 
 def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
@@ -124,6 +128,12 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     app = unpack(GOLDEN, tmp_path / "state")
     for command in ("status", "undo", "clean", "export", "ls"):
         ask(command, tmp_path / "nowhere", *(("s", "--out", tmp_path / "out") if command == "export" else ()), status=2)
+    ask("rehome", app, "--map", "0=9", "--warnings-ok")
+    with held(app, "application"):
+        ask("rehome", app, "--map", "9=0", "--dry-run", "--warnings-ok")
+    ask("rehome", app, "--map", "0=gone", "--spec", tmp_path / "none", status=2)
+    ask("undo", app)
+    ask("clean", app)
     ask("migrate", app, "--to", "4.2", "--warnings-ok")
     ask("status", app)
     ask("undo", app)
@@ -152,5 +162,5 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("maintain", "--config", tmp_path / "none.toml", status=2)
     kept = kept_lines()
     known = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
-    assert known - kept - told == LONG | OF_A_BROKER
+    assert known - kept - told == LONG | OF_A_BROKER | OF_SPARK | OF_HOMES
     assert not (kept | told) - known

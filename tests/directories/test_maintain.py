@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -22,7 +23,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.capture.plan import continued_until, not_continued
+from kstate_cli.cli.maintain_cmd import maintain
 from kstate_cli.cli.metrics import METRICS
+from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.maintain import children
 from kstate_cli.maintain.measures import newest
@@ -105,14 +108,15 @@ def test_rounds(host: Host) -> None:
     assert _came(done) == [(step, "done") for step in ("restore", "lag", "check", "verify", "clean")]
     assert done.summary["ended"] == 0
     (row,) = [one for one in done.rows if one.get("step") == "verify"]
-    assert row["words"][row["words"].index("--subset") + 1] == "1/2" and row["message"] is None
+    assert row["words"][row["words"].index("--subset") + 1] == "1/2"
+    assert re.fullmatch("part 1 of 2: [0-2] of 2 stores", row["message"])
     assert host.metric("kstate_dump_lag_offsets", of="standby") == [0, 0]
     assert not host.metric("kstate_verify_circle_timestamp_seconds")
     host.more()
     done = host.call()
     (row,) = [one for one in done.rows if one.get("step") == "verify"]
     assert row["words"][row["words"].index("--subset") + 1] == "2/2"
-    assert row["message"] == "every store was read since the circle began"
+    assert re.fullmatch("part 2 of 2: [0-2] of 2 stores; every store was read since the circle began", row["message"])
     assert len(host.metric("kstate_verify_circle_timestamp_seconds", of="standby")) == 1
     other = host.folder / "other" / APP
     other.parent.mkdir()
@@ -139,6 +143,31 @@ def test_what_is_printed_is_what_runs(host: Host) -> None:
     assert ran == told
     for words in told:
         kstate(*words, status=None)
+
+
+def test_what_is_under_way_is_said(
+    host: Host, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Which step it is at, and now and then that it goes on, whatever the first dump takes; nothing with --quiet."""
+    monkeypatch.setattr("kstate_cli.cli.meter.OFTEN_SECONDS", 0.5)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        host.call()
+        host.steps = '[maintain.lag]\ntimeout = "3s"\n[maintain.clean]\n'
+        path = host.config(defaults=f'bootstrap_server = "127.0.0.1:{silent.getsockname()[1]}"')
+        told = []
+        for quiet in (False, True):
+            capfd.readouterr()
+            with pytest.raises(RunFailed):
+                maintain(path, quiet=quiet)
+            told.append([one for one in capfd.readouterr().err.splitlines() if one.startswith("kstate: ")])
+    begun = [one for one in told[0] if re.fullmatch(r"kstate: \w+ of standby", one)]
+    assert begun == ["kstate: lag of standby", "kstate: clean of standby"]
+    goes_on = [one for one in told[0] if re.fullmatch(r"kstate: lag of standby: for \d+ s now; 3 s are its limit", one)]
+    assert len(goes_on) >= 2
+    # The command whose time was up may still say why it ended: an error is said with --quiet too.
+    assert {*told[1]} <= {"kstate: interrupted by SIGTERM"}
 
 
 def test_a_step_that_fails_does_not_keep_the_next_ones(host: Host) -> None:
@@ -173,6 +202,18 @@ def test_the_exit_code_is_that_of_the_worst(host: Host) -> None:
     done = host.call(status=4)
     assert _came(done)[0] == ("restore", "failed")
     assert tree_hash(host.standby) == before
+
+
+def test_what_was_not_done_is_worse_than_what_was_found(host: Host) -> None:
+    """A typing error keeps a step from being done, with 2: that is not outdone by the 3 of a check that has looked."""
+    host.call()
+    _flip(next((host.standby / "0_0" / "rocksdb" / "bulk").glob("*.sst")), 20)
+    host.steps = "[maintain.restore]\n[maintain.verify]\nparts = 1\n"
+    path = host.config()
+    path.write_text(path.read_text().replace('engine = "local"', 'engine = "duck"'))
+    done = kstate("maintain", "--config", path, "-o", "json", status=2)
+    assert _came(done) == [("restore", "failed"), ("verify", "found")]
+    assert done.error["message"].startswith("restore of standby ended with exit code 2")
 
 
 def test_a_broker_that_never_answers(host: Host) -> None:
@@ -402,6 +443,23 @@ def test_a_memory_that_is_none_of_ours(host: Host, text: str) -> None:
     path.write_text(text)
     assert host.call(status=4).error["code"] == "refused"
     assert path.read_text() == text and not host.standby.exists()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["a FIFO", "a symbolic link", "a directory"])
+def test_a_memory_that_is_no_file(host: Host, kind: str) -> None:
+    """Nobody waits for a writer, and a link is not replaced by a file."""
+    path = host.folder / "memory.json"
+    made = {
+        "a FIFO": os.mkfifo,
+        "a symbolic link": lambda one: one.symlink_to("kstate.toml"),
+        "a directory": Path.mkdir,
+    }
+    made[kind](path)
+    mode = path.lstat().st_mode
+    error = host.call(status=4).error
+    assert f"memory.json is {kind}, not a regular file" in error["message"]
+    assert path.lstat().st_mode == mode and not host.standby.exists()
 
 
 def test_what_it_writes_it_reads(host: Host) -> None:

@@ -6,6 +6,7 @@ import fcntl
 import time
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.golden import unpack
@@ -84,3 +85,35 @@ def test_a_file_where_none_belongs(tmp_path: Path) -> None:
         done = kstate("check", app, "--for", "4.3", "--metrics-file", file, status=2)
         assert str(file) in done.err
     assert tree_hash(tmp_path) == before
+
+
+@pytest.mark.parametrize("content", ["my notes\n", "format = 1\n", "# HELP node_load1 1m load average.\n", "\0notes"])
+def test_a_file_of_somebody_else(tmp_path: Path, content: str) -> None:
+    """It would be replaced as a whole, were it the kstate.toml that names it: nothing is that kstate has not written."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    file = tmp_path / "kept.txt"
+    file.write_text(content)
+    before = tree_hash(tmp_path)
+    for words in (["check", app, "--for", "4.3"], ["migrate", app, "--to", "4.2"], ["verify", app]):
+        refused = kstate(*words, "--metrics-file", file, status=4)
+        assert str(file) in refused.err
+        assert "kstate has not written" in refused.err
+    assert tree_hash(tmp_path) == before
+
+
+@pytest.mark.parametrize("content", ["", "\0" * 4096])
+def test_a_file_that_a_power_failure_has_left(tmp_path: Path, content: str) -> None:
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    file = tmp_path / "kstate.prom"
+    file.write_text(content)
+    kstate("verify", app, "--metrics-file", file)
+    assert read(file, "verify")["kstate_last_run_exit_code"] == 0
+
+
+def test_what_it_wrote_it_takes_for_its_own(tmp_path: Path) -> None:
+    """Whatever command has written it, and whatever that had to say: the next one writes over it."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    file = tmp_path / "kstate.prom"
+    for words in (["check", app, "--for", "4.3"], ["verify", app], ["migrate", app, "--to", "4.2"], ["verify", app]):
+        kstate(*words, "--metrics-file", file)
+        assert file.read_bytes().startswith(b"# ")

@@ -12,6 +12,7 @@ import pytest
 
 from kstate_cli.change.folder import create_run
 from kstate_cli.change.marks import STAGED, put_mark
+from kstate_cli.formats import sst
 from kstate_cli.rocks.files import newest_options
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
@@ -120,6 +121,9 @@ def test_a_rewrite_keeps_every_option_and_the_filter(tmp_path: Path) -> None:
             for family in shadow.column_families:
                 if shadow.live_files(family):
                     assert "filter block size=0;" not in shadow.table_properties(family), path
+                for file in shadow.live_files(family):
+                    found = sst.footer((path / file.name).read_bytes()[-sst.FOOTER_LENGTH :])
+                    assert found == sst.SstFooter(sst.CHECKSUM_XXH3, 5), file
 
 
 def _databases(app: Path) -> list[Path]:

@@ -27,16 +27,22 @@ from tests.golden import unpack
 from tests.interop.proving import chains_with
 
 ROOT = Path(__file__).resolve().parents[2]
-LAST = RELEASES[-1]
-NEXT = f"{LAST.number[0]}.{LAST.number[1] + 1}"
+RUN = [one for one in RELEASES if not one.unproven]
+LAST = RUN[-1]
+NEXT = f"{RELEASES[-1].number[0]}.{RELEASES[-1].number[1] + 1}"
 _ROW = re.compile(rf'^    Release\("{re.escape(LAST.name)}", .*\n', re.MULTILINE)
+_LAST_ROW = re.compile(rf'^    Release\("{re.escape(RELEASES[-1].name)}", .*\n', re.MULTILINE)
+_UNPROVEN = re.compile(r'^    Release\(".*unproven=True.*\n', re.MULTILINE)
 
 
 class Sources:
     """kstate, as sources in a folder have it."""
 
-    def __init__(self, folder: Path, *, row: bool, of: tuple[str, str] = ("", "")) -> None:
-        """``row``: with the next release, which is as the last one but for what ``of`` replaces in its line."""
+    def __init__(self, folder: Path, *, row: bool, of: tuple[str, str] = ("", ""), unproven: bool = True) -> None:
+        """``row``: with the next release, which is as the last one that was run but for what ``of`` replaces in its line.
+
+        ``unproven``: with the rows of those that were not.
+        """
         self.folder = folder
         shutil.copytree(ROOT / "kstate_cli", folder / "kstate_cli", ignore=shutil.ignore_patterns("__pycache__"))
         table = folder / "kstate_cli" / "releases.py"
@@ -44,7 +50,11 @@ class Sources:
         (last,) = _ROW.findall(text)
         if row:
             assert of[0] in last
-            text = text.replace(last, last + last.replace(LAST.name, NEXT, 1).replace(*of, 1))
+            (behind,) = _LAST_ROW.findall(text)
+            text = text.replace(behind, behind + last.replace(LAST.name, NEXT, 1).replace(*of, 1))
+        if not unproven:
+            text, count = _UNPROVEN.subn("", text)
+            assert count == len(RELEASES) - len(RUN)
         table.write_text(text, encoding="utf-8")
 
     def __call__(self, *arguments: object, status: int = 0) -> Done:
@@ -80,7 +90,7 @@ def test_without_its_row_it_is_refused_by_name(tmp_path: Path) -> None:
     )
     assert f"'{NEXT}.0'" in done.err
     with pytest.raises(UsageError):
-        chains_with(f"{NEXT}.0", [("4.3.1", "4.2.1")], everything=False)
+        chains_with(f"{NEXT}.0", everything=False)
 
 
 def test_what_it_opens(kstate: Sources, tmp_path: Path) -> None:
@@ -119,10 +129,8 @@ def test_it_is_restored_for(kstate: Sources, tmp_path: Path) -> None:
 def test_what_proves_it_is_its_chains(kstate: Sources) -> None:
     """scripts/prove-release.sh runs them: into it and out of it, there and back."""
     code = (
-        "from tests.interop.proving import chains_with, to_write_down\n"
-        "from tests.interop.test_matrix import CHAINS\n"
-        f"import json; found = chains_with('{NEXT}.0', CHAINS, everything=False)\n"
-        f"print(json.dumps([found, to_write_down('{NEXT}.0', found, CHAINS)]))\n"
+        "from tests.interop.proving import chains_with\n"
+        f"import json; print(json.dumps(chains_with('{NEXT}.0', everything=False)))\n"
     )
     path = os.pathsep.join(map(str, (kstate.folder, ROOT)))
     run = subprocess.run(
@@ -133,10 +141,10 @@ def test_what_proves_it_is_its_chains(kstate: Sources) -> None:
         text=True,
         check=True,
     )
-    chains, lines = json.loads(run.stdout)
-    assert ["4.3.1", f"{NEXT}.0"] in chains
-    assert [f"{NEXT}.0", "4.3.1", f"{NEXT}.0"] in chains
-    assert f'        ("{NEXT}", "3.9"),' in lines
+    cases = json.loads(run.stdout)
+    for guarantee in ("eos", "alos"):
+        assert [["4.3.1", f"{NEXT}.0"], guarantee] in cases
+        assert [[f"{NEXT}.0", "4.3.1", f"{NEXT}.0"], guarantee] in cases
 
 
 UNLIKE = ('("10.1.3",), 6,', '("10.1.3", "99.9.9"), 7,')
@@ -178,16 +186,75 @@ def content(file: Path) -> object:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Sources]:
-    """Without a row behind the last, and with one that is unlike it."""
-    folder = tmp_path_factory.mktemp("two")
-    return Sources(folder / "without", row=False), Sources(folder / "with", row=True, of=UNLIKE)
+def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Sources, Sources]:
+    """Only with the releases that were run; as it is; and with a row behind the last that is unlike it."""
+    folder = tmp_path_factory.mktemp("three")
+    return (
+        Sources(folder / "run", row=False, unproven=False),
+        Sources(folder / "without", row=False),
+        Sources(folder / "with", row=True, of=UNLIKE),
+    )
 
 
 @pytest.mark.parametrize("case", WRITTEN)
 def test_what_is_written_for_a_release_does_not_change_with_the_row(
-    two: tuple[Sources, Sources], tmp_path: Path, case: str
+    three: tuple[Sources, Sources, Sources], tmp_path: Path, case: str
 ) -> None:
-    without, having = (written(one, *WRITTEN[case], tmp_path / one.folder.name) for one in two)
-    assert having == without
+    run, without, having = (written(one, *WRITTEN[case], tmp_path / one.folder.name) for one in three)
+    assert run == without == having
     assert without["steps"]
+
+
+PLANS = """
+import contextlib, io, json, sys
+from pathlib import Path
+from kstate_cli.cli.app import main
+
+plans = {}
+for words in json.load(sys.stdin):
+    out, sys.argv = io.StringIO(), ["kstate", *words]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+    plans[" ".join(words)] = [code, out.getvalue()]
+print(json.dumps(plans))
+"""
+"""Runs command lines one after another in one process."""
+
+
+def plans(kstate: Sources, lines: list[list[str]]) -> dict[str, list[Any]]:
+    """Command line -> how it ended, and every line that it has printed."""
+    run = subprocess.run(
+        [sys.executable, "-c", PLANS],
+        cwd=kstate.folder,
+        env={**os.environ, "PYTHONPATH": str(kstate.folder)},
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told: dict[str, list[Any]] = json.loads(run.stdout)
+    return told
+
+
+def test_what_is_said_of_every_older_release_does_not_change_either(
+    three: tuple[Sources, Sources, Sources], tmp_path: Path
+) -> None:
+    """Plans, notes, refusals, findings and what ``ls`` shows, to the letter."""
+    apps = [
+        unpack(name, tmp_path / name)
+        for name in ("4.3.1-demo-eos", "4.3.1-headers-eos", "4.2.1-sparse-eos", "3.9.2-sparse-named-eos")
+    ]
+    examples = ROOT / "examples"
+    told = ["--from-changelog", str(examples / "dump"), "--spec", str(examples / "dump.toml"), "--engine", "local"]
+    as_json = ["-o", "json", "--dry-run"]
+    lines = [["migrate", str(app), "--to", one.name, *as_json] for app in apps for one in RUN]
+    lines += [["restore", str(tmp_path / "orders"), *told, "--for", one.name, *as_json] for one in RUN]
+    lines += [["check", str(app), "--for", one.name, "-o", "json"] for app in apps for one in RUN]
+    lines += [["ls", str(app), "-o", "json"] for app in apps]
+    before, now, _ = (plans(one, lines) for one in three)
+    assert {line for line in before if before[line] != now[line]} == set()
+    assert {code for code, _ in before.values()} >= {0, 4}
+    assert all(text for _, text in before.values())

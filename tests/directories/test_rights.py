@@ -12,6 +12,7 @@ from kstate_cli.access import what_to_do
 from kstate_cli.cli.commands import COMMANDS
 from tests.golden import unpack
 
+from .support import kstate
 from .test_cold import RESTORE
 from .test_edges import without_privileges
 
@@ -25,6 +26,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "verify": (),
     "migrate": ("--to", "4.2"),
     "wipe": ("--all",),
+    "rehome": ("--map", "0=9"),
     "restore": (*RESTORE, "--dry-run"),
     "undo": (),
     "status": (),
@@ -39,7 +41,9 @@ def _line(command: str, app: Path, out: Path) -> list[object]:
 
 
 def test_every_command_is_here() -> None:
-    assert {*ASKED, "dump", "start-barrier", "maintain", "explain", "examples", "demo", "fleet"} == set(COMMANDS)
+    assert {*ASKED, "dump", "start-barrier", "maintain", "explain", "examples", "warm-up", "demo", "fleet"} == set(
+        COMMANDS
+    )
 
 
 @pytest.mark.parametrize("command", ASKED)
@@ -58,7 +62,7 @@ def test_an_application_that_may_not_be_read(command: str, tmp_path: Path) -> No
         assert "run as" not in refused.err, "said to that very user"
 
 
-@pytest.mark.parametrize("command", ["migrate", "wipe"])
+@pytest.mark.parametrize("command", ["migrate", "wipe", "rehome"])
 def test_a_parent_that_may_not_be_written(command: str, tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     app.parent.chmod(0o555)
@@ -102,3 +106,52 @@ def test_a_link_that_this_user_may_not_follow(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "stat", denied)
     assert "give this user the right to" in what_to_do(tmp_path / "link")
+
+
+HIDDEN = {
+    "a task": ("0_1", ("query", "check", "migrate")),
+    "stores of a task": ("0_1/rocksdb", ()),
+    "a store": ("0_1/rocksdb/latest-order", ()),
+    "a store of segments": ("0_1/visits", ()),
+    "a segment": ("0_1/visits/SEGMENT", ()),
+}
+"""A directory that may not be listed, and commands that are refused, since they need all of it."""
+
+
+@pytest.mark.parametrize(("hidden", "refused"), HIDDEN.values(), ids=HIDDEN)
+def test_ls_tells_of_all_the_others(hidden: str, refused: tuple[str, ...], tmp_path: Path) -> None:
+    """And that it is not all: to `kstate fleet` it is no whole listing, so that nothing there is missing."""
+    app = unpack("4.3.1-demo-eos", tmp_path / "state")
+    if hidden.endswith("SEGMENT"):
+        segment = min(one for one in (app / hidden).parent.iterdir() if not one.name.endswith(".0"))
+        hidden = str(segment.relative_to(app))
+    whole = {(row["task"], row["store"]): row for row in kstate("ls", app, "-o", "json").rows if row["type"] == "store"}
+    (app / hidden).chmod(0)
+    try:
+        done = without_privileges("ls", app, "-o", "json")
+        others = [without_privileges(*_line(command, app, tmp_path / "out")) for command in refused]
+    finally:
+        (app / hidden).chmod(0o755)
+    for one in (done, *others):
+        assert one.status == 4, (one.out, one.err)
+        assert f"{hidden} cannot be listed: " in one.err or f"{hidden}: cannot be listed: " in one.err, one.err
+    assert f"{app / hidden} belongs to " in done.err and " with mode 0000, which denies " in done.err
+    rows = [row for row in done.rows if row["type"] == "store"]
+    assert {"0_0", "global"} <= {row["task"] for row in rows}
+    # What is told of a store is all of it, or it is not told of: a part of it would look like another store. Which release
+    # starts with it nobody knows.
+    assert all(row == {**whole[row["task"], row["store"]], "opens_in": []} for row in rows)
+    assert len(rows) == sum(not _hides(hidden, row) for row in whole.values())
+    (problem,) = (row for row in done.rows if row["type"] == "problem")
+    assert (problem["code"], problem["path"]) == ("unreadable", hidden)
+    listing = tmp_path / "web-1.json"
+    listing.write_text(done.out)
+    fleet = kstate("fleet", listing, "-o", "json", status=3)
+    codes = {row["code"] for row in fleet.rows if row["type"] == "finding"}
+    assert codes == {"host-unread", "host-problem"}, fleet.told
+
+
+def _hides(hidden: str, row: dict[str, Any]) -> bool:
+    """Whether what is told of a store lies in this directory, or this directory in it."""
+    folder = f"{row['task']}/{row['store']}" if row["segments"] else f"{row['task']}/rocksdb/{row['store']}"
+    return f"{folder}/".startswith(f"{hidden}/") or hidden.startswith(f"{folder}/")

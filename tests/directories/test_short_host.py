@@ -120,7 +120,7 @@ def test_a_disk_that_does_not_answer_amid_the_rows(tmp_path: Path, command: str)
     store = "fk-subscription-store"
     (sst,) = (app / "5_0" / "rocksdb" / store).glob("*.sst")
     arguments_of: dict[str, list[object]] = {
-        "migrate": [app, "--to", "3.3", "--dry-run"],
+        "migrate": [app, "--to", "3.2", "--dry-run"],
         "query": ["raw-scan", app, store],
         "export": [app, store, "--out", tmp_path / "out"],
         "diff": [app, app],

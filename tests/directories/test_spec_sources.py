@@ -138,13 +138,13 @@ def test_an_old_manifest_is_read_and_says_nothing_of_retentions(tmp_path: Path) 
 
 def test_what_goes_with_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    for option in ("--topology", "--from-changelog", "--bootstrap-server", "--kafka-settings"):
+    for option in ("--from-changelog", "--bootstrap-server", "--kafka-settings"):
         done = kstate("ls", app, option, "x", status=2)
         assert f"{option} goes with --spec" in done.err
     # A variable is set for every call: a listing without --spec has no use for it.
-    monkeypatch.setenv("KSTATE_LS_TOPOLOGY", str(tmp_path / "none"))
+    monkeypatch.setenv("KSTATE_LS_BOOTSTRAP_SERVER", "127.0.0.1:1")
     kstate("ls", app, status=0)
-    monkeypatch.delenv("KSTATE_LS_TOPOLOGY")
+    monkeypatch.delenv("KSTATE_LS_BOOTSTRAP_SERVER")
     assert "goes with --bootstrap-server" in kstate("ls", app, "--spec", "--kafka-settings", "x", status=2).err
     assert "cannot be read" in kstate("ls", app, "--spec", "--topology", tmp_path / "none", status=2).err
     (tmp_path / "t").write_text("Topologies:\n   Sub-topology: 0\n    Processor: p (stores: [../x])\n")

@@ -40,6 +40,7 @@ def test_another_kind_than_the_bytes_have(tmp_path: Path, app: Path, store: str,
         ("export", app, store, "--out", tmp_path / "out", "--spec", spec),
         ("diff", app, app, "--spec", spec),
         ("diff", app, app, "--store", store, "--spec", spec),
+        ("rehome", app, "--map", "0=7", "--dry-run", "--spec", spec),
     ):
         done = kstate_here(*arguments, status=4)
         assert f"store {store}" in done.err and kind in done.err, done.err
@@ -63,13 +64,16 @@ def test_the_right_kind(tmp_path: Path, app: Path) -> None:
 
 
 def test_every_command_with_a_specification_is_here_or_in_restore() -> None:
-    """A new one has to refuse too: add it above. `dump` and `fleet` have no directory that it could contradict."""
+    """A new one has to refuse too: add it above. `dump` and `fleet` have no directory that it could contradict.
+
+    `check` says that `rehome` would refuse it (`test_check_topology.py`).
+    """
     taking = {
         path.split()[0]
         for path, command in commands()
         if any("--spec" in parameter.opts and not parameter.is_flag for parameter in command.params)
     }
-    assert taking == {"diff", "dump", "export", "fleet", "query", "restore"}
+    assert taking == {"check", "diff", "dump", "export", "fleet", "query", "rehome", "restore"}
 
 
 def test_a_task_asks_for_what_is_known_of_its_own_stores_only(tmp_path: Path) -> None:

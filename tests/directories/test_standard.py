@@ -49,6 +49,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "migrate": ("migrate", "APP", "--to", "4.2"),
     "migrate json": ("migrate", "APP", "--to", "4.2", "-o", "json"),
     "wipe": ("wipe", "APP", "--store", "kv-timestamped"),
+    "rehome": ("rehome", "APP", "--map", "0=9", "--warnings-ok"),
     "help of dump": ("dump", "--help"),
     "restore": ("restore", "LOST", "--from-changelog", str(DUMP), "--for", "4.3", "--spec", "SPEC", "--dry-run"),
     "status": ("status", "CHANGED", "-o", "json"),
@@ -58,6 +59,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "explain json": ("explain", "status-open", "-o", "json"),
     "start-barrier": ("start-barrier", "PLACE", "--hosts", "1", "-o", "json"),
     "maintain": ("maintain", "--config", "CONFIG", "--dry-run"),
+    "help of warm-up": ("warm-up", "--help"),
     "demo": ("demo",),
     "examples": ("examples", "--out", "OUT"),
     "help": ("--help",),
@@ -67,7 +69,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "version in full": ("--version", "--verbose"),
 }
 """APP stands for a directory, OTHER for another one, CHANGED for one that was migrated."""
-CHANGING = ("migrate", "wipe", "undo", "clean")
+CHANGING = ("migrate", "wipe", "rehome", "undo", "clean")
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +129,7 @@ def usual(
     # What is compared below is what each command is for, not its refusal.
     assert {name: ended.status for name, (ended, _) in found.items() if ended.status} == {"ls spec": 1, "check": 3}
     assert {name for name, (_, changes) in found.items() if changes} == {
-        "migrate", "migrate json", "wipe", "undo", "clean"
+        "migrate", "migrate json", "wipe", "rehome", "undo", "clean"
     }  # fmt: skip
     return found
 

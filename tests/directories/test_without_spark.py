@@ -41,6 +41,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "maintain": [("maintain", "--config", "CONFIG", "--dry-run")],
     "undo": [("undo", "APP")],
     "wipe": [("wipe", "APP", "--store", STORE, "--warnings-ok")],
+    "rehome": [("rehome", "APP", "--map", "0=3", "--warnings-ok")],
     "status": [("status", "APP")],
     "clean": [("clean", "APP")],
     "explain": [("explain",), ("explain", "status-open")],
@@ -49,6 +50,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
 }
 """In an order in which they can follow each other."""
 SAYS_WHY = {
+    "warm-up": ("warm-up",),
     "dump": ("dump", "--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", "OUT3"),
     "restore": ("restore", "LOST", "--from-changelog", "DUMP", "--for", "4.3", "--spec", "SPEC"),
     "export": ("export", "APP", STORE, "--out", "OUT3", "--engine", "spark"),
@@ -106,7 +108,7 @@ def test_there_is_no_spark_at_all(bare: Bare) -> None:
 
 
 def test_every_command_does_without(bare: Bare) -> None:
-    assert RUNS.keys() | {"restore"} == COMMANDS.keys()
+    assert RUNS.keys() | {"restore", "warm-up"} == COMMANDS.keys()
     wrong = []
     for command in (one for commands in RUNS.values() for one in commands):
         done = bare(*command)

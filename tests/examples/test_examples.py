@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -10,7 +11,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -30,8 +32,9 @@ from kstate_cli.dump.records import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import release
 from kstate_cli.spec.toml_file import read_spec
+from kstate_cli.statedir.names import PROCESS_FILE
 
-from ..directories.support import data_rows, kstate
+from ..directories.support import data_rows, kstate, tree_hash
 from ..golden import FOLDER as GOLDEN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,12 +147,131 @@ def test_yaml() -> None:
 
 def _init_container(script: str) -> None:
     """Run with a kstate that only ends as it is told: what the init container then does."""
-    for lost, told, ends in ((True, 0, 0), (True, 4, 0), (True, 6, 0), (True, 2, 2), (True, 7, 7), (False, 7, 0)):
-        stub = f'kstate() {{ case "$*" in *"--share 3/3"*) return {told};; esac; return 99; }}\n'
-        environment = {**os.environ, "APP": str(ROOT / "nothing"), "HOSTNAME": "my-app-2", "REPLICAS": "3"}
+    for lost, told, ends in (
+        (True, 0, 0),
+        (True, 1, 0),
+        (True, 4, 0),
+        (True, 6, 0),
+        (True, 2, 2),
+        (True, 7, 7),
+        (False, 7, 0),
+    ):
+        stub = f'kstate() {{ case "$*" in *"--share 3/3 --barrier /meet "*) return {told};; esac; return 99; }}\n'
+        pod = {"HOSTNAME": "my-app-2", "REPLICAS": "3", "BARRIER": "/meet"}
+        environment = {**os.environ, **pod, "APP": str(ROOT / "nothing")}
         setup = "" if lost else 'APP=$(mktemp -d); mkdir "$APP/0_1"; trap \'rm -r "$APP"\' EXIT\n'
         done = subprocess.run(["bash", "-c", setup + stub + script], env=environment, check=False, timeout=60)
         assert done.returncode == ends, (lost, told)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A real directory of two tasks; examples/dump is a dump of its changelogs."""
+    with tarfile.open(EXAMPLES / "orders.tar.xz") as tar:
+        tar.extractall(tmp_path / "whole", filter="data")
+    (app,) = (tmp_path / "whole").rglob("orders")
+    return app
+
+
+def _manifest(name: str) -> dict[str, Any]:
+    """The workload of a manifest, as it is for the third pod."""
+    import yaml
+
+    text = (EXAMPLES / "kubernetes" / name).read_text(encoding="utf-8").replace("ORDINAL", "2")
+    document = list(yaml.safe_load_all(text))[-1]
+    assert isinstance(document, dict)
+    return document
+
+
+def _command_of(name: str) -> list[str]:
+    (container,) = _manifest(name)["spec"]["template"]["spec"]["containers"]
+    return [*container["command"], *container.get("args", ())]
+
+
+def _here(words: Sequence[str], app: Path, *, fleet: Path | None = None) -> list[str]:
+    """Words of a manifest with places of this host for those of a pod, and sorting here instead of on Spark."""
+    here = {"/var/lib/kafka-streams/my-app": str(app), "s3://backups/my-app/latest": str(DUMP),
+            "/etc/kstate/kstate.toml": str(EXAMPLES / "dump.toml"), "/etc/fleet": str(fleet)}  # fmt: skip
+    for theirs, ours in here.items():
+        words = [word.replace(theirs, ours) for word in words]
+    return [word for word in words if not word.startswith(("--master", "--memory", "--wait"))]
+
+
+def _in_the_path() -> dict[str, str]:
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def _tasks(app: Path) -> list[str]:
+    return sorted(one.name for one in app.iterdir() if one.is_dir())
+
+
+def _pod(number: int, volumes: Path, *, patience: int = 120) -> int:
+    """What the init container of statefulset.yaml ends with in one of two pods, with the kstate that is tested."""
+    script = _manifest("statefulset.yaml")["spec"]["template"]["spec"]["initContainers"][0]["args"][0]
+    places = {"s3://backups/my-app/latest": str(DUMP), "/etc/kstate/kstate.toml": str(EXAMPLES / "dump.toml"),
+              "--master 'local[2,4]' --memory 2500M": "--engine local",
+              "--barrier-timeout 300": f"--barrier-timeout {patience}"}  # fmt: skip
+    for theirs, ours in places.items():
+        assert theirs in script, theirs
+        script = script.replace(theirs, ours)
+    volume = volumes / str(number)
+    volume.mkdir(parents=True, exist_ok=True)
+    meet = volumes / "meet"
+    meet.mkdir(exist_ok=True)
+    environment = {**_in_the_path(), "APP": str(volume / "orders"), "HOSTNAME": f"my-app-{number}", "REPLICAS": "2",
+                   "BARRIER": str(meet)}  # fmt: skip
+    return subprocess.run(["bash", "-c", script], env=environment, capture_output=True, check=False,
+                          timeout=300).returncode  # fmt: skip
+
+
+def test_all_volumes_are_lost(whole: Path, tmp_path: Path) -> None:
+    """Each pod restores its share, and none goes on before all have; a pod that starts again finds its tasks and does nothing."""
+    volumes = tmp_path / "volumes"
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda number: _pod(number, volumes), (0, 1))) == [0, 0]
+    apps = [volumes / str(number) / "orders" for number in (0, 1)]
+    assert [_tasks(app) for app in apps] == [["0_0", "global"], ["0_1", "global"]]
+    assert data_rows(apps[0]) | data_rows(apps[1]) == data_rows(whole)
+    assert {json.loads(file.read_text())["hosts"] for file in (volumes / "meet").iterdir()} == {2}
+    before = tree_hash(volumes)
+    assert _pod(1, volumes) == 0
+    assert tree_hash(volumes) == before
+    # One volume alone: the other pod runs, and does not come to the barrier. Nobody waits for it longer than was said.
+    shutil.rmtree(volumes / "0" / "orders")
+    assert _pod(0, volumes, patience=1) == 0
+    assert _tasks(apps[0]) == ["0_0", "global"]
+    assert data_rows(apps[0]) | data_rows(apps[1]) == data_rows(whole)
+
+
+def test_a_job_for_each_volume(whole: Path, tmp_path: Path) -> None:
+    """job.yaml, with the StatefulSet scaled to zero: two volumes, each a half."""
+    apps = [tmp_path / str(number) / "orders" for number in (0, 1)]
+    for number, lost in enumerate(apps):
+        lost.parent.mkdir()
+        words = [word.replace("SHARE/3", f"{number + 1}/2") for word in _here(_command_of("job.yaml")[1:], lost)]
+        kstate(*words, "--engine", "local")
+    assert [_tasks(one) for one in apps] == [["0_0", "global"], ["0_1", "global"]]
+    assert data_rows(apps[0]) | data_rows(apps[1]) == data_rows(whole)
+
+
+def test_a_lost_volume(whole: Path, tmp_path: Path) -> None:
+    """Both Jobs, with a real directory of two tasks, each on a volume of its own, and the dump of the same application."""
+    for ordinal, task in ((0, "0_1"), (2, "0_0")):
+        app = tmp_path / str(ordinal) / "orders"
+        shutil.copytree(whole, app, ignore=shutil.ignore_patterns(task, PROCESS_FILE))
+        told = _here(_command_of("list.yaml"), app)
+        done = subprocess.run(told, env=_in_the_path(), capture_output=True, check=True, timeout=60)
+        (tmp_path / f"my-app-{ordinal}.json").write_bytes(done.stdout)
+    for name, ordinals, status in (("before", (0, 2), 0), ("now", (0,), 3)):
+        fleet = kstate("fleet", *(tmp_path / f"my-app-{one}.json" for one in ordinals), "-o", "json",
+                       "--spec", EXAMPLES / "dump.toml", status=status)  # fmt: skip
+        (tmp_path / f"{name}.json").write_text(fleet.out)
+    lost = tmp_path / "2" / "orders"
+    rows = data_rows(lost)
+    shutil.rmtree(lost)
+    kstate(*_here(_command_of("lost-volume.yaml")[1:], lost, fleet=tmp_path), "--engine", "local")
+    assert _tasks(lost) == ["0_1", "global"]
+    assert data_rows(lost) == rows
 
 
 @pytest.fixture(scope="module")

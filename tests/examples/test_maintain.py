@@ -20,10 +20,11 @@ from kstate_cli.spec.configuration import read_configuration
 from kstate_cli.spec.tables import STEPS
 
 from ..directories.support import kstate
-from .test_nightly import COMMANDS
+from .test_nightly import COMMANDS, KSTATE
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MONITORING = EXAMPLES / "monitoring"
+TUTORIAL = EXAMPLES.parent / "docs" / "tutorials" / "standby.md"
 OF_OTHERS = {"node_textfile_mtime_seconds"}
 """node exporter's own."""
 CRONJOB = list(yaml.safe_load_all((EXAMPLES / "kubernetes" / "cronjob.yaml").read_text()))
@@ -49,6 +50,38 @@ def test_the_very_line_plans_every_step(tmp_path: Path, line: str) -> None:
     assert {row["subject"] for row in planned} == (
         {None, "standby"} if is_kubernetes else {None, "directory", "standby"}
     )
+
+
+def test_the_tutorial_is_typed_as_it_stands(tmp_path: Path) -> None:
+    """One file, in a folder that was made; cron finds what was installed, and its line runs in cron's environment."""
+    text = TUTORIAL.read_text(encoding="utf-8")
+    lines = [one.strip() for one in re.findall(r"^ {4}(\S.*)$", text, flags=re.MULTILINE)]
+    (made,) = [one.split()[2:] for one in lines if one.startswith("mkdir -p /backup ")]
+    (file,) = {words[words.index("--config") + 1] for words in map(str.split, lines) if "--config" in words}
+    (venv,) = [one.removeprefix("python3 -m venv ") for one in lines if "-m venv" in one]
+    (path,) = [one.removeprefix("PATH=").split(":") for one in lines if one.startswith("PATH=") and "$" not in one]
+    assert path == [f"{venv}/bin", "/usr/bin", "/bin"] and f"PATH={venv}/bin:$PATH" in lines
+    assert any(one.startswith(f"{venv}/bin/pip install ") for one in lines)
+    (line,) = [one.split(maxsplit=6)[6] for one in lines if one.startswith("47 ")]
+    command, log = line.split(" >")
+    (toml,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    written = [log, file, *re.findall(r'(?:_file|standby|dump) = "(.*?)"', toml)]
+    assert len(written) == 6 and {str(Path(one).parent) for one in written} == {*made}
+
+    spec = (EXAMPLES / "dump.toml").read_text(encoding="utf-8")
+    (tmp_path / "kstate.toml").write_text(f"{spec}\n{toml}".replace('"/', f'"{tmp_path}/'))
+    for one in made:
+        (tmp_path / one.lstrip("/")).mkdir(parents=True)
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{command.replace(file, str(tmp_path / 'kstate.toml'))} >{tmp_path}{log}"],
+        env={"PATH": ":".join([str(KSTATE.parent), *path[1:]])},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    rows = [json.loads(one) for one in (tmp_path / log.lstrip("/")).read_text(encoding="utf-8").splitlines()]
+    came = {row["step"]: row["came"] for row in rows if row["type"] == "maintained"}
+    assert came == {"dump": "failed", "restore": "failed", **dict.fromkeys([*STEPS][2:], "not-there")}, "no such broker"
+    assert done.returncode == rows[-1]["exit"] != 0
+    assert done.stdout == "" and "dump ended with exit code" in done.stderr, "cron mails what is here"
 
 
 def test_every_place_of_the_file_is_one_that_the_unit_and_the_job_may_write() -> None:
@@ -126,8 +159,8 @@ def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
     assert all(True in fires for fires in cases.values())
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
 def test_promtool_says_so_too() -> None:
+    assert shutil.which("promtool"), "promtool is not installed: scripts/test.sh fetches it (Debian: prometheus)"
     for words in (("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")):
         done = subprocess.run(
             ["promtool", *words], cwd=MONITORING, capture_output=True, text=True, timeout=120, check=False

@@ -79,6 +79,10 @@ def test_what_is_different_is_seen(before: str, after: str) -> None:
         ("kept 2026-11-23T02:49:47.481+00:00 27.2 KiB", "kept 2027-01-02T12:00:00.001+00:00 128.0 KiB"),
         ("8 of 8 slices, 9,316 bytes, 1,453 records/s, 0 s left", "8 of 8 slices, 11 bytes, 99 records/s, 12 s left"),
         (" 0_0/visits     36   0:43            0.0", " 0_0/visits   36   0:43    1.2"),
+        (
+            "global/customers  80  8  0  0  0.0  shop-global:0=30",
+            "global/customers  80  8  0  0  1.1  shop-global:0=30",
+        ),
     ],
 )
 def test_what_varies_is_not(before: str, after: str) -> None:

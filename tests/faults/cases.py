@@ -1,5 +1,5 @@
 """
-The cases: a migration and its undo in each direction, the clean after it, and a wipe. Those of restore are in restorations.py.
+The cases: a migration and its undo in each direction, the clean after it, a wipe, and a change of homes. Those of restore are in restorations.py.
 
 A sweep costs its calls times the time of one run, and both grow with the stores. So there is a case for the directory with all
 kinds of stores, and one for each part of it; KSTATE_FAULTS=all sweeps the parts, whose calls are all that the whole one makes.
@@ -15,9 +15,14 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kstate_cli.spec.topology import read_topology
+from tests.unit.rehome.texts import text
+
 from .case import Case, Repair
 from .forked import Kstate
 from .small import NEVER_WRITTEN, STORES, small
+
+KINDS = Path(__file__).parents[1] / "unit" / "spec" / "topologies" / "4.3.1-kinds.txt"
 
 
 @dataclass(frozen=True)
@@ -133,8 +138,37 @@ def wiping(direction: Direction) -> Case:
     )
 
 
+@functools.cache
+def _new_topology(direction: Direction) -> Path:
+    """Sub-topology 0, which is all that there is, is split into 5 and 7."""
+    folder = tempfile.TemporaryDirectory(prefix="kstate-faults-")
+    _kept.append(folder)
+    known = read_topology(KINDS)
+    parts: dict[int, list[str]] = {}
+    for number, store in enumerate(sorted(direction.stores)):
+        part = known.of(store)
+        assert part is not None
+        if not part.is_global:
+            parts.setdefault(7 if number % 2 else 5, []).append(store)
+    path = Path(folder.name) / "new.txt"
+    path.write_text(text(parts, global_stores=sorted(set(direction.stores) & known.global_stores.keys())))
+    return path
+
+
+def rehoming(direction: Direction) -> Case:
+    """`kstate rehome` of a sub-topology that is split."""
+    command = ("rehome", "--topology", str(_new_topology(direction)), "--warnings-ok", "--quiet", "--workers", "1")
+    return Case(
+        f"rehome-{direction.name}",
+        lambda _, state: fresh(direction, state),
+        command,
+        {"old": direction.source, "new": direction.source},
+        (Repair(("undo",), "old"), Repair(command, "new"), Repair(("undo",), "old")),
+    )
+
+
 DIRECTIONS = (DOWN, UP)
-WHOLE = tuple(make(direction) for make in (migration, undoing, cleaning, wiping) for direction in DIRECTIONS)
+WHOLE = tuple(make(direction) for make in (migration, undoing, cleaning, wiping, rehoming) for direction in DIRECTIONS)
 SHARED = tuple(replace(case, share=(i % len(DIRECTIONS), len(DIRECTIONS))) for i, case in enumerate(WHOLE))
 """Both directions of a command together meet each step of the switch and each kind of call once."""
 _KV = tuple(direction for direction in PARTS if direction.name.endswith("-kv"))
@@ -142,5 +176,5 @@ IN_PARTS = tuple(migration(direction) for direction in PARTS) + tuple(
     make(direction) for make in (undoing, cleaning) for direction in _KV
 )
 _FEW = up("up-few", "kv-timestamped", "window-count", "grace-table")
-SMALLEST = (migration(_KV[0]), undoing(_KV[1]), cleaning(_KV[0]), wiping(_FEW))
+SMALLEST = (migration(_KV[0]), undoing(_KV[1]), cleaning(_KV[0]), wiping(_FEW), rehoming(_FEW))
 """Each command once: to what is around the switch, the direction is nothing."""

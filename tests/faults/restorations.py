@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.unit.rehome.texts import text
+
 from . import tiny_dump
 from .case import Case, Repair
 from .forked import Kstate
@@ -136,6 +138,27 @@ def restoration(one: Restoration, share: tuple[int, int] | None = None) -> Case:
     )
 
 
+def half(one: Restoration, kstate: Kstate, state: Path) -> None:
+    """One store of two, whose tasks lay on two hosts before they became one."""
+    here = _dump(one.stores[:1], 1.0)
+    _good(kstate, state / APP, restore(here, one.release))
+    _good(kstate, state / APP, ("clean",))
+
+
+@dataclass(frozen=True)
+class Completion(Restoration):
+    """`kstate rehome`, which restores in the same run what the task lacks."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """With the texts of before and after."""
+        dump = self.dump()
+        old, new = dump.folder / "old.txt", dump.folder / "new.txt"
+        old.write_text(text({at: (store,) for at, store in enumerate(self.stores)}), encoding="utf-8")
+        new.write_text(text({0: self.stores}), encoding="utf-8")
+        return ("rehome", "--topology", str(new), "--from", str(old), *restore(dump, self.release, "--after-error")[1:])
+
+
 def _named(way: str, release: str, *stores: str) -> Restoration:
     before = {"lost": lost, "wiped": wiped, "behind": behind, "resumed": interrupted}[way]
     return Restoration(f"restore-{way}-{release}-{'-'.join(stores)}", release, stores, before)
@@ -145,6 +168,7 @@ _WHOLE = (
     _named("lost", "4.3", KV, GLOBAL),
     _named("behind", "4.2", KV, VERSIONED),
     _named("resumed", "4.3", GLOBAL),
+    Completion("rehome-half-4.3", "4.3", (KV, VERSIONED), half),
 )
 RESTORED = tuple(restoration(one, (i, len(_WHOLE))) for i, one in enumerate(_WHOLE))
 RESTORED_IN_PARTS = tuple(
@@ -156,5 +180,6 @@ RESTORED_IN_PARTS = tuple(
         _named("behind", "4.3", KV),
         _named("behind", "4.2", GLOBAL),
         _named("resumed", "4.2", GLOBAL),
+        Completion("rehome-half-4.2", "4.2", (KV, VERSIONED), half),
     )
 )

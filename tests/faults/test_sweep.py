@@ -7,7 +7,7 @@ by two more runs: one through the same filter of paths that faults are met by, i
 of its kind, and one that is traced from the very start. By default the calls around the switch
 (journal, syncs, exchange) are killed and fail by turns, next to the exchange both; of every other kind of call a few, spread over the run, in the
 smallest directories; those with all kinds of stores, and the cases of `restore`, share one of each. KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL:
-about an hour on two cores for migrate, undo, clean and wipe, and two more for restore. With
+about an hour on two cores for migrate, undo, clean, wipe and rehome, and two more for restore. With
 KSTATE_FAULTS_LOG=FOLDER an interrupted sweep goes on where it was, and `python -m tests.faults FOLDER` counts.
 KSTATE_FAULTS_CASES=wipe,undo-down sweeps only the cases whose names begin so.
 """
@@ -37,8 +37,8 @@ SweepOf = Callable[[Case], Sweep]
 def test_whole_or_not_at_all(sweep_of: SweepOf, number: int) -> None:
     cases = [(case, False) for case in (*SMALLEST, *SHARED, *RESTORED)]
     if ALL:
-        # A wipe has no parts: its directory keeps every store but those that it is asked to move out.
-        cases = [(case, case.command[0] == "wipe") for case in (*WHOLE, *RESTORED)]
+        # A wipe has no parts: its directory keeps every store but those that it is asked to move out. Nor has a rehome.
+        cases = [(case, case.command[0] in ("wipe", "rehome")) for case in (*WHOLE, *RESTORED)]
         cases += [(case, True) for case in (*IN_PARTS, *RESTORED_IN_PARTS)]
     sweeps = [(sweep_of(case), every) for case, every in cases if case.name.startswith(CASES)]
     wrong = chunk(sweeps, number, CHUNKS)

@@ -44,13 +44,20 @@ def reading_once() -> Iterator[None]:
         on_store: Callable[[str], None] | None = None,
         stores: Collection[str] | None = None,
         count_bytes: int = 0,
+        unlisted: list[OSError] | None = None,
     ) -> Any:
         key = (path, None if stores is None else frozenset(stores), count_bytes)
         if key not in kept:
             told: list[str] = []
             found = read_application(
-                path, workers=workers, on_store=told.append, stores=stores, count_bytes=count_bytes
+                path,
+                workers=workers,
+                on_store=told.append,
+                stores=stores,
+                count_bytes=count_bytes,
+                unlisted=unlisted,
             )
+            assert not unlisted, "errors are not kept"
             kept[key] = (pickle.dumps(found), told)
         data, told = kept[key]
         if on_store is not None:

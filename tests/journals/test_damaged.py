@@ -28,6 +28,7 @@ COMMANDS = (
     ("undo", "--discard-newer"),
     MIGRATE,
     ("wipe", "--store", "kv-timestamped", "--quiet", "--workers", "1"),
+    ("rehome", "--map", "0=9", "--warnings-ok", "--quiet", "--workers", "1"),
     ("clean",),
     ("clean", "--older-than", "7d"),
     ("clean", "--run", "0001-migrate"),

@@ -31,9 +31,9 @@ def _stages() -> dict[str, list[str]]:
 def test_what_is_run_is_a_step_and_nothing_else() -> None:
     """So that what was tried without an engine is what an engine does."""
     runs = [line for line in LINES if line.startswith("RUN ")]
-    steps = [re.fullmatch(r"RUN sh /image-steps\.sh ((build|run) (slim|java)).*", line) for line in runs]
-    assert [step and step[1] for step in steps] == ["build slim", "build java", "run java", "run slim"]
-    known = re.findall(r'"(build|run) (slim|java)"', STEPS.read_text(encoding="utf-8"))
+    steps = [re.fullmatch(r"RUN sh /image-steps\.sh ((build|run|warm) (slim|java)).*", line) for line in runs]
+    assert [step and step[1] for step in steps] == ["build slim", "build java", "run java", "warm java", "run slim"]
+    known = re.findall(r'"(build|run|warm) (slim|java)"', STEPS.read_text(encoding="utf-8"))
     assert {step[1] for step in steps if step} == {" ".join(one) for one in known}
 
 

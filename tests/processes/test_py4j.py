@@ -10,7 +10,7 @@ import pytest
 AS_PY4J = """
 import logging
 from py4j import clientserver, java_gateway
-from kstate_cli.spark.session import quieten_py4j
+from kstate_cli.spark.context import quieten_py4j
 quieten_py4j()
 for module in (clientserver, java_gateway):
     call = compile(sys_argv_1, module.__file__, "exec")

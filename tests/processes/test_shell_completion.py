@@ -77,7 +77,7 @@ def test_commands_and_subcommands(bash: Bash) -> None:
         (("migrate", "APP", "--to", "4."), ["4.3", "4.2", "4.1", "4.0"]),
         (("restore", "APP", "--for", "3.9"), ["3.9"]),
         (("migrate", "--guarantee", ""), ["at_least_once", "exactly_once_v2"]),
-        (("explain", "STATUS-"), ["STATUS-OPEN"]),
+        (("explain", "STATUS-"), ["STATUS-OPEN", "STATUS-MISSING"]),
         (("explain", "rest"), ["restores", "restores-all", "restoring"]),
         # Nothing of ours: the shell offers paths.
         (("query", "key", ""), []),

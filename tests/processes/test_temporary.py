@@ -195,7 +195,8 @@ def test_nobody_else_makes_temporary_folders() -> None:
 
 MADE_BY = {
     "runs": "from kstate_cli.restore.staging import Staging; Staging('s3://bucket/runs').new_file('0.sst')",
-    "spark": "jvm = Jvm({}, None); jvm._launch = lambda told: hold(); context = jvm.started(); context.__enter__()",
+    "spark": "import io; jvm = Jvm([object], io.BytesIO()); jvm._launch = lambda *_: hold(); "
+    "context = jvm.started(lambda: None); context.__enter__()",
     "demo": "ls_cmd.ls = lambda *_, **__: hold(); demo()",
     "examples": "example_files.example_files = hold; example_files.write_examples(Path(temporary.folder()) / 'new')",
     "version": "version.newest_options = lambda _: hold(); version.rocksdb_version()",
@@ -239,6 +240,7 @@ def test_what_each_of_them_leaves_is_removed(what: str, database: Path, temporar
     assert made.is_dir()  # its process lives
     process.kill()
     process.communicate()
+    os.utime(made, (0, 0))  # old enough, where age counts
     leftovers._swept.clear()
     with Shadow(database):
         assert not made.exists()
@@ -260,3 +262,17 @@ def test_a_killed_verification(database: Path, temporary: Path) -> None:
     process.communicate()
     leftovers.sweep(temporary)
     assert not made.exists()
+
+
+def test_where_a_jvm_is_about_to_write_stays_for_a_while(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JVM that cannot write where it listens never ends, although its kstate was killed: it is given the time."""
+    code = "from kstate_cli import temporary; temporary.make('spark'); temporary.make('verify')"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert len([*temporary.iterdir()]) == 2
+    leftovers.sweep(temporary)
+    (left,) = temporary.iterdir()
+    assert left.name.startswith("kstate-spark-")
+    os.utime(left, (0, 0))
+    monkeypatch.setattr(leftovers, "_swept", set())
+    leftovers.sweep(temporary)
+    assert [*temporary.iterdir()] == []

@@ -15,11 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kstate_cli.change.folder import read_runs
 from kstate_cli.dump.model import Slice
 from kstate_cli.errors import RunFailed
 from kstate_cli.restore.engines import OnThisHost
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.prepare import SMALL_BYTES
+from kstate_cli.restore.stopwatch import CHECK, INGEST, PHASES, PLAN, SLICES, SWITCH, SYNC, VERIFY
 from tests.bench.make_dump import make_dump
 
 from . import support
@@ -150,3 +152,18 @@ def test_its_processes_end_with_it(large: Path, tmp_path: Path, number: signal.S
     assert not list(app.rglob("CURRENT"))
     support.good(support.restore(app, large, *LOCAL))
     assert support.left_behind(app) == []
+
+
+def test_where_its_seconds_went_is_kept(dump: Path, tmp_path: Path) -> None:
+    """They add up to what the command took, but for its start and its report."""
+    app = tmp_path / support.APP
+    began = time.monotonic()
+    support.good(support.restore(app, dump, *LOCAL))
+    took = time.monotonic() - began
+    (run,) = support.status(app)
+    assert tuple(run["spent"]) == PHASES
+    assert 0 < sum(run["spent"].values()) < took
+    (journal,) = read_runs(app)
+    assert journal.seconds is not None
+    assert sum(run["spent"].values()) >= journal.seconds
+    assert min(run["spent"][phase] for phase in (PLAN, SLICES, CHECK, INGEST, VERIFY, SYNC, SWITCH)) > 0

@@ -24,20 +24,21 @@ WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     patch = pytest.MonkeyPatch()
     patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     patch.setenv("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2,4]").appName("kstate tests")
+    conf = SparkConf().setMaster("local[2,4]").setAppName("kstate tests")
     for name, value in {
         "spark.ui.enabled": "false", "spark.driver.memory": "512m", "spark.sql.session.timeZone": "Asia/Kolkata",
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     }.items():  # fmt: skip
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
+        conf.set(name, value)
+    context = SparkContext.getOrCreate(conf)
+    yield SparkSession(context)
+    context.stop()
     patch.undo()
 
 
@@ -50,7 +51,7 @@ def test_shuffled(spark: Any, layout: dict[str, Any], tmp_path: Path) -> None:
     dump = opened(write(tmp_path / "a b [1]", table, **{"shuffle": 7, "rows_per_file": 30, "duplicates": 40, **layout}))
     assert slices(dump.partitions[TopicPartition(A, 0)], after=None, until=None, max_bytes=2_000)[1]
     keys = [TopicPartition(A, 0), TopicPartition(A, 1), TopicPartition(B, 0)]
-    ordered = repartition(spark, dump, keys, str(tmp_path / "x y" / "sorted"))
+    ordered = repartition(spark.sparkContext, dump, keys, str(tmp_path / "x y" / "sorted"))
     assert list(ordered.partitions) == keys
     columns = WITH_HEADERS if layout.get("headers", True) else WITH_HEADERS[:-1]
     wanted = expected(table, columns)
@@ -76,7 +77,7 @@ def test_rows_that_differ(spark: Any, name: str, tmp_path: Path) -> None:
     pq.write_table(other, tmp_path / "a" / "b.parquet")
     key = TopicPartition(A, 0)
     with pytest.raises(DumpError, match=f"two rows have offset 33 and differ in their {name}"):
-        content(repartition(spark, opened(tmp_path / "a"), [key], str(tmp_path / "sorted")))
+        content(repartition(spark.sparkContext, opened(tmp_path / "a"), [key], str(tmp_path / "sorted")))
 
 
 @pytest.mark.parametrize(
@@ -97,14 +98,16 @@ def test_timestamps(spark: Any, kind: str, naive: bool, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     pq.write_table(table, tmp_path / "a" / "x.parquet", use_deprecated_int96_timestamps=kind == "INT96")
     before, key = opened(tmp_path / "a"), TopicPartition(A, 0)
-    ordered = repartition(spark, before, [key], str(tmp_path / "sorted"))
+    ordered = repartition(spark.sparkContext, before, [key], str(tmp_path / "sorted"))
     assert content(ordered) == content(before)
 
 
 def test_topic_with_an_underscore_in_front(spark: Any, tmp_path: Path) -> None:
     table = rows("_x-changelog")
     dump = opened(write(tmp_path / "a", table, shuffle=1, rows_per_file=20))
-    assert content(repartition(spark, dump, list(dump.partitions), str(tmp_path / "sorted"))) == expected(table)
+    assert content(repartition(spark.sparkContext, dump, list(dump.partitions), str(tmp_path / "sorted"))) == expected(
+        table
+    )
 
 
 def test_failures(spark: Any, tmp_path: Path) -> None:
@@ -113,11 +116,11 @@ def test_failures(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "x").touch()
     with pytest.raises(RunFailed, match="taken"):
-        repartition(spark, dump, [key], str(tmp_path / "taken"))
+        repartition(spark.sparkContext, dump, [key], str(tmp_path / "taken"))
     path = Path(dump.partitions[key].pieces[0].path)
     path.unlink()
     with pytest.raises(RunFailed, match=path.name):
-        repartition(spark, dump, [key], str(tmp_path / "sorted"))
+        repartition(spark.sparkContext, dump, [key], str(tmp_path / "sorted"))
 
 
 @pytest.mark.sample(4)

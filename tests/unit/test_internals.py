@@ -15,6 +15,7 @@ from kstate_cli.check.findings import CODES, Code
 from kstate_cli.texts import INTERNALS
 from tests import syntax
 from tests.interop.check_cases import CASES
+from tests.interop.topology_cases import CHANGES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -151,7 +152,7 @@ def test_every_proof_exists(page: Path) -> None:
             wrong.append(path)
         elif test and test not in functions(ROOT / path):
             wrong.append(f"{path}::{test}")
-    known = {case.name for case in CASES}
+    known = {case.name for case in CASES} | {change.name for change in CHANGES}
     named = [name for names in CASE_LIST.findall(text) for name in re.findall(r"`([^`]+)`", names) if name != "name"]
     wrong += [f"case {name}" for name in named if name not in known]
     wrong += [f"{name}: of which file?" for name in BARE_TEST.findall(text)]

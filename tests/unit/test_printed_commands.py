@@ -72,6 +72,7 @@ _WRITTEN_OUT = {
     "kstate export": "what Spark's web pages call the job",
     "kstate restore": "what Spark's web pages call the job",
     "kstate dump": "what Spark's web pages call the job",
+    "kstate warm-up": "what Spark's web pages call the job",
     "kstate \x00": "kstate --version",
 }
 """Modules, and whole texts, that may write a command out."""

@@ -40,7 +40,7 @@ def empty(value: ast.expr) -> bool:
 
 
 def test_a_new_process_remembers_nothing(tmp_path: Path) -> None:
-    carried.carry_lock_is_shared(True)
+    carried.carry(carried.LOCK_IS_SHARED, True)
     subject.found_app(tmp_path)
     note_commit("0001-migrate")
     a_new_process()

@@ -15,7 +15,7 @@ from kstate_cli.check.findings import CODES, Code, Level
 from kstate_cli.cli.metrics import METRICS
 from kstate_cli.errors import Told
 from kstate_cli.maintain.measures import MEASURES
-from kstate_cli.releases import PROVEN, RELEASES, OffsetsHome, Release
+from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.rows.serdes import NAMES
 from kstate_cli.spec.toml_file import KEYS, TOP
 from tests import json_lines, json_page, marked_tables, reference_pages
@@ -99,7 +99,7 @@ def _key(text: str) -> str:
 
 
 def _release(text: str) -> str:
-    return reference_pages.releases_page([*RELEASES, Release("made-up", (text,), 6, OffsetsHome.FILES)], PROVEN)
+    return reference_pages.releases_page([*RELEASES, Release("made-up", (text,), 6, OffsetsHome.FILES)])
 
 
 MADE_UP: dict[str, tuple[Callable[[str], str], str]] = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -64,3 +66,20 @@ def test_the_umask_narrows_what_is_made(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "page").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_error_says_which_file(tmp_path: Path, there: bool) -> None:
+    """Also one of a descriptor, which knows no name: a limit of the size of files ends as a full disk does."""
+    page = tmp_path / "page"
+    if there:
+        page.write_text("old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(OSError) as raised:
+            replace_text(page, "new", mode=0o600)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (raised.value.errno, raised.value.filename) == (errno.EFBIG, str(page))
+    assert page.exists() == there and (not there or page.read_text() == "old")

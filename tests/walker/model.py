@@ -204,6 +204,33 @@ def wiping(version: Version | None, wipe: Wipe) -> Expected:
     return Expected(statuses, Effect.CHANGE, meaning, frozenset(unclean), purge=wipe.purge, takes_over=True)
 
 
+def rehoming(version: Version, numbers: tuple[int, int]) -> Expected:
+    """`kstate rehome --map OLD=NEW` of the tasks of a sub-topology that is there, whatever their state is vouched for."""
+    old, new = (f"{number}_" for number in numbers)
+    meaning: Meaning = {}
+    for (name, store), one in version.content.meaning.items():
+        if not name.startswith(old):
+            meaning[name, store] = one
+            continue
+        home = new + name.removeprefix(old)
+        folder = store in version.content.tasks[name].folders
+        if one.empty and not one.offsets:
+            continue  # nothing is lost with it, and nobody can tell it from what a failed start has made
+        topics = {
+            topic
+            for (other, same_store), its in version.content.meaning.items()
+            if same_store == store and other.startswith(old)
+            for topic, _ in its.offsets
+        }
+        if folder and not one.offsets and topics:
+            # Other partitions tell that it has a changelog: rows without an offset are not kept.
+            unknown = {(topic, int(name.removeprefix(old))): UNKNOWN for topic in topics}
+            one = Store({}, unknown, {})
+        meaning[home, store] = one
+    unclean = frozenset(new + name.removeprefix(old) if name.startswith(old) else name for name in version.unclean)
+    return Expected(frozenset({0}), Effect.CHANGE, meaning, unclean, takes_over=True)
+
+
 NOBODY = (0, 2)
 """Of a directory that is lost: there was none, but where kstate knows it still by how old its data was."""
 

@@ -17,7 +17,20 @@ from .accidents import ACCIDENTS
 from .commands import CALLS, Trouble
 from .content import GLOBAL, meaning_differences
 from .databases import flip
-from .model import NOBODY, Expected, Pending, Run, Version, Wipe, cleaning, migration, nothing, undoing, wiping
+from .model import (
+    NOBODY,
+    Expected,
+    Pending,
+    Run,
+    Version,
+    Wipe,
+    cleaning,
+    migration,
+    nothing,
+    rehoming,
+    undoing,
+    wiping,
+)
 from .streams import KEY_VALUE, RELEASES, TABLE, TOPOLOGY, WINDOW, flat
 from .world import Command, World, Wrong, taken_over
 
@@ -87,6 +100,38 @@ def restore(world: World, chance: Chance) -> Asked:
     return argv, dumps.restoring(world.version, world.app.name, world.dump, release, rebuild=rebuild)
 
 
+HOME, ELSEWHERE = 0, 7
+"""The sub-topology of all tasks of a walk, and the one that it is for a while."""
+
+
+def rehome(world: World, chance: Chance) -> None:
+    """Sub-topology 0 gets another number, in trouble or not, and at the next step it has its own again."""
+    if world.version is None or any(world.stuck(run) for run in world.runs) or not _tasks_of(world, HOME):
+        return
+    trouble = _trouble(world, chance, "rehome") if chance.random() < 0.5 else None
+    world.run(_change_of_homes(HOME, ELSEWHERE), rehoming(world.version, (HOME, ELSEWHERE)), trouble)
+
+
+def home(world: World) -> bool:
+    """Everything is where every other step looks for it; False where it cannot come there now."""
+    if not _tasks_of(world, ELSEWHERE):
+        return True
+    assert world.version is not None
+    if any(world.stuck(run) for run in world.runs) or _tasks_of(world, HOME):
+        return False
+    world.run(_change_of_homes(ELSEWHERE, HOME), rehoming(world.version, (ELSEWHERE, HOME)))
+    return True
+
+
+def _change_of_homes(old: int, new: int) -> Command:
+    words = ("--map", f"{old}={new}", "--guarantee", "at_least_once", "--warnings-ok", "-q", "--after-error")
+    return ("rehome", *words)
+
+
+def _tasks_of(world: World, number: int) -> list[str]:
+    return [name for name in world.content().tasks if name.startswith(f"{number}_")]
+
+
 CHANGES: tuple[Callable[[World, Chance], Asked], ...] = (
     migrate,
     migrate,
@@ -131,7 +176,7 @@ def troubled(world: World, chance: Chance) -> None:
     world.run(argv, expected, _trouble(world, chance, argv[0]))
 
 
-_STEPS_OF = {"migrate": 250, "wipe": 250, "restore": 400, "undo": 40, "clean": 100}
+_STEPS_OF = {"migrate": 250, "wipe": 250, "rehome": 120, "restore": 400, "undo": 40, "clean": 100}
 """About so many steps a command takes; whoever is hit later than its end has had no trouble."""
 
 
@@ -444,6 +489,7 @@ def damage(world: World, chance: Chance) -> None:
 STEPS: dict[str, tuple[int, Callable[[World, Chance], None]]] = {
     "command": (30, command),
     "troubled": (16, troubled),
+    "rehome": (6, rehome),
     "look": (12, look),
     "start": (16, start),
     "the_log": (4, the_log),

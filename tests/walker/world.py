@@ -23,7 +23,7 @@ IGNORED = MARKS | {".lock"}
 """At the top of an application directory: the lock, which is one file for all, and the marks of kstate."""
 AGES = "ages.json"
 """What kstate knows of the age of data that it has made; it stays when runs are cleaned away."""
-_RUN = re.compile(r"(\d{4,})-(migrate|wipe|restore)")
+_RUN = re.compile(r"(\d{4,})-(migrate|wipe|restore|rehome)")
 Command = tuple[str, ...]
 
 

@@ -22,6 +22,11 @@ def test_what_happens_is_said_in_one_sentence() -> None:
     assert verdict([*STORES, lost]) == "1 store loses its rows, 44 stores open"
     chance = Prediction("0_2", "n", Outcome.OPENS, or_else=Outcome.WIPED)
     assert verdict([chance]) == "1 store opens or task wiped, restores everything (chance decides)"
+    unknown = Prediction("0_2", "n", Outcome.WIPED, or_else=Outcome.OPENS, by_chance=False)
+    assert (
+        verdict([unknown])
+        == "task 0_2 is wiped and restores everything or opens as it is (not known here, see the findings)"
+    )
     assert verdict([]) == "there are no stores"
 
 

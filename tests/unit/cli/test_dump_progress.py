@@ -27,3 +27,19 @@ def test_records_bytes_rate_lag_and_time_left(
         "warning: it is not as it was",
         "warning: it is not as it was",
     ]
+
+
+def test_a_broker_that_gives_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, soon, and how long it is waited for; again where it stops again; not once all is there."""
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    for quiet in (False, True):
+        with DumpProgress(quiet=quiet) as progress:
+            progress.began(100)
+            for records in [*[0] * 30, 60, *[60] * 30, 100, *[100] * 30]:
+                now[0] += 0.5
+                progress.at(records, records)
+    said = "kstate: no record has come for 10 s: a broker that says nothing for 45 s is given up"
+    assert [one for one in capsys.readouterr().err.splitlines() if "behind" not in one] == [said, said]

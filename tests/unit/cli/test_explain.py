@@ -33,6 +33,7 @@ from kstate_cli.explain.page import page
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
 from kstate_cli.query.result import FailureReason
+from kstate_cli.rehome.model import WhyRefused
 from kstate_cli.restore.states import RestoreState
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.verify import findings as verify_findings
@@ -45,7 +46,7 @@ DOCS = ROOT / "docs" / "codes.md"
 GOLDEN = ROOT / "tests" / "frozen" / "golden"
 ALL = tuple(explanations())
 FILLED = {
-    "APP": "/data/app", "TASK": "0_0", "STORE": "count", "RELEASE": "4.2", "DUMP": "/data/dump", "DIR": "/data/out",
+    "APP": "/data/app", "TASK": "0_0", "STORE": "count", "RELEASE": "4.2", "DUMP": "/data/dump", "DIR": "/data/out", "NEW": "/data/new.txt",
 }  # fmt: skip
 
 
@@ -125,7 +126,7 @@ def test_the_codes_of_verify_are_all_that_it_has() -> None:
 def test_every_error_and_every_exit_code_is_explained() -> None:
     classes = [*_errors()]
     assert len(classes) > 12
-    assert set(_codes("error")) == {one.code for one in classes} | _codes_by_hand()
+    assert set(_codes("error")) == {one.code for one in classes} | _codes_by_hand() | set(WhyRefused)
     ended = {128 + number for number in (*signals.ENDING, signal.SIGPIPE, signal.SIGKILL)}
     fixed = {EXIT_OK, EXIT_WARNINGS, *(one.exit_code for one in classes)}
     assert {int(code) for code in _codes("exit")} == fixed | ended

@@ -29,7 +29,7 @@ from tests.unit.cli.test_usage_errors import HOSTILE
 
 CLI = Path(kstate_cli.__file__).parent / "cli"
 NO_SCHEMA = {"demo"}
-NEEDS_NOTHING = {"explain"}
+NEEDS_NOTHING = {"explain", "warm-up"}
 """Without an argument these are no wrong command lines."""
 """Commands without -o json."""
 
@@ -274,6 +274,9 @@ def test_a_line_that_is_not_as_the_schema_says_is_found() -> None:
     line = json.dumps(good) + "\n"
     asked = ("ls", "/a", "-o", "json")
     json_lines.check(asked, 1, line)
-    for status, out in ((0, ""), (3, line), (0, line * 2), (0, line + "text\n")):
+    failed = {"type": "error", "code": "usage", "exit": 2, "message": "m", "where": None, "details": [], "hint": None}
+    error = json.dumps({**dict(list(good.items())[:3]), **failed, "hint_details": []}) + "\n"
+    json_lines.check(asked, 2, error, "kstate: m")
+    for status, out, err in ((0, "", ""), (3, line, "no"), (0, line * 2, ""), (0, line + "text\n", ""), (2, error, "")):
         with pytest.raises((AssertionError, ValueError)):
-            json_lines.check(asked, status, out)
+            json_lines.check(asked, status, out, err)

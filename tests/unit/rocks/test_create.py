@@ -10,10 +10,11 @@ from kstate_cli.formats import sst
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows, encode_rows
 from kstate_cli.formats.options_file import StoredOptions, parse
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.releases import release
+from kstate_cli.releases import RELEASES, release
 from kstate_cli.rocks.create import StoreLayout, create_store, data_family, layout_of
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import newest_options, unflushed_logs
+from kstate_cli.rocks.settings import OWN_SST_FORMAT
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from tests.golden import unpack
@@ -142,6 +143,31 @@ def test_runs_of_a_release_before_4_0_have_format_5(tmp_path: Path) -> None:
     with WritableStore(path) as store:
         store.compact("default")
     assert footers(path) == {(5, sst.CHECKSUM_CRC32C)}
+
+
+@pytest.mark.parametrize("name", [one.name for one in RELEASES])
+def test_every_release_reads_what_is_written_for_it(tmp_path: Path, name: str) -> None:
+    """One that reads a later format than kstate's own RocksDB writes gets the latest of those."""
+    one = release(name)
+    layout = layout_of("timestamped-key-value", one)
+    create_store(tmp_path / "store", layout)
+    with WritableStore(tmp_path / "store") as store:
+        store.write_rows(data_family("timestamped-key-value"), [(b"a", b"1")])
+    assert {number for number, _ in footers(tmp_path / "store")} == {min(one.reads_sst_format, OWN_SST_FORMAT)}
+
+
+def test_later_formats_are_those_of_another_rocksdb(tmp_path: Path) -> None:
+    from rocksdict import BlockBasedOptions, Options, Rdict
+
+    for number, opens in ((OWN_SST_FORMAT, True), (OWN_SST_FORMAT + 1, False)):
+        table, wanted = BlockBasedOptions(), Options(raw_mode=True)
+        table.set_format_version(number)
+        wanted.set_block_based_table_factory(table)
+        if opens:
+            Rdict(str(tmp_path / str(number)), wanted).close()
+        else:
+            with pytest.raises(Exception, match="format_version"):
+                Rdict(str(tmp_path / str(number)), wanted)
 
 
 def test_a_broken_run_is_an_error(tmp_path: Path) -> None:
