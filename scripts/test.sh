@@ -5,13 +5,13 @@ source "$(dirname "$0")/env.sh"
 for tool in java mvn; do
     command -v "$tool" >/dev/null 2>&1 || { echo "$tool is needed to run real Kafka Streams (Java 17, Maven)" >&2; exit 2; }
 done
-# The fault tests need strace, the examples' units systemd's own opinion, tests of access ACLs, manual pages troff's.
-for need in strace:strace systemd-analyze:systemd setfacl:acl groff:groff-base; do
+# The fault tests need strace, the examples' units systemd's own opinion, tests of access ACLs, manual pages troff's, pages a browser's.
+for need in strace:strace systemd-analyze:systemd setfacl:acl groff:groff-base chromedriver:chromium-driver; do
     tool=${need%:*} package=${need#*:}
     command -v "$tool" >/dev/null 2>&1 && continue
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        apt-get install -y -qq "$package" >/dev/null 2>&1 ||
-            { apt-get update -qq && apt-get install -y -qq "$package"; } >/dev/null
+        apt-get install -y -qq --no-install-recommends "$package" >/dev/null 2>&1 ||
+            { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$package"; } >/dev/null
     else
         echo "$tool is needed (Debian: apt-get install $package)" >&2
         exit 2

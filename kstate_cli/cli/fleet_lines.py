@@ -77,6 +77,7 @@ def print_fleet(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]
             "standby_replicas": fleet.standby_replicas,
             "group_state": None if fleet.group is None else fleet.group.state,
             "group_protocol": None if fleet.group is None else fleet.group.protocol,
+            "group_why": None if fleet.group is None else fleet.group.why,
             "errors": levels.count("error"),
             "warnings": levels.count("warning"),
             "not_known": levels.count("unknown"),

@@ -50,15 +50,15 @@ class Bulk:
 
 
 @contextmanager
-def bulk(folder: Path, name: str, batch: Batch) -> Iterator[Bulk]:
-    """The application ``name``, whose changelog holds ``batch`` besides those of its first run."""
-    app, state = App(name, "bulk", "alos"), folder / "streams"
+def bulk(folder: Path, name: str, batch: Batch, topology: str = "bulk", store: str = "bulk") -> Iterator[Bulk]:
+    """The application ``name``, whose changelog of ``store`` holds ``batch`` besides those of its first run."""
+    app, state = App(name, topology, "alos"), folder / "streams"
     # With the second compiler, as users run it.
     with (
         Harness(folder / "harness") as harness,
         Jvm(RELEASE, folder / "harness" / "streams.log", heap="2g", quick=False) as jvm,
     ):
-        it = Bulk(harness.bootstrap, f"{name}-bulk-changelog", batch.records, harness, jvm, app, state)
+        it = Bulk(harness.bootstrap, f"{name}-{store}-changelog", batch.records, harness, jvm, app, state)
         # A first run makes the changelog topic; its bulk is then produced straight into it.
         it.call(
             Batch(records=FIRST_RECORDS, keys=FIRST_RECORDS, value_bytes=batch.value_bytes).command(

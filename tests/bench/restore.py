@@ -56,13 +56,13 @@ VALUE_BYTES = 100
 GIB = 1024**3
 
 
-def kstate(folder: Path, dump: Path, memory: int) -> dict[str, float]:
+def kstate(folder: Path, dump: Path, memory: int, name: str = APP, stores: str = SPEC) -> dict[str, float]:
     """Seconds of the whole command, and of its parts by the journal."""
-    app = folder / "kstate" / APP
+    app = folder / "kstate" / name
     shutil.rmtree(app.parent, ignore_errors=True)
     app.parent.mkdir()
     spec = folder / "kstate.toml"
-    spec.write_text(SPEC)
+    spec.write_text(stores)
     os.sync()
     command = [sys.executable, "-m", "kstate_cli", "restore", str(app), "--from-changelog", str(dump), "--for", "4.3"]
     began = time.monotonic()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+
+from tests.golden import unpack
 
 from .support import kstate
 
@@ -12,3 +16,22 @@ def listed(app: Path, name: str | None = None) -> Path:
     listing = app.parent.parent / f"{name or app.parent.name}.json"
     listing.write_text(kstate("ls", app, "-o", "json", status=None).out)
     return listing
+
+
+def three_hosts(top: Path) -> dict[str, Path]:
+    """Listings of hosts that have the tasks of a real directory among them: 0_0 on two, 3_0 on none."""
+    whole = unpack("4.3.1-kinds-eos", top / "whole")
+    tasks = sorted(one.name for one in whole.iterdir() if one.is_dir() and one.name != "global")
+    listings = {}
+    for number, name in enumerate(("web-1", "web-2", "web-3")):
+        app = top / name / whole.name
+        app.mkdir(parents=True)
+        (app / ".lock").touch()
+        (app / "kafka-streams-process-metadata").write_text(
+            json.dumps({"processId": f"{number}" * 8 + "-0000-4000-8000-000000000000"})
+        )
+        mine = [one for at, one in enumerate(tasks) if at % 3 == number and one != "3_0"]
+        for task in {*mine, "global", *(("0_0",) if name == "web-2" else ())}:
+            shutil.copytree(whole / task, app / task)
+        listings[name] = listed(app)
+    return listings

@@ -15,7 +15,7 @@ import pytest
 from tests.golden import unpack
 from tests.unit.fleet.made_up import host_line, listing, store, summary, text
 
-from .listings import listed
+from .listings import listed, three_hosts
 from .support import kstate
 from .test_screen import on_a_terminal
 
@@ -48,22 +48,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The tasks of a real directory on three hosts: 0_0 on two, 3_0 on none."""
-    top = tmp_path_factory.mktemp("fleet")
-    whole = unpack("4.3.1-kinds-eos", top / "whole")
-    tasks = sorted(one.name for one in whole.iterdir() if one.is_dir() and one.name != "global")
-    listings = {}
-    for number, name in enumerate(("web-1", "web-2", "web-3")):
-        app = top / name / whole.name
-        app.mkdir(parents=True)
-        (app / ".lock").touch()
-        (app / "kafka-streams-process-metadata").write_text(
-            json.dumps({"processId": f"{number}" * 8 + "-0000-4000-8000-000000000000"})
-        )
-        mine = [one for at, one in enumerate(tasks) if at % 3 == number and one != "3_0"]
-        for task in {*mine, "global", *(("0_0",) if name == "web-2" else ())}:
-            shutil.copytree(whole / task, app / task)
-        listings[name] = listed(app)
-    return listings
+    return three_hosts(tmp_path_factory.mktemp("fleet"))
 
 
 def test_three_real_hosts(hosts: dict[str, Path], tmp_path: Path) -> None:

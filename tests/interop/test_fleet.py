@@ -71,5 +71,6 @@ def group_of(listing: Path, harness: Harness) -> str:
     """What is told of a group of which nothing is known."""
     done = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
     assert (done.summary["group_protocol"], done.summary["group_state"]) == ("unknown", "unknown"), done.told
+    assert "group.protocol=streams" in done.summary["group_why"]
     assert not [row for row in done.rows if row["type"] in ("member", "finding")], done.told
     return kstate("fleet", listing, "--bootstrap-server", harness.bootstrap).err

@@ -40,7 +40,8 @@ final class Produce {
         final int keys = (int) args.num("keys", 40);
         final int valueBytes = (int) args.num("value-bytes", 24);
         final long seed = args.num("seed", 1);
-        final boolean bulk = topology.startsWith("bulk");
+        final boolean one = topology.startsWith(OneKind.PREFIX);
+        final boolean bulk = topology.startsWith("bulk") || one;
 
         final List<String> topics = new ArrayList<>();
         if (bulk) {
@@ -89,7 +90,10 @@ final class Produce {
                 // A generator of its own for every topic and batch.
                 final Random random = new Random(seed * 1_000_003L + topic.hashCode() * 31L + first);
                 for (long i = first; i < first + records; i++) {
-                    producer.send(bulk ? bulk(args.get("into", naming.topic(topic)), i, records, keys, valueBytes, random)
+                    final String into = args.get("into", naming.topic(topic));
+                    producer.send(one
+                        ? OneKind.record(topology.substring(OneKind.PREFIX.length()), into, i, records, keys, valueBytes, random)
+                        : bulk ? bulk(into, i, records, keys, valueBytes, random)
                         : record(topic, naming.topic(topic), i, records, keys, valueBytes, random), (meta, e) -> {
                             if (e != null) {
                                 failure.compareAndSet(null, e);

@@ -1,0 +1,110 @@
+"""Each kind of store beside real Streams: ``python -m tests.bench.every_kind [--records 4000000] [--kind versioned …]``.
+
+For each kind an application of real 4.3.1 has one store of it, and its changelog gets the records. Real Streams restores them with
+a thread for each partition; kstate dumps the very same records once and restores that dump, in turns with Streams. Real Streams then starts on
+what kstate restored, and must restore nothing. Medians; seconds of kstate with and without Spark's start. Prints a table and
+a line of JSON for each kind; of the figures nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli.formats.store_kinds import store_kind
+from tests.interop.harness import Batch, Run
+
+from .bulk import Bulk, bulk
+from .restore import GIB, VALUE_BYTES, kstate
+
+STORE: Final = "one"
+PARTITIONS: Final = 2
+RETENTION_MS: Final = 24 * 3_600_000
+"""As in ``OneKind.java``."""
+
+KINDS: Final = (
+    "key-value", "timestamped-key-value", "headers-key-value", "foreign-key-subscription", "list-value", "versioned",
+    "window", "timestamped-window", "headers-window", "time-ordered-window",
+    "session", "headers-session", "time-ordered-session", "grace-buffer",
+)  # fmt: skip
+"""All that a topology can have by itself. Time-ordered ones with headers only the DSL makes."""
+
+
+def spec(app: str, kind: str) -> str:
+    """The application's ``kstate.toml``."""
+    about = store_kind(kind)
+    kept = f"retention_ms = {RETENTION_MS}\n" if about.has_retention else ""
+    return f"""format = 1
+application = "{app}"
+[stores.{STORE}]
+kind = "{kind}"
+subtopology = 0
+partitions = {PARTITIONS}
+{kept}"""
+
+
+def nothing_is_restored(topic: Bulk, restored: Path) -> None:
+    """Real Streams starts on what kstate has made."""
+    shutil.rmtree(topic.state, ignore_errors=True)
+    shutil.copytree(restored, topic.state)
+    run = topic.harness.run_command(topic.app, topic.state, Run(read=False))
+    summary = topic.call({**run, "timeout": 600}).of("summary")[-1]
+    assert all(one.endswith("=0") for one in summary["restored"]), summary
+
+
+def measured(folder: Path, kind: str, records: int, keys: int, rounds: int) -> dict[str, Any]:
+    """One kind, in turns."""
+    app, dump = f"one-{kind}-app", folder / "dump"
+    ours: list[dict[str, float]] = []
+    theirs: list[float] = []
+    batch = Batch(records=records, keys=keys, value_bytes=VALUE_BYTES)
+    with bulk(folder, app, batch, f"one-{kind}", STORE) as topic:
+        capture = ("dump", "--bootstrap-server", topic.bootstrap, "--topic", topic.topic, "--out", dump, "--quiet")
+        subprocess.run(
+            [sys.executable, "-m", "kstate_cli", *map(str, capture), "--engine", "local"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        for _ in range(rounds):
+            theirs.append(topic.restored(PARTITIONS)[0])
+            ours.append(kstate(folder, dump, 3 * GIB, app, spec(app, kind)))
+        nothing_is_restored(topic, folder / "kstate")
+    streams, whole, without = (
+        statistics.median(side)
+        for side in (theirs, [one["whole"] for one in ours], [one["without spark"] for one in ours])
+    )
+    return {"kind": kind, "records": records, "keys": keys, "streams": streams, "whole": whole, "without_spark": without,
+            "times": streams / without, "times_with_spark": streams / whole, "rounds": {"streams": theirs, "kstate": ours}}  # fmt: skip
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=4_000_000)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kind", action="append", choices=KINDS, help="several times; all without")
+    given = parser.parse_args()
+    for kind in given.kind or KINDS:
+        folder = Path(tempfile.mkdtemp(prefix="kstate-bench-"))
+        try:
+            one = measured(folder, kind, given.records, given.keys, given.rounds)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        print(
+            f"{kind:26} Streams {one['streams']:6.1f} s, kstate {one['whole']:6.1f} s, {one['without_spark']:6.1f} s without "
+            f"Spark's start: {one['times']:.1f} times as fast, {one['times_with_spark']:.1f} with it",
+            flush=True,
+        )
+        print(json.dumps(one), flush=True)
+
+
+if __name__ == "__main__":
+    main()
