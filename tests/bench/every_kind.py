@@ -41,13 +41,14 @@ def spec(app: str, kind: str) -> str:
     """The application's ``kstate.toml``."""
     about = store_kind(kind)
     kept = f"retention_ms = {RETENTION_MS}\n" if about.has_retention else ""
+    indexed = "indexed = true\n" if about.key.time_ordered else ""
     return f"""format = 1
 application = "{app}"
 [stores.{STORE}]
 kind = "{kind}"
 subtopology = 0
 partitions = {PARTITIONS}
-{kept}"""
+{kept}{indexed}"""
 
 
 def nothing_is_restored(topic: Bulk, restored: Path) -> None:
