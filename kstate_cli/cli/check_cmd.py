@@ -24,7 +24,8 @@ from kstate_cli.cli.options import (
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.release_options import ForJar, chosen_release
 from kstate_cli.cli.shell_completion import releases
-from kstate_cli.cli.topology_options import NewKinds, NewTopology, OldTopology, refuse_old_alone
+from kstate_cli.cli.topology_options import NewKinds, NewTopology, OldTopology, refuse_without_topology
+from kstate_cli.cli.typed import typed
 from kstate_cli.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _SHOWN = 5
 
 
 def check(
+    context: typer.Context,
     app: App,
     release: Annotated[
         str | None,
@@ -102,7 +104,8 @@ def check(
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
-    refuse_old_alone(topology, old)  # and no --spec: a kstate.toml may be named for all commands
+    # A kstate.toml may be named for all commands; a --spec that was typed was meant.
+    refuse_without_topology(topology, typed(context, "old", "spec"))
     path = find_application(app)
     lines = lines_about(path)
     known = KnownOfLogs(offsets, bootstrap_server, kafka_settings, dump)

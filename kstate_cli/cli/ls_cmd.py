@@ -11,13 +11,14 @@ import typer
 from kstate_cli.cli.help_panels import one_of
 from kstate_cli.cli.options import App, BootstrapServer, Dump, KafkaSettings, Output, Quiet, TransactionalStores
 from kstate_cli.cli.output import Format
-from kstate_cli.cli.topology_options import OldTopology, refuse_old_alone
+from kstate_cli.cli.topology_options import OldTopology, refuse_without_topology
+from kstate_cli.cli.typed import typed
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from kstate_cli.cli.spec_view import SpecSources
     from kstate_cli.statedir.model import Application
 
 _SHOWN = 5
@@ -55,6 +56,7 @@ Topology = Annotated[
 
 
 def ls(
+    context: typer.Context,
     app: App,
     spec: Spec = False,
     topology: Topology = None,
@@ -91,7 +93,9 @@ def ls(
     from kstate_cli.statedir.scan import not_all_of_it, read_application
 
     sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
-    _refuse_together(sources, old, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
+    refuse_without_topology(topology, typed(context, "old"))
+    told = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
+    _refuse_together(told, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
     path = find_application(app)
     lines = lines_about(path)
     unlisted: list[OSError] = []
@@ -149,7 +153,7 @@ def ls(
 
 
 def _refuse_together(
-    sources: SpecSources, old: Path | None, *, json: bool, spec: bool, sort: Order, transactional: bool
+    told: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool
 ) -> None:
     """Raises UsageError for options that do not go together."""
     if spec and json:
@@ -160,10 +164,9 @@ def _refuse_together(
         raise UsageError(
             "--spec says what stores are, --transactional-stores how they were left", hint="leave out one of them"
         )
-    refuse_old_alone(sources.topology, old)
-    if spec and old is not None:
+    if spec and "--from" in told:
         raise UsageError("--from says what was, --spec writes down what is", hint="leave out one of them")
-    without_spec = [] if spec else [one for one in sources.typed if one != "--topology"]
+    without_spec = [] if spec else [one for one in told if one not in ("--topology", "--from")]
     if without_spec:
         raise UsageError(f"{without_spec[0]} goes with --spec", hint="add --spec; how far stores are behind says check")
 

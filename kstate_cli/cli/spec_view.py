@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +24,6 @@ class SpecSources:
     dump: str | None = None
     bootstrap: str | None = None
     settings: Path | None = None
-
-    @property
-    def typed(self) -> list[str]:
-        """The options that were given, but for settings that a variable has for every call (docs/environment.md)."""
-        from kstate_cli.cli.environment import variable_of
-
-        options = ("topology", "from-changelog", "bootstrap-server", "kafka-settings")
-        values = (self.topology, self.dump, self.bootstrap, self.settings)
-        given = (option for option, value in zip(options, values, strict=True) if value is not None)
-        return [f"--{option}" for option in given if variable_of("ls", option) not in os.environ]
 
 
 def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:

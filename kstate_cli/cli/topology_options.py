@@ -10,6 +10,8 @@ import typer
 from kstate_cli.errors import Refused, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kstate_cli.check.topology import AskedTopology
     from kstate_cli.statedir.model import Application
 
@@ -46,10 +48,10 @@ NewKinds = Annotated[
 ]
 
 
-def refuse_old_alone(new: Path | None, old: Path | None) -> None:
-    """Raises UsageError for an old text without a new one."""
-    if old is not None and new is None:
-        raise UsageError("--from goes with --topology", hint="name the text of the new topology too")
+def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
+    """Raises UsageError for options that say something of a new topology, of which there is none."""
+    if others and new is None:
+        raise UsageError(f"{others[0]} goes with --topology", hint="name the text of the new topology too")
 
 
 def asked_topology(

@@ -129,6 +129,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=20_000_000)
     parser.add_argument("--keys", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--streams-rounds", type=int, help="as --rounds by default")
     parser.add_argument("--memory", type=int, default=3 * GIB)
     parser.add_argument("--without-streams", action="store_true")
     parser.add_argument("--folder", type=Path, help="where everything is made; temporary by default")
@@ -146,9 +147,8 @@ def main() -> None:
                 value_bytes=VALUE_BYTES,
                 partitions=2,
             )
-        theirs = (
-            {} if arguments.without_streams else streams(folder, arguments.records, arguments.keys, arguments.rounds)
-        )
+        times = 0 if arguments.without_streams else arguments.streams_rounds or arguments.rounds
+        theirs = streams(folder, arguments.records, arguments.keys, times) if times else {}
         ours, limits = [], []
         for _ in range(arguments.rounds):
             ours.append(kstate(folder, dump, arguments.memory))

@@ -193,7 +193,9 @@ def test_a_text_that_is_none(command: str, what: str, tmp_path: Path) -> None:
         assert done.status == 2 and str(path) in done.err.replace("\n", ""), done.told
 
 
-def test_a_text_of_another_application_and_one_that_does_not_fit(tmp_path: Path) -> None:
+def test_a_text_of_another_application_and_one_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(LEGACY, tmp_path)
     other = tmp_path / "other.txt"
     other.write_text(text({0: ("something",), 1: ("else",)}))
@@ -203,12 +205,16 @@ def test_a_text_of_another_application_and_one_that_does_not_fit(tmp_path: Path)
     ):
         done = kstate("check", world.app, "--for", "4.2", *words, "-o", "json", status=4)
         assert json.loads(done.out.splitlines()[-1])["code"] == why
-    assert "goes with --topology" in kstate("check", world.app, "--for", "4.2", "--from", world.old, status=2).err
-    # A kstate.toml may be named for all commands: a check without a new topology has no use for it.
+    for option in ("--from", "--spec"):
+        done = kstate("check", world.app, "--for", "4.2", option, world.old, status=2)
+        assert f"{option} goes with --topology" in done.err
+    # A kstate.toml, or a variable, may be there for all commands: a check without a new topology has no use for it.
     spec = tmp_path / "kstate.toml"
     spec.write_text('format = 1\n[defaults]\nrelease = "4.2"\n[stores.something]\nkind = "session"\n')
     plain = kstate("check", world.app, "--for", "4.2", "-o", "json", status=None)
     assert kstate("check", world.app, "--config", spec, "-o", "json", status=plain.status).out == plain.out
+    monkeypatch.setenv("KSTATE_CHECK_SPEC", str(spec))
+    assert kstate("check", world.app, "--for", "4.2", "-o", "json", status=plain.status).out == plain.out
     assert "goes with --topology" in kstate("ls", world.app, "--from", world.old, status=2).err
 
 
