@@ -15,6 +15,7 @@ def demo() -> int:
     from kstate_cli.cli.ls_cmd import ls
     from kstate_cli.cli.migrate_cmd import migrate
     from kstate_cli.cli.output import say
+    from kstate_cli.cli.typed import nothing_typed
     from kstate_cli.cli.undo_cmd import undo
     from kstate_cli.statedir.find import find_application
     from kstate_cli.texts import EXAMPLES, command
@@ -30,13 +31,13 @@ def demo() -> int:
                 tar.extractall(folder)  # noqa: S202
         app = find_application(folder)
         say(f"1. A state directory that Kafka Streams 4.3.1 wrote: {command('ls', app)}")
-        ls(app)
+        ls(nothing_typed(), app)
         say(f"2. The way back to 4.2, without restoring: {command('migrate', app, '--to', '4.2')}")
         migrate(app, to="4.2", warnings_ok=True)
         say(f"3. The same directory as 4.2 reads it: {command('ls', app)}")
-        ls(app)
+        ls(nothing_typed(), app)
         say(f"4. And back: {command('undo', app)}")
         undo(app)
         forget_commits()  # the folder is only ours, and goes with all that was changed in it
-        ls(app, output=Format.table)
+        ls(nothing_typed(), app, output=Format.table)
     return 0

@@ -152,9 +152,7 @@ def ls(
     return EXIT_WARNINGS if to_do or application.doubtful or emptied or doubt else EXIT_OK
 
 
-def _refuse_together(
-    told: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool
-) -> None:
+def _refuse_together(told: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool) -> None:
     """Raises UsageError for options that do not go together."""
     if spec and json:
         raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")

@@ -1,13 +1,13 @@
-"""What stands on the command line itself: not in a variable, nor in the file of ``--config``, which are for every call."""
+"""What stands on the command line itself; variables and the file of ``--config`` are for every call."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import typer
+import typer.core
 
 from kstate_cli.cli.environment import name_of
-
-if TYPE_CHECKING:
-    import typer
 
 _COMMAND_LINE: Final = "COMMANDLINE"
 """Click's ``ParameterSource``, by its name: newer releases of typer bring a Click of their own."""
@@ -18,3 +18,8 @@ def typed(context: typer.Context, *parameters: str) -> list[str]:
     spelt = {one.name: f"--{name_of(one)}" for one in context.command.params if one.param_type_name == "option"}
     sources = ((name, context.get_parameter_source(name)) for name in parameters)
     return [spelt[name] for name, source in sources if source is not None and source.name == _COMMAND_LINE]
+
+
+def nothing_typed() -> typer.Context:
+    """For a command that another one calls."""
+    return typer.Context(typer.core.TyperCommand(None))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kstate_cli.restore.convert import Ints
 
 _MOST_PARTS = 256
+_BLOCK_ROWS = 131_072
 _SPARE = 2
 """A part of the file is meant to take so small a part of the memory: sizes are known only once all is read."""
 
@@ -61,16 +62,22 @@ class _File:
 class Places:
     """Which record each row is made from, and so where each record goes."""
 
-    def __init__(self, record: Ints) -> None:
-        """``record``: by row, the number of its record."""
+    def __init__(self, records: Sequence[npt.NDArray[np.integer[Any]]]) -> None:
+        """``records``: by row, the number of its record; in parts, one after another."""
         import numpy as np
 
-        self.rows = len(record)
-        # Record and row in one number. Slices have fewer records than 2^33, and fewer rows than keys have bytes, 2^31.
+        self.rows = sum(len(one) for one in records)
+        # Record and row in one number. Slices have fewer records than 2^33, and fewer rows than 2^31.
         self._bits = np.uint64(self.rows.bit_length())
-        self._places = record.astype(np.uint64)
+        self._places = np.empty(self.rows, dtype=np.uint64)
+        first = 0
+        for one in records:
+            self._places[first : first + len(one)] = one
+            first += len(one)
         self._places <<= self._bits
-        self._places |= np.arange(self.rows, dtype=np.uint64)
+        for first in range(0, self.rows, _BLOCK_ROWS):
+            some = self._places[first : first + _BLOCK_ROWS]
+            some |= np.arange(first, first + len(some), dtype=np.uint64)
         self._places.sort()
 
     @property

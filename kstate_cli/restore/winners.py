@@ -40,7 +40,7 @@ _WORD_BITS = 64
 
 @dataclass(frozen=True, slots=True)
 class Winners:
-    """The last record of each key of a slice."""
+    """The last record of each key that was added."""
 
     keys: pa.BinaryArray
     """Distinct changelog keys, sorted as RocksDB does."""
@@ -55,8 +55,31 @@ class _Bucket:
     waiting: list[tuple[pa.BinaryArray, Ints]] = field(default_factory=list)
 
 
+def numbered(
+    keys: pa.BinaryArray, first: int, lowest: bytes = b"", bound: bytes | None = None
+) -> tuple[pa.BinaryArray, Ints]:
+    """Of records numbered from ``first`` on the keys from ``lowest`` up to ``bound`` (exclusive), and their numbers.
+
+    Records without a key have a number, and are left out.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers = np.arange(first, first + len(keys), dtype=np.int64)
+    if not keys.null_count and not lowest and bound is None:
+        return keys, numbers
+    wanted = keys.is_valid()
+    if lowest:
+        wanted = pc.and_(wanted, pc.greater_equal(keys, pa.scalar(lowest, pa.binary())))
+    if bound is not None:
+        wanted = pc.and_(wanted, pc.less(keys, pa.scalar(bound, pa.binary())))
+    wanted = wanted.fill_null(False)
+    return keys.filter(wanted), numbers[wanted.to_numpy(zero_copy_only=False)]
+
+
 class LastOfEachKey:
-    """Takes the keys of a slice in the order of its records, and tells the winners. ``memory`` in bytes."""
+    """Takes keys of a slice in the order of its records, and tells the winners. ``memory`` in bytes."""
 
     def __init__(self, records: int, memory: int, row_bytes: int = 32) -> None:
         """``row_bytes``: what a row takes beside its key until its value is read."""
@@ -70,24 +93,14 @@ class LastOfEachKey:
         self._waiting = 0
         self._held = 0
         self._full = False
-        self.records = 0
-        self.null_keys = 0
 
     @property
     def full(self) -> bool:
         """Whether what is known, and what is made of it, takes all memory: no more keys are to be added."""
         return self._full
 
-    def add(self, keys: pa.BinaryArray) -> None:
-        """The keys of the next records, null where a record has none."""
-        import numpy as np
-
-        numbers = np.arange(self.records, self.records + len(keys), dtype=np.int64)
-        self.records += len(keys)
-        if keys.null_count:
-            self.null_keys += keys.null_count
-            numbers = numbers[keys.is_valid().to_numpy(zero_copy_only=False)]
-            keys = keys.drop_null()
+    def add(self, keys: pa.BinaryArray, numbers: Ints) -> None:
+        """Keys of the next records, none of them null, and the numbers of these records, which rise."""
         if not len(keys):
             return
         if not self._known.add(keys, numbers):

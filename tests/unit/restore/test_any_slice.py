@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kstate_cli.change.build import BuildDatabase, build_database, verify_database
+from kstate_cli.dump.model import Slice
+from kstate_cli.dump.slices import cut
 from kstate_cli.formats.keys import SessionKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema, Logged, ValueLayout
 from kstate_cli.formats.position import Position
@@ -123,6 +125,23 @@ def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -
         assert [one for one in staging.iterdir() if one.suffix not in (".sst", ".done", ".started")] == []
 
 
+@pytest.mark.parametrize("kind", ["key-value", "session"])
+def test_each_row_is_written_once_however_small_the_memory_is(tmp_path: Path, kind: str) -> None:
+    rng = random.Random(7)
+    names = [b"key-%05d" % rng.randrange(2_000) for _ in range(9_000)]
+    keys = [SessionKey(name, NOW, NOW + int(name[-1:])).to_bytes() if kind == "session" else name for name in names]
+    records = [(key, b"value-%d" % at) for at, key in enumerate(keys)]
+    dump = write_dump(tmp_path / "dump", records, row_group_size=500)
+    for memory in (64 * MIB, 100_000, 20_000):
+        staging = tmp_path / f"staging-{memory}"
+        staging.mkdir()
+        result = build_sorted_files(replace(job_of(dump, kind, staging), memory=memory))
+        assert sum(file.rows for file in result.files) == len({*keys})
+        assert (len(result.files) > 1) is (memory < 64 * MIB), memory
+        assert result.records == len(records)
+        assert sorted_rows(result, tmp_path / f"database-{memory}") == dict(records)
+
+
 def test_a_small_memory_makes_parts_and_files(tmp_path: Path) -> None:
     """Else the test above compares nothing new."""
     records: list[tuple[bytes | None, bytes | None]] = [(b"key-%05d" % (n % 900), b"value" * 9) for n in range(3_000)]
@@ -146,8 +165,13 @@ def test_many_sorted_files_become_one_database(tmp_path: Path, overlap: bool) ->
     records = [(b"key-%05d" % n, None if at % 9 == 0 else b"value-%d" % at) for at, n in enumerate(numbers)]
     staging = tmp_path / "staging"
     staging.mkdir()
-    job = replace(job_of(write_dump(tmp_path / "dump", records), "key-value", staging), memory=40_000)
-    files = build_sorted_files(job).files
+    rest: Slice | None = job_of(dump := write_dump(tmp_path / "dump", records), "key-value", staging).slice
+    files = []
+    for number in range(6):
+        assert rest is not None
+        mine, rest = cut(rest, 1_000 * (number + 1) - 1)
+        files += build_sorted_files(replace(job_of(dump, "key-value", staging), slice=mine, number=number)).files
+    assert rest is None
     assert len(files) > 4
     assert sum(file.deletes for file in files) > 0
     step = BuildDatabase(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.restore.winners import LastOfEachKey
+from kstate_cli.restore.winners import LastOfEachKey, numbered
 
 any_keys = st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"", b"a", b"b"]))
 digits = st.integers(0, 300).map(lambda number: b"key-%08d" % number)
@@ -24,10 +24,9 @@ def test_the_last_record_of_each_key(records: int, memory: int, found: list[byte
     for first in range(0, len(found), cut):
         # A part of a larger array, as a reader hands them on.
         batch = pa.array([b"before", *found[first : first + cut], b"after"], pa.binary())
-        last.add(batch.slice(1, len(batch) - 2))
+        last.add(*numbered(batch.slice(1, len(batch) - 2), first))
     winners = last.finish()
 
-    assert (last.records, last.null_keys) == (len(found), found.count(None))
     expected = {key: at for at, key in enumerate(found) if key is not None}
     names = winners.keys.to_pylist()
     assert names == sorted(expected)
@@ -35,13 +34,26 @@ def test_the_last_record_of_each_key(records: int, memory: int, found: list[byte
     assert last.full == (memory < 1_500 or last._held >= memory)
 
 
+@given(found=keys, lowest=any_keys | digits, bound=any_keys | digits)
+def test_ranges_of_keys(found: list[bytes | None], lowest: bytes | None, bound: bytes | None) -> None:
+    some, numbers = numbered(pa.array(found, pa.binary()), 7, lowest or b"", bound)
+    expected = [
+        (key, at)
+        for at, key in enumerate(found, 7)
+        if key is not None and key >= (lowest or b"") and (bound is None or key < bound)
+    ]
+    assert list(zip(some.to_pylist(), numbers.tolist(), strict=True)) == expected
+
+
 def test_it_is_full_once_what_it_knows_takes_its_memory() -> None:
     last = LastOfEachKey(1, 1 << 20)
     added = 0
     while not last.full:
-        last.add(pa.array([b"key-%08d" % number for number in range(added, added + 500)], pa.binary()))
+        last.add(
+            *numbered(pa.array([b"key-%08d" % number for number in range(added, added + 500)], pa.binary()), added)
+        )
         added += 500
     assert 10_000 < added < 30_000
     for _ in range(100):  # nothing new
-        last.add(pa.array([b"key-%08d" % number for number in range(added)], pa.binary()))
+        last.add(*numbered(pa.array([b"key-%08d" % number for number in range(added)], pa.binary()), added))
     assert len(last.finish().keys) == added

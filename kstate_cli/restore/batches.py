@@ -1,0 +1,43 @@
+"""The records of a slice as a task reads them: in batches, of the columns that it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kstate_cli.dump.location import open_location
+from kstate_cli.dump.reader import iter_slice, read_slice
+from kstate_cli.restore.jobs import SliceJob
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_RECORDS = 131_072
+BATCH_PARTS = 16
+"""A batch takes at most so small a part of a task's memory."""
+_MOST_BATCH_BYTES = 64 << 20
+"""And no more than caches and 32-bit positions have room for."""
+_WRITE_ROWS = 32_768
+
+
+def batches(job: SliceJob, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    """The records of the slice, in the order of their offsets. Raises DumpError and OSError."""
+    filesystem = open_location(job.dump_uri)[0]
+    if job.slice.ordered:
+        yield from iter_slice(job.slice, columns, filesystem, max_rows=BATCH_RECORDS, max_bytes=batch_bytes(job))
+        return
+    # Out of order it has to be sorted as a whole; such slices are small enough for that.
+    table = read_slice(job.slice, columns, filesystem)
+    for first in range(0, len(table), BATCH_RECORDS):
+        yield table.slice(first, BATCH_RECORDS)
+
+
+def batch_bytes(job: SliceJob) -> int:
+    """Of a batch, at the most."""
+    return min(job.memory // BATCH_PARTS, _MOST_BATCH_BYTES)
+
+
+def rows_together(job: SliceJob) -> int:
+    """How many rows are handed to the writer together, at the most."""
+    each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
+    return max(1, min(_WRITE_ROWS, max(job.memory // BATCH_PARTS, 1) // each))

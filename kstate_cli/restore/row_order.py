@@ -1,0 +1,248 @@
+"""Which rows a slice makes, and in which order: told from its keys alone, in bounded memory.
+
+Where the keys do not fit, they are looked at range by range: as many of the lowest as there is room for, then those
+that follow, each time of all records. So every row is written once, however many there are. Only where rows have
+another order than changelog keys (time-ordered stores) the *records* are parted instead, and each part wins over those
+before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kstate_cli.dump.model import Slice
+from kstate_cli.dump.slices import cut
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import StoreKind
+from kstate_cli.restore import convert
+from kstate_cli.restore.batches import batches, rows_together
+from kstate_cli.restore.jobs import SliceJob
+from kstate_cli.restore.keys_in_order import KeysInOrder
+from kstate_cli.restore.values_in_order import Places, window_starts
+from kstate_cli.restore.winners import LastOfEachKey, Winners, numbered
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from kstate_cli.restore.convert import Ints
+
+KEYS_PART: Final = 0.6
+"""What keys and order of rows may take of a task's memory."""
+_ROW_BYTES: Final = 32
+"""What a row takes beside its key until its value is read: its record, its place, and what sorts them."""
+_SEGMENTED_ROW_BYTES: Final = 64
+"""The same where the segment of each key is told from its time."""
+_INDEXED_ROW_BYTES: Final = 120
+"""The same for a time-ordered store, whose row keys are made from those of the changelog."""
+_PLACE_BYTES: Final = 12
+"""What a row of a range that is done takes: its record, and later its place."""
+_LEAST_KEPT, _MOST_KEPT = 0.5, 0.9
+"""Of the keys that fill the memory, as a range is made smaller."""
+
+Segments = list[tuple[int | None, int, int]]
+"""(segment, first row, end row): the rows of one SST."""
+
+
+class CountSink(Protocol):
+    """Where counts go."""
+
+    records: int
+    null_keys: int
+    data_bytes: int
+
+
+class PositionSink(Protocol):
+    """Where what headers say goes."""
+
+    def add(self, keys: pa.BinaryArray, headers: pa.ListArray) -> None:
+        """Of these records."""
+
+
+@dataclass(slots=True)
+class RowOrder:
+    """Rows of a slice in the order in which they are written."""
+
+    job: SliceJob
+    """With the records that are to be read for their values."""
+    keys: KeysInOrder
+    """Changelog keys, sorted by segment and row key within each SST."""
+    places: Places
+    segments: Segments
+
+
+@dataclass(slots=True)
+class Orders:
+    """Reads the keys of a slice."""
+
+    job: SliceJob
+    kind: StoreKind
+    counts: CountSink
+    positions: PositionSink
+    new_file: Callable[[], str]
+    """A path for what waits."""
+    expired: int = 0
+    """Rows of segments that are too old by the keys that were read before them."""
+    max_time: int | None = None
+    """The highest segment time (ms) so far."""
+    _counted: bool = field(init=False, default=False)
+
+    def all(self) -> Iterator[RowOrder]:
+        """One after another; what a later one has wins.
+
+        Raises Refused for keys that no store of the kind has, OSError.
+        """
+        if self.kind.key.time_ordered or not self.job.slice.ordered:
+            yield from self._by_offsets()
+        else:
+            yield from self._by_keys()
+
+    def _by_offsets(self) -> Iterator[RowOrder]:
+        rest: Slice | None = self.job.slice
+        first = True
+        while rest is not None:
+            # Something lies beneath all but the first part: deletes must be written.
+            part = replace(self.job, slice=rest, tombstones=self.job.tombstones or not first)
+            last = self._last_of_each(self._budget)
+            upto, first, number = rest.last, False, 0
+            for table in self._read(part):
+                for chunk in table.column("key").chunks:
+                    last.add(*numbered(chunk, number))
+                    number += len(chunk)
+                if last.full and rest.ordered:
+                    upto = int(table.column("offset")[-1].as_py())
+                    break
+            mine, rest = cut(rest, upto)
+            keys, record, segments = self._arranged(last.finish())
+            held = KeysInOrder(self.new_file)
+            held.hold(keys)
+            self._counted = False
+            yield RowOrder(replace(part, slice=mine), held, Places([record]), segments)
+
+    def _by_keys(self) -> Iterator[RowOrder]:
+        lowest: bytes | None = b""
+        while lowest is not None:
+            group = _Ranges(rows_together(self.job), KeysInOrder(self.new_file))
+            while lowest is not None and group.rows * _PLACE_BYTES < self._budget:
+                winners, lowest = self._range(lowest, self._budget - group.held)
+                arranged = self._arranged(winners)
+                del winners
+                group.add(*arranged, alone=lowest is None and not group.rows)
+            yield RowOrder(self.job, group.keys, Places(group.records), group.segments)
+
+    def _range(self, lowest: bytes, memory: int) -> tuple[Winners, bytes | None]:
+        """Of the keys from ``lowest`` on as many as there is memory for; and the first of the others, if any."""
+        last, bound, number = self._last_of_each(memory), None, 0
+        for table in self._read(self.job):
+            for chunk in table.column("key").chunks:
+                last.add(*numbered(chunk, number, lowest, bound))
+                number += len(chunk)
+            if not last.full:
+                continue
+            winners = last.finish()
+            # As many as will have grown to about what there is room for at the end.
+            kept = min(max(number / max(self.job.slice.rows, 1), _LEAST_KEPT), _MOST_KEPT)
+            count = max(1, int(len(winners.keys) * kept))
+            if count < len(winners.keys):
+                bound = winners.keys[count].as_py()
+            last = self._last_of_each(memory)
+            last.add(winners.keys.slice(0, count), winners.record[:count])
+            del winners
+        self._counted = True
+        return last.finish(), bound
+
+    @property
+    def _budget(self) -> int:
+        return int(self.job.memory * KEYS_PART)
+
+    def _last_of_each(self, memory: int) -> LastOfEachKey:
+        key = self.kind.key
+        each = _INDEXED_ROW_BYTES if key.time_ordered else _SEGMENTED_ROW_BYTES if key.expires else _ROW_BYTES
+        return LastOfEachKey(self.job.slice.rows, memory, each)
+
+    def _read(self, part: SliceJob) -> Iterator[pa.Table]:
+        """The keys of all records; what is to be told of them is told once."""
+        for table in batches(part, ("key", "headers") if part.positions and not self._counted else ("key",)):
+            if not self._counted:
+                column = table.column("key")
+                self.counts.records += len(table)
+                self.counts.null_keys += column.null_count
+                self.counts.data_bytes += column.nbytes
+                if part.positions:
+                    for keys, headers in zip(column.chunks, table.column("headers").chunks, strict=True):
+                        self.positions.add(keys, headers)
+            yield table
+
+    def _arranged(self, winners: Winners) -> tuple[pa.BinaryArray, Ints, Segments]:
+        """Keys and records of rows that are live, by segment."""
+        import numpy as np
+
+        job, key = self.job, self.kind.key
+        if not key.segmented or key is KeySchema.BUFFER:
+            whole = (0 if key.segmented else None, 0, len(winners.keys))
+            return winners.keys, winners.record, [whole] if len(winners.keys) else []
+        times = convert.segment_times(winners.keys, key, job.shown)
+        ids = convert.segment_ids(times, job.interval_ms)
+        if len(times):
+            newest = int(times.max())
+            self.max_time = newest if self.max_time is None else max(newest, self.max_time)
+        oldest = oldest_segment(job, self.max_time)
+        parts, segments, at = [], [], 0
+        # Within a segment rows stay sorted by their changelog keys.
+        by_segment = np.argsort(ids, kind="stable")
+        numbers, starts = np.unique(ids[by_segment], return_index=True)
+        # Where no record has a key there is no segment either; what is split is one part, however little it is.
+        for number, rows in zip(numbers.tolist(), np.split(by_segment, starts[1:]) if len(ids) else [], strict=True):
+            if oldest is not None and number < oldest:
+                continue
+            if key.time_ordered:
+                rows = rows[convert.sort_order(convert.base_keys(key, convert.taken(winners.keys, rows)))]
+            parts.append(rows)
+            segments.append((number * job.interval_ms, at, at + len(rows)))
+            at += len(rows)
+        live = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        self.expired += len(ids) - at
+        return convert.taken(winners.keys, live), winners.record[live], segments
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """Ranges of keys whose values are read together."""
+
+    width: int
+    """Rows of a window."""
+    keys: KeysInOrder
+    records: list[npt.NDArray[np.integer[Any]]] = field(default_factory=list)
+    segments: Segments = field(default_factory=list)
+    rows: int = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory."""
+        return sum(one.nbytes for one in self.records)
+
+    def add(self, keys: pa.BinaryArray, record: Ints, segments: Segments, *, alone: bool) -> None:
+        """The next range. Raises OSError."""
+        import numpy as np
+
+        mine = [(segment, begin + self.rows, end + self.rows) for segment, begin, end in segments]
+        if alone:
+            self.keys.hold(keys)
+        elif len(keys):
+            self.keys.put_away(keys, self.rows, window_starts(mine, self.width))
+        fits = not len(record) or int(record.max()) <= np.iinfo(np.uint32).max
+        self.records.append(record.astype(np.uint32) if fits and not alone else record)
+        self.segments += mine
+        self.rows += len(keys)
+
+
+def oldest_segment(job: SliceJob, max_time: int | None) -> int | None:
+    """The oldest segment that is live, by its id."""
+    import numpy as np
+
+    if max_time is None:
+        return None
+    return int(convert.segment_ids(np.array([max_time - job.retention_ms]), job.interval_ms)[0])
