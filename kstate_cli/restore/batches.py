@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli.dump.location import open_location
 from kstate_cli.dump.reader import iter_slice, read_slice
@@ -18,6 +18,14 @@ BATCH_PARTS = 16
 _MOST_BATCH_BYTES = 64 << 20
 """And no more than caches and 32-bit positions have room for."""
 _WRITE_ROWS = 32_768
+
+
+class CountSink(Protocol):
+    """Where counts go."""
+
+    records: int
+    null_keys: int
+    data_bytes: int
 
 
 def batches(job: SliceJob, columns: tuple[str, ...]) -> Iterator[pa.Table]:

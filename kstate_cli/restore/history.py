@@ -18,6 +18,7 @@ from kstate_cli.formats.keys import VersionedKey
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.versioned import read_versions
 from kstate_cli.restore import convert
+from kstate_cli.restore.batches import CountSink
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.texts import quoted
@@ -36,14 +37,6 @@ REPLAYED_BYTES = 1_000
 """What a version takes while its key is replayed."""
 _WRITE_ROWS = 16_384
 _PREFIX = 8
-
-
-class CountSink(Protocol):
-    """Where counts go."""
-
-    records: int
-    null_keys: int
-    data_bytes: int
 
 
 class RowSink(Protocol):

@@ -17,7 +17,7 @@ from kstate_cli.dump.slices import cut
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import StoreKind
 from kstate_cli.restore import convert
-from kstate_cli.restore.batches import batches, rows_together
+from kstate_cli.restore.batches import CountSink, batches, rows_together
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.keys_in_order import KeysInOrder
 from kstate_cli.restore.values_in_order import Places, window_starts
@@ -45,14 +45,6 @@ _LEAST_KEPT, _MOST_KEPT = 0.5, 0.9
 
 Segments = list[tuple[int | None, int, int]]
 """(segment, first row, end row): the rows of one SST."""
-
-
-class CountSink(Protocol):
-    """Where counts go."""
-
-    records: int
-    null_keys: int
-    data_bytes: int
 
 
 class PositionSink(Protocol):
