@@ -32,7 +32,6 @@ _BUCKET_RECORDS = 1_000_000
 _MOST_BUCKETS = 64
 _WAITING_PART = 8
 """Keys wait until they take so small a part of a task's memory, or as much as those that are known."""
-_KEY_COPIES = 2
 _KEY_BYTES = 1 << 30
 """Half of what one array of pyarrow can hold."""
 _WORD_BITS = 64
@@ -89,8 +88,7 @@ class LastOfEachKey:
         self._memory = memory
         self._row_bytes = row_bytes
         self._buckets = buckets
-        self._known: _Numbers | _Buckets = _Numbers()
-        self._waiting = 0
+        self._known: _Numbers | _Buckets = _Numbers(records)
         self._held = 0
         self._full = False
 
@@ -106,10 +104,9 @@ class LastOfEachKey:
         if not self._known.add(keys, numbers):
             self._deal_out()
             self._known.add(keys, numbers)
-        self._waiting += keys.nbytes + numbers.nbytes
         # What waits takes as much again once it is known.
         most = max(self._memory // _WAITING_PART, min(self._held, self._memory - self._held) // 2)
-        if self._waiting > min(most, _KEY_BYTES // 2):
+        if self._known.waiting_bytes * self._known.growth > min(most, _KEY_BYTES // 2):
             self._settle()
 
     def finish(self) -> Winners:
@@ -123,7 +120,7 @@ class LastOfEachKey:
         return winners
 
     def _deal_out(self) -> None:
-        """There are keys that are no numbers."""
+        """There are keys that are no numbers, or not together."""
         dealt = _Buckets(self._buckets)
         assert isinstance(self._known, _Numbers)
         for keys, numbers in self._known.parts():
@@ -131,112 +128,189 @@ class LastOfEachKey:
         self._known = dealt
 
     def _settle(self) -> None:
-        if not self._known.settle():
-            self._deal_out()
-            self._known.settle()
+        self._known.settle()
         rows, size = self._known.size()
-        self._held = rows * self._row_bytes + size * _KEY_COPIES
+        self._held = rows * self._row_bytes + size * self._known.key_copies
         self._full = self._held >= self._memory or size >= _KEY_BYTES
-        self._waiting = 0
 
 
 class _Numbers:
-    """Keys of one length, as long as one number of 64 bits tells them apart."""
+    """Keys of one length, as long as one number of 64 bits tells them apart.
 
-    def __init__(self) -> None:
-        self._table: npt.NDArray[np.uint8] | None = None
-        self._record: Ints | None = None
-        self._waiting: list[tuple[npt.NDArray[np.uint8], Ints]] = []
+    Where the number of the record fits into the same 64 bits it is there: sorting that is faster than finding an order,
+    and nothing else is held of a key.
+    """
+
+    key_copies = 1
+    growth = 2
+    """A number that waits is small beside the row that it may become."""
+
+    def __init__(self, records: int) -> None:
+        """``records``: about how many there will be."""
+        import numpy as np
+
+        self._like: npt.NDArray[np.uint8] | None = None
+        """A key, whose bits above the low ones are those of all."""
+        self._low: Ints = np.empty(0, dtype=np.int64)
+        self._shift = records.bit_length()
+        self._known = self._none()
+        self._waiting: list[_Some] = []
+        self.waiting_bytes = 0
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
-        """False for keys that are of several lengths, or of another one: nothing has changed then."""
+        """False for keys of several lengths, of another one, or of too many bits: nothing has changed then."""
+        import numpy as np
+
         table = fixed_table(keys)
-        before = self._table if self._table is not None else self._waiting[0][0] if self._waiting else table
-        if table is None or before is None or table.shape[1] != before.shape[1]:
+        if table is None or (self._like is not None and len(self._like) != table.shape[1]):
             return False
-        self._waiting.append((table, numbers))
+        like = table[0].copy() if self._like is None else self._like
+        before = self._low if self._like is not None else np.zeros(len(like), dtype=np.int64)
+        differing = np.array([int(one).bit_length() for one in like ^ table[0]], dtype=np.int64)
+        low = np.maximum(np.maximum(before, low_bits(table)), differing)
+        shift = max(self._shift, int(numbers[-1]).bit_length())
+        if int(low.sum()) > _WORD_BITS:
+            return False
+        if self._like is None:
+            self._like, self._low, self._shift = like, low, shift
+            self._known = self._none()
+        elif shift != self._shift or bool((low != before).any()):
+            self._recode(low, shift)
+        some = self._coded(table, numbers)
+        self._waiting.append(some)
+        self.waiting_bytes += some.nbytes
         return True
 
-    def settle(self) -> bool:
-        """False where the keys differ in more bits than a number has: nothing has changed then."""
+    def settle(self) -> None:
+        """Deduplicates what waits."""
         import numpy as np
 
         if not self._waiting:
-            return True
-        tables = [table for table, _ in self._waiting]
-        numbers = [numbers for _, numbers in self._waiting]
-        if self._table is not None and self._record is not None:
-            tables.insert(0, self._table)
-            numbers.insert(0, self._record)
-        table = np.concatenate(tables)
-        low = low_bits(table)
-        bits = int(low.sum())
-        if bits > _WORD_BITS:
-            return False
-        like = table[0].copy()
-        (word,) = words(table, low)
-        self._table = None
+            return
+        words = np.concatenate([self._known.word, *(some.word for some in self._waiting)])
+        records = None
+        if self._known.record is not None:
+            records = np.concatenate([self._known.record, *(_of(some) for some in self._waiting)])
         self._waiting.clear()
-        tables.clear()
-        del table
-        record = np.concatenate(numbers)
-        numbers.clear()
-        word, self._record = _last_of_each(word, record, bits)
-        self._table = from_word(word, low, like)
-        return True
+        self.waiting_bytes = 0
+        self._known = self._none()
+        self._known = _last_of_each(words, records, self._shift)
 
     def parts(self) -> list[tuple[pa.BinaryArray, Ints]]:
         """All keys, and their records, in the order in which they came."""
-        before = [] if self._table is None or self._record is None else [(self._table, self._record)]
-        return [(binary_of(table), numbers) for table, numbers in [*before, *self._waiting]]
+        self.settle()
+        keys, record = self._told()
+        return [(keys, record)] if len(keys) else []
 
     def size(self) -> tuple[int, int]:
         """Keys, and their bytes."""
-        return (0, 0) if self._table is None else (len(self._table), self._table.nbytes)
+        rows = len(self._known.word)
+        return rows, rows * (0 if self._like is None else len(self._like))
 
     def winners(self) -> Winners:
-        """What is known."""
+        """What is known. Call it once."""
+        return Winners(*self._told())
+
+    def _told(self) -> tuple[pa.BinaryArray, Ints]:
         import numpy as np
         import pyarrow as pa
 
-        if self._table is None or self._record is None:
-            return Winners(pa.array([], pa.binary()), np.empty(0, dtype=np.int64))
-        return Winners(binary_of(self._table), self._record)
+        known, self._known = self._known, self._none()
+        if self._like is None or not len(known.word):
+            return pa.array([], pa.binary()), np.empty(0, dtype=np.int64)
+        word, record = known.parted(self._shift)
+        del known
+        return binary_of(from_word(word, self._low, self._like)), record
+
+    def _none(self) -> _Some:
+        import numpy as np
+
+        nothing = np.empty(0, dtype=np.int64)
+        return _Some(nothing.view(np.uint64), None if self._together else nothing)
+
+    @property
+    def _together(self) -> bool:
+        return int(self._low.sum()) + self._shift <= _WORD_BITS
+
+    def _coded(self, table: npt.NDArray[np.uint8], numbers: Ints) -> _Some:
+        import numpy as np
+
+        (word,) = words(table, self._low)
+        if not self._together:
+            return _Some(word, numbers)
+        word <<= np.uint64(self._shift)
+        word |= numbers.view(np.uint64)
+        return _Some(word, None)
+
+    def _recode(self, low: Ints, shift: int) -> None:
+        """More bits tell keys, or records, apart than were thought of."""
+        self.settle()
+        assert self._like is not None
+        word, record = self._known.parted(self._shift)
+        table = from_word(word, self._low, self._like)
+        self._low, self._shift = low, shift
+        self._known = self._coded(table, record) if len(table) else self._none()
 
 
-def _last_of_each(word: npt.NDArray[np.uint64], record: Ints, bits: int) -> tuple[npt.NDArray[np.uint64], Ints]:
-    """The distinct numbers of ``bits`` bits, sorted, and the highest record of each."""
+@dataclass(frozen=True, slots=True)
+class _Some:
+    """Keys as numbers, and the numbers of their records."""
+
+    word: npt.NDArray[np.uint64]
+    record: Ints | None
+    """None where ``word`` has it in its low bits."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.word.nbytes + (0 if self.record is None else self.record.nbytes)
+
+    def parted(self, shift: int) -> tuple[npt.NDArray[np.uint64], Ints]:
+        """Keys and records each."""
+        import numpy as np
+
+        if self.record is not None:
+            return self.word, self.record
+        record = (self.word & np.uint64((1 << shift) - 1)).view(np.int64)
+        return self.word >> np.uint64(shift), record
+
+
+def _of(some: _Some) -> Ints:
+    assert some.record is not None
+    return some.record
+
+
+def _last_of_each(word: npt.NDArray[np.uint64], record: Ints | None, shift: int) -> _Some:
+    """The distinct keys, sorted, and the highest record of each."""
     import numpy as np
 
-    shift = int(record.max()).bit_length()
-    if bits + shift <= _WORD_BITS:
-        # Number and record in one: sorting is faster than finding an order.
-        word <<= np.uint64(shift)
-        word |= record.view(np.uint64)
+    if record is None:
         word.sort()
-        record = (word & np.uint64((1 << shift) - 1)).view(np.int64)
-        word >>= np.uint64(shift)
-        last = np.append(word[1:] != word[:-1], np.True_)
-        return word[last], record[last]
+        key = word >> np.uint64(shift)
+        return _Some(word[np.append(key[1:] != key[:-1], np.True_)], None)
     order = np.argsort(word)
     word = word[order]
     first = np.flatnonzero(np.append(np.True_, word[1:] != word[:-1]))
-    return word[first], np.maximum.reduceat(record[order], first)
+    return _Some(word[first], np.maximum.reduceat(record[order], first))
 
 
 class _Buckets:
     """Keys of any kind."""
+
+    key_copies = 2
+    growth = 1
 
     def __init__(self, buckets: int) -> None:
         import numpy as np
         import pyarrow as pa
 
         self._buckets = [_Bucket(pa.array([], pa.binary()), np.empty(0, dtype=np.int64)) for _ in range(buckets)]
+        self.waiting_bytes = 0
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
         """Deals them out."""
         import numpy as np
 
+        self.waiting_bytes += keys.nbytes + numbers.nbytes
         if len(self._buckets) == 1:
             self._buckets[0].waiting.append((keys, numbers))
             return True
@@ -249,12 +323,12 @@ class _Buckets:
                 bucket.waiting.append((dealt.slice(begin, end - begin), numbers[begin:end]))
         return True
 
-    def settle(self) -> bool:
+    def settle(self) -> None:
         """Deduplicates what waits."""
         for bucket in self._buckets:
             if bucket.waiting:
                 self._deduplicate(bucket)
-        return True
+        self.waiting_bytes = 0
 
     def size(self) -> tuple[int, int]:
         """Keys, and their bytes."""
