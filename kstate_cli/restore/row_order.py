@@ -98,32 +98,38 @@ class Orders:
         while rest is not None:
             # Something lies beneath all but the first part: deletes must be written.
             part = replace(self.job, slice=rest, tombstones=self.job.tombstones or not first)
-            last = self._last_of_each(self._budget)
-            upto, first, number = rest.last, False, 0
-            for table in self._read(part):
-                for chunk in table.column("key").chunks:
-                    last.add(*numbered(chunk, number))
-                    number += len(chunk)
-                if last.full and rest.ordered:
-                    upto = int(table.column("offset")[-1].as_py())
-                    break
-            mine, rest = cut(rest, upto)
-            keys, record, segments = self._arranged(last.finish())
-            held = KeysInOrder(self.new_file)
-            held.hold(keys)
-            self._counted = False
-            yield RowOrder(replace(part, slice=mine), held, Places([record]), segments)
+            order, rest = self._part(part)
+            first = self._counted = False
+            yield order
+            del order
+
+    def _part(self, part: SliceJob) -> tuple[RowOrder, Slice | None]:
+        """Of as many records as there is memory for, and the others."""
+        last, upto, number = self._last_of_each(self._budget), part.slice.last, 0
+        for table in self._read(part):
+            for chunk in table.column("key").chunks:
+                last.add(*numbered(chunk, number))
+                number += len(chunk)
+            if last.full and part.slice.ordered:
+                upto = int(table.column("offset")[-1].as_py())
+                break
+        mine, rest = cut(part.slice, upto)
+        group = _Ranges(rows_together(self.job), KeysInOrder(self.new_file))
+        group.add(*self._arranged(last.finish()), alone=True)
+        return group.order(replace(part, slice=mine)), rest
 
     def _by_keys(self) -> Iterator[RowOrder]:
         lowest: bytes | None = b""
         while lowest is not None:
             group = _Ranges(rows_together(self.job), KeysInOrder(self.new_file))
             while lowest is not None and group.rows * _PLACE_BYTES < self._budget:
-                winners, lowest = self._range(lowest, self._budget - group.held)
-                arranged = self._arranged(winners)
-                del winners
-                group.add(*arranged, alone=lowest is None and not group.rows)
-            yield RowOrder(self.job, group.keys, Places(group.records), group.segments)
+                lowest = self._add_range(group, lowest)
+            yield group.order(self.job)
+
+    def _add_range(self, group: _Ranges, lowest: bytes) -> bytes | None:
+        winners, bound = self._range(lowest, self._budget - group.held)
+        group.add(*self._arranged(winners), alone=bound is None and not group.rows)
+        return bound
 
     def _range(self, lowest: bytes, memory: int) -> tuple[Winners, bytes | None]:
         """Of the keys from ``lowest`` on as many as there is memory for; and the first of the others, if any."""
@@ -226,9 +232,15 @@ class _Ranges:
         elif len(keys):
             self.keys.put_away(keys, self.rows, window_starts(mine, self.width))
         fits = not len(record) or int(record.max()) <= np.iinfo(np.uint32).max
-        self.records.append(record.astype(np.uint32) if fits and not alone else record)
+        self.records.append(record.astype(np.uint32) if fits else record)
         self.segments += mine
         self.rows += len(keys)
+
+    def order(self, job: SliceJob) -> RowOrder:
+        """Of all ranges. Call it once: what places are made of is given up."""
+        order = RowOrder(job, self.keys, Places(self.records), self.segments)
+        self.records.clear()
+        return order
 
 
 def oldest_segment(job: SliceJob, max_time: int | None) -> int | None:

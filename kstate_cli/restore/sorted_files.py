@@ -166,6 +166,7 @@ def _build_rows(
             _write(kind, order, writers, counts)
         finally:
             order.keys.close()
+        del order  # while what follows is read
         pa.default_memory_pool().release_unused()
     return orders.expired, orders.max_time, positions
 
