@@ -99,7 +99,7 @@ class Orders:
             # Something lies beneath all but the first part: deletes must be written.
             part = replace(self.job, slice=rest, tombstones=self.job.tombstones or not first)
             order, rest = self._part(part)
-            first = self._counted = False
+            first = False
             yield order
             del order
 

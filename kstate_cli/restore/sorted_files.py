@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _INDEX_ROWS = 32_768
-_VALUES_PART = 0.7
-"""What values may take of the rest; allocators keep some of what was freed."""
+_VALUES_PART = 0.5
+"""What values may take of the rest: batches that come and go among them leave holes, of 0.7 times their size once."""
 _BATCH_COPIES = 4
 """A batch is held as it was read, as what is wanted of it, and in the order of the rows."""
 
