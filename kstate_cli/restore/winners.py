@@ -98,7 +98,7 @@ class LastOfEachKey:
         return self._full
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> None:
-        """Keys of the next records, none of them null, and the numbers of these records, which rise."""
+        """Keys, none of them null, and the numbers of their records: of one key the later one has the higher number."""
         if not len(keys):
             return
         if not self._known.add(keys, numbers):
@@ -120,7 +120,7 @@ class LastOfEachKey:
         return winners
 
     def _deal_out(self) -> None:
-        """There are keys that are no numbers, or not together."""
+        """Some keys are no numbers, or not together with the others."""
         dealt = _Buckets(self._buckets)
         assert isinstance(self._known, _Numbers)
         for keys, numbers in self._known.parts():
@@ -168,7 +168,7 @@ class _Numbers:
         before = self._low if self._like is not None else np.zeros(len(like), dtype=np.int64)
         differing = np.array([int(one).bit_length() for one in like ^ table[0]], dtype=np.int64)
         low = np.maximum(np.maximum(before, low_bits(table)), differing)
-        shift = max(self._shift, int(numbers[-1]).bit_length())
+        shift = max(self._shift, int(numbers.max()).bit_length())
         if int(low.sum()) > _WORD_BITS:
             return False
         if self._like is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -43,6 +44,19 @@ def test_ranges_of_keys(found: list[bytes | None], lowest: bytes | None, bound: 
         if key is not None and key >= (lowest or b"") and (bound is None or key < bound)
     ]
     assert list(zip(some.to_pylist(), numbers.tolist(), strict=True)) == expected
+
+
+@given(numbers=st.permutations([1, 2, 3, 70_000, 1 << 40]), records=st.sampled_from([1, 9]))
+def test_numbers_of_any_order(numbers: list[int], records: int) -> None:
+    """As what is known already is added anew, sorted by key."""
+    last = LastOfEachKey(records, 1 << 20)
+    named = [(b"key-%02d" % at, number) for at, number in enumerate(numbers)]
+    last.add(pa.array([key for key, _ in named], pa.binary()), np.array([number for _, number in named]))
+    last.add(pa.array([b"key-01"], pa.binary()), np.array([1 << 41]))
+    winners = last.finish()
+    assert dict(zip(winners.keys.to_pylist(), winners.record.tolist(), strict=True)) == {
+        **dict(named), b"key-01": 1 << 41
+    }  # fmt: skip
 
 
 def test_it_is_full_once_what_it_knows_takes_its_memory() -> None:
