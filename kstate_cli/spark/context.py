@@ -22,6 +22,7 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
+from kstate_cli import temporary
 from kstate_cli.capacity import cores_here
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.errors import KstateError, Refused, RunFailed, note
@@ -121,11 +122,11 @@ def spark_context(
     environment: dict[str, str] = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if settings.loopback:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with _environment(environment), tempfile.TemporaryFile() as said:
+    # The folder is this thread's: the one in which Spark starts may be left behind by a signal.
+    with _environment(environment), tempfile.TemporaryFile() as said, temporary.private_folder("spark") as folder:
         conf = conf_of(settings, name)
-        spark = _Spark(
-            conf, None if under_spark_submit() else Jvm((launches or _usual_launches)(conf), said), local=settings.local
-        )
+        jvm = None if under_spark_submit() else Jvm((launches or _usual_launches)(conf), said, folder)
+        spark = _Spark(conf, jvm, local=settings.local)
         left: tuple[int, ...] = ()
         try:
             try:

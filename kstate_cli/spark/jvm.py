@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from kstate_cli import temporary
 from kstate_cli.errors import Interrupted, Refused
 
 _DEAF: Final = """trap '' HUP INT TERM; exec "$@\""""
@@ -138,12 +137,13 @@ def by_spark_submit(conf: Mapping[str, str]) -> Launch:
 class Jvm:
     """One JVM with a gateway for pyspark. ``end`` may be called at any time, from another thread too."""
 
-    def __init__(self, launches: Sequence[Callable[[], Launch | None]], said: IO[bytes]) -> None:
+    def __init__(self, launches: Sequence[Callable[[], Launch | None]], said: IO[bytes], folder: Path) -> None:
         """``launches`` are tried one after the other; None is one that there is not.
 
-        ``said`` gets what it writes to its standard output and error.
+        ``said`` gets what it writes to its standard output and error; in ``folder``, which nobody else can look into, it
+        tells of its gateway.
         """
-        self._launches, self._said = launches, said
+        self._launches, self._said, self._folder = launches, said, folder
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = threading.Event()
 
@@ -153,9 +153,7 @@ class Jvm:
 
         Refused where the JVM ends before it has one. ``meanwhile`` is called while it comes up.
         """
-        with temporary.private_folder("spark") as folder:
-            told = folder / "gateway"
-            port, secret = self._first_gateway(told, meanwhile)
+        port, secret = self._first_gateway(self._folder / "gateway", meanwhile)
         os.environ[_PORT], os.environ[_SECRET] = str(port), secret
         try:
             yield

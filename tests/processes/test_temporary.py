@@ -195,8 +195,8 @@ def test_nobody_else_makes_temporary_folders() -> None:
 
 MADE_BY = {
     "runs": "from kstate_cli.restore.staging import Staging; Staging('s3://bucket/runs').new_file('0.sst')",
-    "spark": "import io; jvm = Jvm([object], io.BytesIO()); jvm._launch = lambda *_: hold(); "
-    "context = jvm.started(lambda: None); context.__enter__()",
+    "spark": "context._Spark.start = lambda _: hold(); "
+    "spark = context.spark_context(context.SparkSettings()); spark.__enter__()",
     "demo": "ls_cmd.ls = lambda *_, **__: hold(); demo()",
     "examples": "example_files.example_files = hold; example_files.write_examples(Path(temporary.folder()) / 'new')",
     "version": "version.newest_options = lambda _: hold(); version.rocksdb_version()",
@@ -209,7 +209,7 @@ from pathlib import Path
 from kstate_cli import temporary
 from kstate_cli.cli import example_files, ls_cmd
 from kstate_cli.cli.demo_cmd import demo
-from kstate_cli.spark.jvm import Jvm
+from kstate_cli.spark import context
 from kstate_cli.capture.engines import RangesInProcesses
 from kstate_cli.export.engines import write_parts
 from kstate_cli.rocks import version

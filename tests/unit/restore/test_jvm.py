@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -25,7 +27,7 @@ def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
     process = deaf_session()
     try:
         with (tmp_path / "said").open("wb") as said:
-            one = Jvm([], said)
+            one = Jvm([], said, tmp_path)
             one._process = process
             with monkeypatch.context() as deaf:
                 deaf.setattr("kstate_cli.spark.jvm.os.kill", lambda pid, number: None)
@@ -69,3 +71,31 @@ def test_who_may_still_write_is_told_beside_another_error(
         said = capsys.readouterr().err
         assert said.count("what Spark has started does not end (process 4711): it may still write") == 1
     assert exit_code_of(error) == getattr(error, "exit_code", 6)
+
+
+def test_a_signal_while_spark_starts_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody waits for the thread in which it starts: what that has begun may not be its to remove."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    asked, enough = threading.Event(), threading.Event()
+
+    def gateway(*_: object) -> tuple[int, str]:
+        asked.set()
+        enough.wait(20)
+        raise Refused("its JVM has ended")
+
+    def struck(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Jvm, "_first_gateway", gateway)
+    before = signal.signal(signal.SIGALRM, struck)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            with context.spark_context(context.SparkSettings()):
+                pass
+        assert asked.is_set()
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        enough.set()
