@@ -140,8 +140,8 @@ class Jvm:
     def __init__(self, launches: Sequence[Callable[[], Launch | None]], said: IO[bytes], folder: Path) -> None:
         """``launches`` are tried one after the other; None is one that there is not.
 
-        ``said`` gets what it writes to its standard output and error; in ``folder``, which nobody else can look into, it
-        tells of its gateway.
+        ``said`` gets what it writes to its standard output and error. In ``folder``, which nobody else can look into,
+        it tells of its gateway.
         """
         self._launches, self._said, self._folder = launches, said, folder
         self._process: subprocess.Popen[bytes] | None = None

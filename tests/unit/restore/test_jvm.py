@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -75,7 +74,7 @@ def test_who_may_still_write_is_told_beside_another_error(
 
 def test_a_signal_while_spark_starts_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nobody waits for the thread in which it starts: what that has begun may not be its to remove."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     asked, enough = threading.Event(), threading.Event()
 
     def gateway(*_: object) -> tuple[int, str]:
