@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
+
+from kstate_cli.restore.waiting_file import WaitingFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,11 +21,10 @@ class KeysInOrder:
         """``new_file``: a path for what does not stay in memory."""
         self._new_file = new_file
         self._held: pa.BinaryArray | None = None
-        self._file: BinaryIO | None = None
+        self._file: WaitingFile | None = None
         self._starts: list[int] = []
         self._batches: list[tuple[int, int]] = []
-        """By window: where it begins in the file, and its bytes."""
-        self._end = 0
+        """By window: where it is in the file."""
         self._read: tuple[int, pa.BinaryArray] | None = None
 
     @property
@@ -41,16 +41,11 @@ class KeysInOrder:
         import pyarrow as pa
 
         if self._file is None:
-            path = self._new_file()
-            self._file = open(path, "w+b")  # noqa: SIM115 - closed once all is handed out
-            os.unlink(path)
+            self._file = WaitingFile(self._new_file(), pa.schema([("key", pa.binary())]))
         begins = [int(one) - first for one in starts]
         for begin, end in zip(begins, [*begins[1:], len(keys)], strict=True):
-            data = pa.record_batch([keys.slice(begin, end - begin)], ["key"]).serialize()
-            self._file.write(data)
             self._starts.append(first + begin)
-            self._batches.append((self._end, data.size))
-            self._end += data.size
+            self._batches.append(self._file.append(keys.slice(begin, end - begin)))
 
     def between(self, first: int, last: int) -> pa.BinaryArray:
         """The keys of rows ``first`` to ``last`` (exclusive), which belong to one window. Raises OSError."""
@@ -58,17 +53,10 @@ class KeysInOrder:
             return self._held.slice(first, last - first)
         number = bisect_right(self._starts, first) - 1
         if self._read is None or self._read[0] != number:
-            self._read = number, self._window(number)
+            assert self._file is not None
+            (keys,) = self._file.read(self._batches[number])
+            self._read = number, keys
         return self._read[1].slice(first - self._starts[number], last - first)
-
-    def _window(self, number: int) -> pa.BinaryArray:
-        import pyarrow as pa
-
-        assert self._file is not None
-        begin, size = self._batches[number]
-        self._file.seek(begin)
-        schema = pa.schema([("key", pa.binary())])
-        return pa.ipc.read_record_batch(pa.py_buffer(self._file.read(size)), schema).column(0)
 
     def close(self) -> None:
         """Gives back memory and disk."""

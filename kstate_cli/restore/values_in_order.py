@@ -6,12 +6,12 @@ of any size would be one read of the disk for each row.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from kstate_cli.restore.convert import apart, taken
+from kstate_cli.restore.waiting_file import WaitingFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,32 +31,23 @@ _Part = tuple["npt.NDArray[np.int32]", "pa.BinaryArray"]
 
 @dataclass(slots=True)
 class _File:
-    """Values that wait: batches, by the part that they belong to. It has no name, and goes with this process."""
+    """Values that wait, by the part that they belong to."""
 
-    file: BinaryIO
+    file: WaitingFile
     batches: list[list[tuple[int, int]]]
-    """By part: where a batch begins in the file, and its bytes."""
-    end: int = 0
+    """By part: where its batches are in the file."""
 
     def write(self, part: int, rows: npt.NDArray[np.int32], values: pa.BinaryArray) -> None:
         """Appends a batch. Raises OSError."""
         import pyarrow as pa
 
-        data = pa.record_batch([pa.array(rows), values], ["row", "value"]).serialize()
-        self.file.write(data)
-        self.batches[part].append((self.end, data.size))
-        self.end += data.size
+        self.batches[part].append(self.file.append(pa.array(rows), values))
 
     def read(self, part: int) -> Iterator[_Part]:
         """The batches of a part, in the order in which they were written. Raises OSError."""
-        import pyarrow as pa
-
-        schema = pa.schema([("row", pa.int32()), ("value", pa.binary())])
-        self.file.flush()
-        for begin, size in self.batches[part]:
-            self.file.seek(begin)
-            batch = pa.ipc.read_record_batch(pa.py_buffer(self.file.read(size)), schema)
-            yield batch.column(0).to_numpy(), batch.column(1)
+        for where in self.batches[part]:
+            rows, values = self.file.read(where)
+            yield rows.to_numpy(), values
 
 
 class Places:
@@ -219,13 +210,13 @@ class ValuesInOrder:
         return int(self.starts[window]) if window < len(self.starts) else self.rows
 
     def _made_file(self) -> _File:
-        path = self.new_file()
+        import pyarrow as pa
+
         expected = self._held_bytes * self.rows // max(self._taken_rows, 1)
         parts = -(-expected * _SPARE // max(self.memory, 1))
         parts = max(1, min(parts, _MOST_PARTS, len(self.starts)))
-        file = open(path, "w+b")  # noqa: SIM115 - it is closed once all is handed out
-        os.unlink(path)
-        return _File(file, [[] for _ in range(parts)])
+        schema = pa.schema([("row", pa.int32()), ("value", pa.binary())])
+        return _File(WaitingFile(self.new_file(), schema), [[] for _ in range(parts)])
 
     def _put_away(self, file: _File, part: _Part) -> None:
         import numpy as np
