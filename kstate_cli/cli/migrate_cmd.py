@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kstate_cli.cli.help_panels import one_of
 from kstate_cli.cli.options import (
+    KILLED,
     App,
+    CopySsts,
+    DryRun,
     DslStoreFormat,
     Guarantee,
+    LeftGuarantee,
     LockIsShared,
     MetricsFile,
     OnUnclean,
@@ -41,8 +45,6 @@ if TYPE_CHECKING:
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.statedir.model import Application
 
-_KILLED: Final = "Where the application was killed"
-
 
 def migrate(
     app: App,
@@ -65,24 +67,14 @@ def migrate(
             callback=one_is_given,
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
-    ] = False,
-    guarantee: Annotated[
-        Guarantee,
-        typer.Option(
-            "--guarantee",
-            metavar="GUARANTEE",
-            help="at_least_once: stores that were not left clean have no uncommitted data.",
-            rich_help_panel=_KILLED,
-        ),
-    ] = Guarantee.exactly_once,
+    dry_run: DryRun = False,
+    guarantee: LeftGuarantee = Guarantee.exactly_once,
     wipe_unclean: Annotated[
         bool,
         typer.Option(
             "--wipe-unclean",
             help="Leave out tasks that were not left clean: Streams restores them.",
-            rich_help_panel=_KILLED,
+            rich_help_panel=KILLED,
         ),
     ] = False,
     unclean: Annotated[
@@ -91,7 +83,7 @@ def migrate(
             "--unclean",
             metavar=one_of(OnUnclean),
             help="The same, said either way for unattended use: refuse is the default.",
-            rich_help_panel=_KILLED,
+            rich_help_panel=KILLED,
         ),
     ] = None,
     drop_headers: Annotated[
@@ -107,9 +99,7 @@ def migrate(
             "--verify", metavar=one_of(Verify), help="full: compare every row of rewritten stores before the switch."
         ),
     ] = Verify.quick,
-    copy: Annotated[
-        bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
-    ] = False,
+    copy: CopySsts = False,
     workers: Annotated[int, workers_option("Stores")] = 0,
     reason: Reason = None,
     metrics_file: MetricsFile = None,

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -120,6 +120,18 @@ Reason = Annotated[
 ]
 WarningsOk = Annotated[
     bool, typer.Option("--warnings-ok", help="Exit 0, not 1, when there are warnings.", rich_help_panel=TOLD)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")]
+CopySsts = Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")]
+KILLED: Final = "Where the application was killed"
+LeftGuarantee = Annotated[
+    Guarantee,
+    typer.Option(
+        "--guarantee",
+        metavar="GUARANTEE",
+        help="at_least_once: stores that were not left clean have no uncommitted data.",
+        rich_help_panel=KILLED,
+    ),
 ]
 AfterError = Annotated[
     bool,

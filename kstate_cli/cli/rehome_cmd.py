@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kstate_cli.cli.declared import declared
 from kstate_cli.cli.help_panels import HOW
 from kstate_cli.cli.options import (
+    KILLED,
     AfterError,
     App,
+    CopySsts,
+    DryRun,
     Guarantee,
+    LeftGuarantee,
     LockIsShared,
     MetricsFile,
     Output,
@@ -38,8 +42,6 @@ if TYPE_CHECKING:
     from kstate_cli.restore.plan import RestorePlan
     from kstate_cli.restore.restoration import RestoreOutcome, RestoreRequest
     from kstate_cli.statedir.model import Application
-
-_KILLED: Final = "Where the application was killed"
 
 
 @declared
@@ -74,30 +76,18 @@ def rehome(
         ),
     ] = None,
     spec: SpecFile = None,
-    guarantee: Annotated[
-        Guarantee,
-        typer.Option(
-            "--guarantee",
-            metavar="GUARANTEE",
-            help="at_least_once: stores that were not left clean have no uncommitted data.",
-            rich_help_panel=_KILLED,
-        ),
-    ] = Guarantee.exactly_once,
+    guarantee: LeftGuarantee = Guarantee.exactly_once,
     wipe_unclean: Annotated[
         bool,
         typer.Option(
             "--wipe-unclean",
             help="Leave out stores that were not left clean: Streams restores them alone.",
-            rich_help_panel=_KILLED,
+            rich_help_panel=KILLED,
         ),
     ] = False,
     workers: Annotated[int, workers_option("Stores")] = 0,
-    copy: Annotated[
-        bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
-    ] = False,
+    copy: CopySsts = False,
+    dry_run: DryRun = False,
     after_error: AfterError = False,
     reason: Reason = None,
     metrics_file: MetricsFile = None,

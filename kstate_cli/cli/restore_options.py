@@ -13,6 +13,7 @@ from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, one_of
 from kstate_cli.cli.options import (
     AfterError,
     BootstrapServer,
+    DryRun,
     Guarantee,
     KafkaSettings,
     LockIsShared,
@@ -148,9 +149,7 @@ class RestoredOptions:
         list[str] | None,
         typer.Option("--ignore", metavar="TOPIC", help="Not this topic (or pattern); repeatable."),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")] = (
-        False
-    )
+    dry_run: DryRun = False
     fleet: FleetOptions
 
 

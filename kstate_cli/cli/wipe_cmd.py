@@ -9,6 +9,7 @@ import typer
 from kstate_cli.cli.options import (
     AfterError,
     App,
+    DryRun,
     LockIsShared,
     MetricsFile,
     Output,
@@ -49,9 +50,7 @@ def wipe(
     purge: Annotated[bool, typer.Option("--purge", help="DELETES the stores at once: nothing can be undone.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --purge: yes, without a way back.")] = False,
     workers: Annotated[int, workers_option("Stores")] = 0,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     after_error: AfterError = False,
     reason: Reason = None,
     metrics_file: MetricsFile = None,
