@@ -16,7 +16,7 @@ import pytest
 from kstate_cli.releases import OffsetsHome, release
 
 from . import dumps
-from .harness import Harness, Run, Step
+from .harness import App, Harness, Run, Step
 from .jvm import Reply
 from .support import ALL, BATCH, REFUSED, application, good, kstate, records_with_value, restored, sum_of, wiped
 
@@ -30,18 +30,25 @@ OTHERS = {"removed", "new-count"}
 """One of the two topologies has them."""
 
 
+def ran(harness: Harness, folder: Path, version: str, guarantee: str) -> App:
+    """Topology A in ``state``, its text in ``old.txt``, and what its stores hold in ``before.jsonl``."""
+    app = application("homes-a", guarantee)
+    harness.produce(version, app, BATCH)
+    old = folder / "old.txt"
+    good(harness.run(version, app, folder / "state", Run(read=False, options={"describe-into": str(old)})))
+    shutil.copytree(folder / "state", folder / "before", symlinks=True)
+    good(harness.run(version, app, folder / "before", Run(dump=folder / "before.jsonl", may_restore=[*ALWAYS])))
+    return app
+
+
 @pytest.mark.parametrize(("version", "guarantee"), CASES)
 def test_another_topology_goes_on_with_what_is_there(
     harness: Harness, tmp_path: Path, version: str, guarantee: str
 ) -> None:
-    app = application("homes-a", guarantee)
+    app = ran(harness, tmp_path, version, guarantee)
     after = replace(app, topology="homes-b")
-    harness.produce(version, app, BATCH)
     old, new = tmp_path / "old.txt", tmp_path / "new.txt"
-    good(harness.run(version, app, tmp_path / "state", Run(read=False, options={"describe-into": str(old)})))
     directory = tmp_path / "state" / app.name
-    shutil.copytree(tmp_path / "state", tmp_path / "before", symlinks=True)
-    good(harness.run(version, app, tmp_path / "before", Run(dump=tmp_path / "before.jsonl", may_restore=[*ALWAYS])))
 
     # What happens without kstate: the new topology on the directory as it is.
     shutil.copytree(tmp_path / "state", tmp_path / "plain", symlinks=True)
@@ -93,17 +100,13 @@ def test_another_topology_goes_on_with_what_is_there(
 
 
 @pytest.mark.in_full("tests/interop/test_rehome.py::test_another_topology_goes_on_with_what_is_there")
-@pytest.mark.parametrize(("version", "guarantee"), itertools.product(["4.2.1", "3.9.2"], ["eos", "alos"]))
+@pytest.mark.parametrize(("version", "guarantee"), [*itertools.product(["4.2.1", "3.9.2"], ["eos", "alos"])])
 def test_after_a_start_that_was_killed(harness: Harness, tmp_path: Path, version: str, guarantee: str) -> None:
     """What the killed start has opened under exactly-once is restored, and nothing else is; at-least-once keeps all."""
-    app = application("homes-a", guarantee)
+    app = ran(harness, tmp_path, version, guarantee)
     after = replace(app, topology="homes-b")
-    harness.produce(version, app, BATCH)
     old, new = tmp_path / "old.txt", tmp_path / "new.txt"
-    good(harness.run(version, app, tmp_path / "state", Run(read=False, options={"describe-into": str(old)})))
     directory = tmp_path / "state" / app.name
-    shutil.copytree(tmp_path / "state", tmp_path / "before", symlinks=True)
-    good(harness.run(version, app, tmp_path / "before", Run(dump=tmp_path / "before.jsonl", may_restore=[*ALWAYS])))
     harness.run(version, after, tmp_path / "state", Run(read=False, kill=True, options={"describe-into": str(new)}))
 
     words = ("rehome", directory, "--topology", new, "--from", old, "-o", "json")

@@ -136,20 +136,25 @@ def test_a_second_call_finds_it(warm: Path) -> None:
     assert "it is there already" not in line and said.count("\n") <= 1
 
 
-def test_a_restoration_is_the_same_and_says_the_same(
-    warm: Path, dump: Path, expected: dict[str, str], tmp_path: Path
-) -> None:
-    app = tmp_path / "state" / support.APP
+def restored(cache: Path, dump: Path, folder: Path) -> tuple[Path, str]:
+    """What a restoration with this cache has made, and what it said on standard error."""
+    app = folder / "state" / support.APP
     app.parent.mkdir()
     process = subprocess.Popen(
         support.command(app, dump, "--quiet"),
-        env=environment(warm),
+        env=environment(cache),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    result = support.good(support.ended(process))
-    assert "warning" not in result.stderr.lower() and "jsa" not in result.stderr
+    return app, support.good(support.ended(process)).stderr
+
+
+def test_a_restoration_is_the_same_and_says_the_same(
+    warm: Path, dump: Path, expected: dict[str, str], tmp_path: Path
+) -> None:
+    app, said = restored(warm, dump, tmp_path)
+    assert "warning" not in said.lower() and "jsa" not in said
     assert support.digest(app) == expected
 
 
@@ -160,17 +165,8 @@ def test_a_garbled_one_is_not_taken(copied: Path, dump: Path, tmp_path: Path) ->
     with archive.open("r+b") as file:
         file.seek(archive.stat().st_size // 2)
         file.write(os.urandom(1 << 20))
-    app = tmp_path / "state" / support.APP
-    app.parent.mkdir()
-    process = subprocess.Popen(
-        support.command(app, dump, "--quiet"),
-        env=environment(copied),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    result = support.good(support.ended(process))
-    assert "jsa" not in result.stderr
+    _, said = restored(copied, dump, tmp_path)
+    assert "jsa" not in said
 
 
 def test_one_by_which_no_jvm_comes_up_is_no_obstacle(taken: Path) -> None:
