@@ -141,7 +141,7 @@ class Jvm:
         """``launches`` are tried one after the other; None is one that there is not.
 
         ``said`` gets what it writes to its standard output and error. In ``folder``, which nobody else can look into,
-        it tells of its gateway.
+        it tells of its gateway; it is removed once that is known.
         """
         self._launches, self._said, self._folder = launches, said, folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -154,6 +154,8 @@ class Jvm:
         Refused where the JVM ends before it has one. ``meanwhile`` is called while it comes up.
         """
         port, secret = self._first_gateway(self._folder / "gateway", meanwhile)
+        # At once: a kill while Spark runs leaves nothing behind then.
+        shutil.rmtree(self._folder, ignore_errors=True)
         os.environ[_PORT], os.environ[_SECRET] = str(port), secret
         try:
             yield

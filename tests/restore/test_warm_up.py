@@ -118,8 +118,11 @@ def _archive(cache: Path) -> Path:
 def test_it_is_taken(taken: Path) -> None:
     """The JVM has the archive in its memory, and was started with what Spark's launcher would have said."""
     settings = SparkSettings(conf={"spark.executor.memory": "1g"})
+    decides = kept_start.what_decides(conf_of(settings, "kstate restore"))
+    assert [one.stem for one in _archive(taken).parent.glob("*.json")] == [kept_start.key_of(decides)], decides
     words, maps = _command_and_maps(settings)
-    assert str(_archive(taken)) in maps
+    assert f"-XX:SharedArchiveFile={_archive(taken)}" in words, "Spark's own scripts have started it"
+    assert str(_archive(taken)) in maps, maps
     shutil.rmtree(taken)
     as_always, maps = _command_and_maps(settings)
     assert ".jsa" in maps and str(taken) not in maps, "the JVM's own"
