@@ -12,6 +12,7 @@ from kstate_cli.byte_tables import fixed_table
 from kstate_cli.errors import Refused
 from kstate_cli.formats.keys import BASE_PREFIX, INDEX_PREFIX
 from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.restore.key_numbers import differing_bits, order_of, words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,83 +147,6 @@ def sort_order(keys: pa.BinaryArray) -> Ints:
     table = fixed_table(keys)
     if table is not None:
         # Sorting numbers is several times faster than comparing strings, and most changelogs have keys of one length.
-        return _order_of_words(words(table, low_bits(table)))
+        return order_of(words(table, differing_bits(table)))
     by_comparison: Ints = pc.array_sort_indices(keys).to_numpy(zero_copy_only=False).astype(np.int64)
     return by_comparison
-
-
-def low_bits(table: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Of each byte of keys of one length how many of its low bits differ between them: the others decide nothing."""
-    import numpy as np
-
-    differing = np.zeros(table.shape[1], dtype=np.uint8)
-    for first in range(0, len(table), _BLOCK_ROWS):
-        block = table[first : first + _BLOCK_ROWS]
-        for column in range(table.shape[1]):
-            differing[column] |= np.bitwise_or.reduce(block[:, column] ^ table[0, column])
-    return np.array([int(one).bit_length() for one in differing], dtype=np.int64)
-
-
-def words(table: npt.NDArray[np.uint8], low: npt.NDArray[np.int64]) -> list[npt.NDArray[np.uint64]]:
-    """Keys of one length as numbers that sort, and differ, as the keys do: one of 64 bits, or several, highest first.
-
-    ``low``: of each byte the bits to take (:func:`low_bits`).
-    """
-    import numpy as np
-
-    columns: list[list[int]] = [[]]
-    room = 64
-    for column in np.flatnonzero(low).tolist():
-        if low[column] > room:
-            columns.append([])
-            room = 64
-        columns[-1].append(column)
-        room -= int(low[column])
-    parts = [np.zeros(len(table), dtype=np.uint64) for _ in columns]
-    for first in range(0, len(table), _BLOCK_ROWS):
-        block = table[first : first + _BLOCK_ROWS]
-        for word, some in zip(parts, columns, strict=True):
-            part = word[first : first + _BLOCK_ROWS]
-            for column in some:
-                bits = int(low[column])
-                part <<= np.uint64(bits)
-                part |= block[:, column] & np.uint8((1 << bits) - 1)
-    return parts
-
-
-def from_word(
-    word: npt.NDArray[np.uint64], low: npt.NDArray[np.int64], like: npt.NDArray[np.uint8]
-) -> npt.NDArray[np.uint8]:
-    """The keys that one number each was made of; ``like``: any of the keys, whose other bits are those of all."""
-    import numpy as np
-
-    table = np.empty((len(word), len(like)), dtype=np.uint8)
-    for first in range(0, len(table), _BLOCK_ROWS):
-        part, block = word[first : first + _BLOCK_ROWS].copy(), table[first : first + _BLOCK_ROWS]
-        for column in range(len(like) - 1, -1, -1):
-            bits = int(low[column])
-            mask = (1 << bits) - 1
-            block[:, column] = like[column] & ~np.uint8(mask)
-            if bits:
-                block[:, column] |= part.astype(np.uint8) & np.uint8(mask)
-                part >>= np.uint64(bits)
-    return table
-
-
-def _order_of_words(parts: list[npt.NDArray[np.uint64]]) -> Ints:
-    import numpy as np
-
-    order: Ints = np.argsort(parts[0]).astype(np.int64, copy=False)
-    if len(parts) == 1:
-        return order
-    ordered = parts[0][order]
-    equal = ordered[1:] == ordered[:-1]
-    if not bool(equal.any()):
-        return order
-    # Only rows that share their first number need the others.
-    begins = np.append(np.True_, ~equal)
-    shared = np.flatnonzero(np.append(equal, np.False_) | ~begins)
-    group = np.cumsum(begins)[shared]
-    rows = order[shared]
-    order[shared] = rows[np.lexsort((*(word[rows] for word in reversed(parts[1:])), group))]
-    return order

@@ -12,14 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kstate_cli.byte_tables import binary_of, fixed_table
-from kstate_cli.restore.convert import (
-    buffers,
-    from_word,
-    low_bits,
-    sort_order,
-    taken,
-    words,
-)
+from kstate_cli.restore.convert import buffers, sort_order, taken
+from kstate_cli.restore.key_numbers import WORD_BITS, count_of, differing_bits, keys_of, words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +28,6 @@ _WAITING_PART = 8
 """Keys wait until they take so small a part of a task's memory, or as much as those that are known."""
 _KEY_BYTES = 1 << 30
 """Half of what one array of pyarrow can hold."""
-_WORD_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +143,9 @@ class _Numbers:
         import numpy as np
 
         self._like: npt.NDArray[np.uint8] | None = None
-        """A key, whose bits above the low ones are those of all."""
-        self._low: Ints = np.empty(0, dtype=np.int64)
+        """A key, whose other bits are those of all."""
+        self._bits = np.empty(0, dtype=np.uint8)
+        """Of each byte those that tell keys apart."""
         self._shift = records.bit_length()
         self._known = self._none()
         self._waiting: list[_Some] = []
@@ -165,17 +159,16 @@ class _Numbers:
         if table is None or (self._like is not None and len(self._like) != table.shape[1]):
             return False
         like = table[0].copy() if self._like is None else self._like
-        before = self._low if self._like is not None else np.zeros(len(like), dtype=np.int64)
-        differing = np.array([int(one).bit_length() for one in like ^ table[0]], dtype=np.int64)
-        low = np.maximum(np.maximum(before, low_bits(table)), differing)
+        before = self._bits if self._like is not None else np.zeros(len(like), dtype=np.uint8)
+        bits = before | differing_bits(table) | (like ^ table[0])
         shift = max(self._shift, int(numbers.max()).bit_length())
-        if int(low.sum()) > _WORD_BITS:
+        if count_of(bits) > WORD_BITS:
             return False
         if self._like is None:
-            self._like, self._low, self._shift = like, low, shift
+            self._like, self._bits, self._shift = like, bits, shift
             self._known = self._none()
-        elif shift != self._shift or bool((low != before).any()):
-            self._recode(low, shift)
+        elif shift != self._shift or bool((bits != before).any()):
+            self._recode(bits, shift)
         some = self._coded(table, numbers)
         self._waiting.append(some)
         self.waiting_bytes += some.nbytes
@@ -220,7 +213,7 @@ class _Numbers:
             return pa.array([], pa.binary()), np.empty(0, dtype=np.int64)
         word, record = known.parted(self._shift)
         del known
-        return binary_of(from_word(word, self._low, self._like)), record
+        return binary_of(keys_of(word, self._bits, self._like)), record
 
     def _none(self) -> _Some:
         import numpy as np
@@ -230,25 +223,25 @@ class _Numbers:
 
     @property
     def _together(self) -> bool:
-        return int(self._low.sum()) + self._shift <= _WORD_BITS
+        return count_of(self._bits) + self._shift <= WORD_BITS
 
     def _coded(self, table: npt.NDArray[np.uint8], numbers: Ints) -> _Some:
         import numpy as np
 
-        (word,) = words(table, self._low)
+        (word,) = words(table, self._bits)
         if not self._together:
             return _Some(word, numbers)
         word <<= np.uint64(self._shift)
         word |= numbers.view(np.uint64)
         return _Some(word, None)
 
-    def _recode(self, low: Ints, shift: int) -> None:
+    def _recode(self, bits: npt.NDArray[np.uint8], shift: int) -> None:
         """More bits tell keys, or records, apart than were thought of."""
         self.settle()
         assert self._like is not None
         word, record = self._known.parted(self._shift)
-        table = from_word(word, self._low, self._like)
-        self._low, self._shift = low, shift
+        table = keys_of(word, self._bits, self._like)
+        self._bits, self._shift = bits, shift
         self._known = self._coded(table, record) if len(table) else self._none()
 
 

@@ -1,0 +1,52 @@
+"""Keys of one length as numbers, against Python's own order of bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstate_cli.restore.key_numbers import WORD_BITS, count_of, differing_bits, keys_of, order_of, words
+
+KEYS = st.integers(1, 20).flatmap(
+    lambda width: st.tuples(
+        st.binary(min_size=width, max_size=width),
+        st.binary(min_size=width, max_size=width),
+        st.lists(st.binary(min_size=width, max_size=width), min_size=1, max_size=40),
+    )
+)
+"""What all have, the bits that may be others, and those."""
+
+
+def table_of(keys: tuple[bytes, bytes, list[bytes]]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    same, free, others = (np.frombuffer(one, dtype=np.uint8) for one in (keys[0], keys[1], b"".join(keys[2])))
+    return (same & ~free) | (others.reshape(-1, len(same)) & free)
+
+
+@given(KEYS)
+def test_numbers_sort_and_differ_as_keys_do(keys: tuple[bytes, bytes, list[bytes]]) -> None:
+    table = table_of(keys)
+    rows = [bytes(row) for row in table]
+    bits = differing_bits(table)
+    parts = words(table, bits)
+    numbers = list(zip(*(part.tolist() for part in parts), strict=True))
+    for one, number in zip(rows, numbers, strict=True):
+        for other, another in zip(rows, numbers, strict=True):
+            assert (one < other, one == other) == (number < another, number == another)
+    assert [rows[at] for at in order_of(parts)] == sorted(rows)
+
+
+@given(KEYS)
+def test_the_way_back(keys: tuple[bytes, bytes, list[bytes]]) -> None:
+    table = table_of(keys)
+    bits = differing_bits(table)
+    parts = words(table, bits)
+    assert (len(parts) == 1) >= (count_of(bits) <= WORD_BITS)
+    if len(parts) == 1:
+        assert np.array_equal(keys_of(parts[0], bits, table[-1]), table)
+
+
+def test_times_of_windows_take_few_bits() -> None:
+    """Twelve hours of windows: they are multiples of an hour, so that the lowest bits never differ."""
+    times = np.array([1_700_000_000_000 - hours * 3_600_000 for hours in range(12)], dtype=">i8")
+    assert count_of(differing_bits(times.view(np.uint8).reshape(-1, 8))) == 19
