@@ -5,6 +5,7 @@ Commands import what they need when they run, so that ``kstate --help`` stays qu
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from types import FrameType
@@ -79,6 +80,7 @@ def main() -> None:
         _let_signals_end()
         code = _ended_by(error, code)
     standard.give_up()
+    gc.freeze()  # at its end Python would look once more for what nobody needs among all that it has imported
     sys.exit(code)
 
 

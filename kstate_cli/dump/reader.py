@@ -124,14 +124,18 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: _Files) -> Itera
         return
     try:
         table = files.get(piece).read_row_groups(list(piece.row_groups), columns=names, use_threads=False)
-        table = _canonical(table, names, piece)
+        offsets = _canonical(table, ["offset"], piece)
+        known = _offsets(offsets)
+        low, high = int(known.min()), int(known.max())
+        if low < piece.first or high > piece.last:
+            raise _changed(piece)
+        if low < part.first or part.last < high:
+            # A single record may be all that is wanted of it: no more is converted.
+            numbered = table.set_column(table.column_names.index("offset"), "offset", offsets.column(0))
+            table = within(numbered, part)
+        yield _canonical(table, names, piece)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(piece, error) from None
-    offsets = _offsets(table)
-    low, high = int(offsets.min()), int(offsets.max())
-    if low < piece.first or high > piece.last:
-        raise _changed(piece)
-    yield table if part.first <= low and high <= part.last else within(table, part)
 
 
 def _batches(part: Slice, piece: Piece, names: list[str], files: _Files) -> Iterator[pa.Table]:

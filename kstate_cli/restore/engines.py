@@ -9,20 +9,30 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.parallel.workers import Processes, Workers
 from kstate_cli.restore.jobs import SliceJob, SliceResult
-from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.spark.context import SparkSettings, ask, run_tasks, slots_of, spark_context
 from kstate_cli.texts import first_line
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+
+OF_SLICES: Final = (
+    "kstate_cli.restore.sorted_files",
+    "numpy.ma",
+    "pyarrow.compute",
+    "pyarrow.fs",
+    "pyarrow.parquet",
+    "rocksdict",
+)
+"""What most slices need: imported while Spark starts. None of it has threads that a fork would lose."""
 
 
 class RestoreEngine(str, Enum):
@@ -58,6 +68,8 @@ class OnSpark:
 
     def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
         """As ``run_tasks``: what a slice refuses is raised at once, anything else Spark tries again."""
+        from kstate_cli.restore.sorted_files import build_sorted_files
+
         return run_tasks(self.context, build_sorted_files, jobs, on_poll, refusals=Refused)
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
@@ -113,6 +125,8 @@ class InProcesses(OnThisHost):
 
 
 def _made(job: SliceJob) -> SliceResult:
+    from kstate_cli.restore.sorted_files import build_sorted_files
+
     try:
         return build_sorted_files(job)
     except (KstateError, OSError, RocksError):
@@ -137,5 +151,5 @@ def started(engine: RestoreEngine, spark: SparkSettings, slots: int) -> Iterator
         with Processes(slots) as pool:
             yield InProcesses(slots, pool=pool)
         return
-    with spark_context(spark) as context:
+    with spark_context(spark, modules=OF_SLICES) as context:
         yield OnSpark(context, slots_of(context))

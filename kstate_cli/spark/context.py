@@ -29,6 +29,7 @@ from kstate_cli.errors import KstateError, Refused, RunFailed, note
 from kstate_cli.signals import signals_held, start
 from kstate_cli.spark import kept_start
 from kstate_cli.spark.daemon import MODULE as DAEMON
+from kstate_cli.spark.daemon import MODULES
 from kstate_cli.spark.jvm import JAVA, Jvm, Launch, by_spark_submit, let_signals_come, under_spark_submit
 from kstate_cli.spark.side_thread import in_side_thread
 
@@ -111,9 +112,15 @@ Launches = Callable[[Mapping[str, str]], Sequence[Callable[[], Launch | None]]]
 
 @contextlib.contextmanager
 def spark_context(
-    settings: SparkSettings, *, name: str = "kstate restore", launches: Launches | None = None
+    settings: SparkSettings,
+    *,
+    name: str = "kstate restore",
+    launches: Launches | None = None,
+    modules: Sequence[str] = (),
 ) -> Iterator[SparkContext]:
     """A context that is stopped in the end. Raises Refused when Spark does not start: nothing has begun then.
+
+    ``modules``: what tasks need, for this process and the workers of this host to have when the first task comes.
 
     Not a SparkSession, which takes seconds more: who needs DataFrames makes one of it.
 
@@ -124,9 +131,9 @@ def spark_context(
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     # The folder is this thread's: the one in which Spark starts may be left behind by a signal.
     with _environment(environment), tempfile.TemporaryFile() as said, temporary.private_folder("spark") as folder:
-        conf = conf_of(settings, name)
+        conf = {f"spark.executorEnv.{MODULES}": ",".join(modules), **conf_of(settings, name)}
         jvm = None if under_spark_submit() else Jvm((launches or _usual_launches)(conf), said, folder)
-        spark = _Spark(conf, jvm, local=settings.local)
+        spark = _Spark(conf, jvm, modules, local=settings.local)
         left: tuple[int, ...] = ()
         try:
             try:
@@ -185,8 +192,9 @@ def conf_of(settings: SparkSettings, name: str) -> dict[str, str]:
     return {**conf, **settings.conf}
 
 
-def _import_pyspark() -> None:
-    importlib.import_module("pyspark")
+def _import(modules: Sequence[str]) -> None:
+    for name in ("pyspark", *modules):
+        importlib.import_module(name)
 
 
 def quieten_py4j() -> None:
@@ -205,16 +213,16 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
 class _Spark:
     """Spark while it starts, runs and stops. pyspark keeps what it has started in its classes: one at a time."""
 
-    def __init__(self, conf: Mapping[str, str], jvm: Jvm | None, *, local: bool) -> None:
-        """``jvm``: the one to start; None where spark-submit has started it."""
-        self._conf, self._jvm, self._local = conf, jvm, local
+    def __init__(self, conf: Mapping[str, str], jvm: Jvm | None, modules: Sequence[str], *, local: bool) -> None:
+        """``jvm``: the one to start; None where spark-submit has started it. ``modules``: see ``spark_context``."""
+        self._conf, self._jvm, self._modules, self._local = conf, jvm, modules, local
         self._context: SparkContext | None = None
         self._added: set[str] = set()
 
     def start(self) -> SparkContext:
         """Raises whatever pyspark raises, Refused where the JVM ends."""
         quieten_py4j()
-        with contextlib.nullcontext() if self._jvm is None else self._jvm.started(_import_pyspark):
+        with contextlib.nullcontext() if self._jvm is None else self._jvm.started(partial(_import, self._modules)):
             from pyspark import SparkConf, SparkContext
 
             before = {*sys.path}

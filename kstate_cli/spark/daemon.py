@@ -4,17 +4,23 @@ Spark has its workers look into ``pyspark.zip`` first, for hosts where no PySpar
 compiled anew by every process, and that takes longer than all else that a worker does to start. Workers of this host
 have the same modules beside kstate, compiled once.
 
+What the tasks will need is imported here, once, before there are workers: each is a fork of this process, and has it.
+
 Spark runs it by its name: ``python -m kstate_cli.spark.daemon pyspark.worker``.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.util
 import os
 import runpy
 import sys
 
 MODULE = "kstate_cli.spark.daemon"
+MODULES = "_KSTATE_WORKER_MODULES"
+"""The variable that names the modules, with commas between them."""
 _ZIP = "pyspark.zip"
 
 
@@ -23,12 +29,20 @@ def without_zip(path: list[str]) -> list[str]:
     return [one for one in path if os.path.basename(one) != _ZIP]
 
 
+def import_modules() -> None:
+    """What :data:`MODULES` names; of one that cannot be, the task that needs it says what is wrong."""
+    for name in filter(None, os.environ.get(MODULES, "").split(",")):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+
+
 def main() -> None:
     """Runs PySpark's own, to the end of the process."""
     before = sys.path[:]
     sys.path[:] = without_zip(before)
     if importlib.util.find_spec("pyspark") is None:
         sys.path[:] = before
+    import_modules()
     runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)
 
 

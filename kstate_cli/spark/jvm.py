@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
+from kstate_cli import regular
 from kstate_cli.errors import Interrupted, Refused
 
 _DEAF: Final = """trap '' HUP INT TERM; exec "$@\""""
@@ -36,6 +38,9 @@ _OLD_JAVA: Final = 8
 _ON_ITS_WAY_SECONDS: Final = 1.0
 """A signal to a whole group, or to all that a unit has started, reaches one process after the other."""
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+"""The line of the file ``release`` of a Java with the version."""
+_MOST_BYTES: Final = 1 << 20
 
 
 def under_spark_submit() -> bool:
@@ -84,11 +89,19 @@ def check_java() -> None:
             hint=hint,
         )
     try:
-        version = _VERSION.search(asked_for_version(java))
+        version = RELEASE.search(_release_file(java)) or _VERSION.search(asked_for_version(java))
     except OSError as error:
         raise Refused(f"Spark needs Java, and {java} cannot be run: {error.strerror}", hint=hint) from None
     if version and int(version[1]) < needed:
         raise Refused(f"Spark needs Java {needed} or later, and {java} is Java {version[1]}", hint=hint)
+
+
+def _release_file(java: str) -> str:
+    """What an installed Java has beside it, which says its version without a start; empty where it is not there."""
+    try:
+        return regular.read_small(Path(os.path.realpath(java)).parent.parent / "release", _MOST_BYTES).decode()
+    except (OSError, ValueError):
+        return ""
 
 
 def _needed() -> int:
@@ -223,8 +236,7 @@ class Jvm:
         if process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
+        _wait(process, seconds)
         deadline = time.monotonic() + _KILLED_SECONDS
         while (members := _members(process.pid)) and time.monotonic() < deadline:
             for pid in members:
@@ -234,6 +246,19 @@ class Jvm:
         if not members:
             process.wait()
         return tuple(members)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Until it has ended, or for so long. Python's own wait looks every 50 ms."""
+    with contextlib.suppress(OSError):  # no such call before Linux 5.3, or it is gone already
+        ended = os.pidfd_open(process.pid)
+        try:
+            select.select([ended], [], [], seconds)
+        finally:
+            os.close(ended)
+        seconds = 0
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
 
 
 def _members(session: int) -> list[int]:

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from kstate_cli import regular
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.spark.jvm import JAVA, find_java
+from kstate_cli.spark.jvm import JAVA, RELEASE, find_java
 from kstate_cli.spark.safe_place import why_not_safe
 
 FORMAT: Final = 1
@@ -34,7 +34,6 @@ _OF_CACHE: Final = ("kstate", "spark")
 MAIN_CLASS: Final = "org.apache.spark.deploy.SparkSubmit"
 _MOST_BYTES: Final = 1 << 20
 _CHUNK: Final = 8 << 20
-_RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 _VARIABLES: Final = re.compile(r"_?(?:SPARK|HADOOP|YARN|PYSPARK|JAVA|JDK|LD)_|CLASSPATH$")
 """What the launcher, its scripts and the JVM look at, by the beginnings of names."""
@@ -196,7 +195,7 @@ def of_java(java: str | None) -> dict[str, Any]:
         files = [_identity(one) for one in (path, home / "lib" / "server" / "libjvm.so", home / "lib" / "modules")]
     except OSError:
         raise NotKept(f"{path} is not within a Java as it is installed: name that in JAVA_HOME") from None
-    version = _RELEASE.search(release)
+    version = RELEASE.search(release)
     if version is None or int(version[1]) < JAVA:
         raise NotKept(f"archives are made by Java {JAVA} or later, and {path} is older")
     return {"path": str(path), "files": files, "release": release}

@@ -1,0 +1,46 @@
+"""What a slice needs is imported while Spark starts, not in its first task."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.restore.engines import OF_SLICES
+from kstate_cli.restore.jobs import SliceJob
+from kstate_cli.restore.sorted_files import build_sorted_files
+from kstate_cli.spark.context import SparkSettings, run_tasks, spark_context
+from kstate_cli.spark.daemon import MODULES
+from tests.unit.restore.slicing import job_of, key_of, write_dump
+
+_LARGE = ("kstate_cli", "numpy", "pyarrow", "rocksdict")
+_KINDS = ("timestamped-key-value", "headers-session", "time-ordered-window")
+
+
+def _imported_by(job: SliceJob) -> list[str]:
+    before = {*sys.modules}
+    assert build_sorted_files(job).files
+    return sorted(name for name in {*sys.modules} - before if name.partition(".")[0] in _LARGE)
+
+
+def test_a_slice_imports_nothing_more(tmp_path: Path) -> None:
+    """In its worker, which has imported this module too: what is new is what a slice imports when it is made."""
+    (tmp_path / "runs").mkdir()
+    jobs = [
+        job_of(write_dump(tmp_path / f"dump-{kind}", [(key_of(kind), b"x" * 40)]), kind, tmp_path / "runs")
+        for kind in _KINDS
+    ]
+    with spark_context(SparkSettings(), modules=OF_SLICES) as context:
+        assert run_tasks(context, _imported_by, jobs, lambda: None) == [[]] * len(jobs)
+
+
+@pytest.mark.parametrize("name", ["no_such_module", "os.path.nothing"])
+def test_one_that_is_not_there_is_told_by_the_task_that_needs_it(name: str) -> None:
+    """What starts the workers passes over it."""
+    code = "import sys; from kstate_cli.spark import daemon; daemon.import_modules(); print('decimal' in sys.modules)"
+    environment = {**os.environ, MODULES: f"{name},decimal"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
