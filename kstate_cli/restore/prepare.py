@@ -45,7 +45,7 @@ _KEY_COPIES = 3
 """How often a key is held, at most, with what arrays of keys need for each."""
 _KEY_BYTES = 2_000_000_000
 """More bytes of keys than one array of pyarrow can hold never come together."""
-_MOST_RECORDS = 64_000_000
+_MOST_RECORDS = 160_000_000
 """Of a slice: what is lost where its task dies. The larger slices are, the fewer rows are written again and again."""
 _HISTORY_RECORD_BYTES = 250
 _HISTORY_COPIES = 4

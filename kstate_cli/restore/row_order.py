@@ -8,7 +8,7 @@ before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,7 +21,8 @@ from kstate_cli.restore.batches import CountSink, batches, rows_together
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.keys_in_order import KeysInOrder
 from kstate_cli.restore.values_in_order import Places, window_starts
-from kstate_cli.restore.winners import LastOfEachKey, Winners, numbered
+from kstate_cli.restore.winners import LastOfEachKey, numbered
+from kstate_cli.restore.winners_told import Winners
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +41,8 @@ _INDEXED_ROW_BYTES: Final = 120
 """The same for a time-ordered store, whose row keys are made from those of the changelog."""
 _PLACE_BYTES: Final = 12
 """What a row of a range that is done takes: its record, and later its place."""
+_PART_WINDOWS: Final = 16
+"""Keys of so many windows are made together."""
 _LEAST_KEPT, _MOST_KEPT = 0.5, 0.9
 """Of the keys that fill the memory, as a range is made smaller."""
 
@@ -127,30 +130,27 @@ class Orders:
             yield group.order(self.job)
 
     def _add_range(self, group: _Ranges, lowest: bytes) -> bytes | None:
-        winners, bound = self._range(lowest, self._budget - group.held)
-        group.add(*self._arranged(winners), alone=bound is None and not group.rows)
+        last, bound = self._range(lowest, self._budget - group.held)
+        alone = bound is None and not group.rows
+        if self._in_parts and not (alone and last.whole):
+            group.add_parts(last.parts(_PART_WINDOWS * group.width), self._only_segment)
+        else:
+            group.add(*self._arranged(last.finish()), alone=alone)
         return bound
 
-    def _range(self, lowest: bytes, memory: int) -> tuple[Winners, bytes | None]:
+    def _range(self, lowest: bytes, memory: int) -> tuple[LastOfEachKey, bytes | None]:
         """Of the keys from ``lowest`` on as many as there is memory for; and the first of the others, if any."""
         last, bound, number = self._last_of_each(memory), None, 0
         for table in self._read(self.job):
             for chunk in table.column("key").chunks:
                 last.add(*numbered(chunk, number, lowest, bound))
                 number += len(chunk)
-            if not last.full:
-                continue
-            winners = last.finish()
-            # As many as will have grown to about what there is room for at the end.
-            kept = min(max(number / max(self.job.slice.rows, 1), _LEAST_KEPT), _MOST_KEPT)
-            count = max(1, int(len(winners.keys) * kept))
-            if count < len(winners.keys):
-                bound = winners.keys[count].as_py()
-            last = self._last_of_each(memory)
-            last.add(winners.keys.slice(0, count), winners.record[:count])
-            del winners
+            if last.full:
+                # As many as will have grown to about what there is room for at the end.
+                part = min(max(number / max(self.job.slice.rows, 1), _LEAST_KEPT), _MOST_KEPT)
+                bound = last.cut(part) or bound
         self._counted = True
-        return last.finish(), bound
+        return last, bound
 
     @property
     def _budget(self) -> int:
@@ -159,7 +159,17 @@ class Orders:
     def _last_of_each(self, memory: int) -> LastOfEachKey:
         key = self.kind.key
         each = _INDEXED_ROW_BYTES if key.time_ordered else _SEGMENTED_ROW_BYTES if key.expires else _ROW_BYTES
-        return LastOfEachKey(self.job.slice.rows, memory, each)
+        return LastOfEachKey(self.job.slice.rows, memory, each, in_parts=self._in_parts)
+
+    @property
+    def _in_parts(self) -> bool:
+        """Rows have the order of changelog keys, and are of one database: keys need not be together."""
+        return not self.kind.key.segmented or self.kind.key is KeySchema.BUFFER
+
+    @property
+    def _only_segment(self) -> int | None:
+        """Of a store that is one database."""
+        return 0 if self.kind.key.segmented else None
 
     def _read(self, part: SliceJob) -> Iterator[pa.Table]:
         """The keys of all records; what is to be told of them is told once."""
@@ -179,8 +189,8 @@ class Orders:
         import numpy as np
 
         job, key = self.job, self.kind.key
-        if not key.segmented or key is KeySchema.BUFFER:
-            whole = (0 if key.segmented else None, 0, len(winners.keys))
+        if self._in_parts:
+            whole = (self._only_segment, 0, len(winners.keys))
             return winners.keys, winners.record, [whole] if len(winners.keys) else []
         times = convert.segment_times(winners.keys, key, job.shown)
         ids = convert.segment_ids(times, job.interval_ms)
@@ -224,17 +234,32 @@ class _Ranges:
 
     def add(self, keys: pa.BinaryArray, record: Ints, segments: Segments, *, alone: bool) -> None:
         """The next range. Raises OSError."""
-        import numpy as np
-
         mine = [(segment, begin + self.rows, end + self.rows) for segment, begin, end in segments]
         if alone:
             self.keys.hold(keys)
         elif len(keys):
             self.keys.put_away(keys, self.rows, window_starts(mine, self.width))
+        self._add_records(record)
+        self.segments += mine
+
+    def add_parts(self, parts: Iterable[Winners], segment: int | None) -> None:
+        """The next range, of one segment, in parts of whole windows. Raises OSError."""
+        import numpy as np
+
+        first = self.rows
+        for part in parts:
+            upto = self.rows + len(part.keys)
+            self.keys.put_away(part.keys, self.rows, np.arange(self.rows, upto, self.width))
+            self._add_records(part.record)
+        if self.rows > first:
+            self.segments.append((segment, first, self.rows))
+
+    def _add_records(self, record: Ints) -> None:
+        import numpy as np
+
         fits = not len(record) or int(record.max()) <= np.iinfo(np.uint32).max
         self.records.append(record.astype(np.uint32) if fits else record)
-        self.segments += mine
-        self.rows += len(keys)
+        self.rows += len(record)
 
     def order(self, job: SliceJob) -> RowOrder:
         """Of all ranges. Call it once: what places are made of is given up."""

@@ -35,6 +35,39 @@ def test_the_last_record_of_each_key(records: int, memory: int, found: list[byte
     assert last.full == (memory < 1_500 or last._held >= memory)
 
 
+@pytest.mark.parametrize("in_parts", [False, True])
+@given(found=keys, batch=st.integers(1, 30), cuts=st.lists(st.floats(0.1, 0.9), max_size=3), rows=st.integers(1, 50))
+def test_the_lowest_keys_and_where_the_others_begin(
+    in_parts: bool, found: list[bytes | None], batch: int, cuts: list[float], rows: int
+) -> None:
+    """What is told part by part is what is told as a whole; what was cut away is not taken again."""
+    last = LastOfEachKey(5, 1 << 20, in_parts=in_parts)
+    bound, asked = None, iter(cuts)
+    for first in range(0, len(found), batch):
+        last.add(*numbered(pa.array(found[first : first + batch], pa.binary()), first, b"", bound))
+        part = next(asked, None)
+        if part is not None:
+            bound = last.cut(part) or bound
+    told = [*last.parts(rows)] if in_parts else [last.finish()]
+    names = [key for one in told for key in one.keys.to_pylist()]
+    records = [record for one in told for record in one.record.tolist()]
+    expected = {key: at for at, key in enumerate(found) if key is not None and (bound is None or key < bound)}
+    assert names == sorted(expected)
+    assert dict(zip(names, records, strict=True)) == expected
+    assert not in_parts or all(len(one.keys) == rows for one in told[:-1])
+
+
+def test_what_is_told_in_parts_takes_less() -> None:
+    """As a whole it has no room; part by part it has."""
+    last = LastOfEachKey(1, 1 << 20, in_parts=True)
+    for first in range(0, 40_000, 500):
+        last.add(
+            *numbered(pa.array([b"key-%08d" % number for number in range(first, first + 500)], pa.binary()), first)
+        )
+    assert not last.full and not last.whole
+    assert sum(len(one.keys) for one in last.parts(4_096)) == 40_000
+
+
 @given(found=keys, lowest=any_keys | digits, bound=any_keys | digits)
 def test_ranges_of_keys(found: list[bytes | None], lowest: bytes | None, bound: bytes | None) -> None:
     some, numbers = numbered(pa.array(found, pa.binary()), 7, lowest or b"", bound)

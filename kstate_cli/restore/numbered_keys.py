@@ -1,0 +1,228 @@
+"""Which record is the last of each key, where keys are numbers: keys of one length that 64 bits tell apart.
+
+Where the number of the record fits into the same 64 bits it is there: sorting that is faster than finding an order,
+and nothing else is held of a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.byte_tables import binary_of, fixed_table
+from kstate_cli.restore.key_numbers import WORD_BITS, count_of, differing_bits, keys_of, words
+from kstate_cli.restore.winners_told import Winners
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from kstate_cli.restore.convert import Ints
+
+_BLOCK_ROWS: Final = 262_144
+_IN_PARTS_BYTES: Final = 16
+"""What a row takes until its value is read where keys and records are told part by part: key and record in one number,
+and then the record, and its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Some:
+    """Keys as numbers, and the numbers of their records."""
+
+    word: npt.NDArray[np.uint64]
+    record: Ints | None
+    """None where ``word`` has it in its low bits."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.word.nbytes + (0 if self.record is None else self.record.nbytes)
+
+    def between(self, first: int, last: int) -> _Some:
+        """A copy of some of them."""
+        return _Some(self.word[first:last].copy(), None if self.record is None else self.record[first:last].copy())
+
+    def parted(self, shift: int) -> tuple[npt.NDArray[np.uint64], Ints]:
+        """Keys and records each."""
+        import numpy as np
+
+        if self.record is not None:
+            return self.word, self.record
+        record = (self.word & np.uint64((1 << shift) - 1)).view(np.int64)
+        return self.word >> np.uint64(shift), record
+
+
+class NumberedKeys:
+    """Takes keys as long as they are such numbers."""
+
+    growth = 2
+    """A number that waits is there twice while it becomes known."""
+
+    def __init__(self, records: int) -> None:
+        """``records``: about how many there will be."""
+        import numpy as np
+
+        self._like: npt.NDArray[np.uint8] | None = None
+        """A key, whose other bits are those of all."""
+        self._bits = np.empty(0, dtype=np.uint8)
+        """Of each byte those that tell keys apart."""
+        self._shift = records.bit_length()
+        self._known = self._none()
+        """Distinct and sorted. No view of it is given away: it grows and shrinks where it is."""
+        self._waiting: list[_Some] = []
+        self.waiting_bytes = 0
+
+    def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
+        """False for keys of several lengths, of another one, or of too many bits: nothing has changed then."""
+        import numpy as np
+
+        table = fixed_table(keys)
+        if table is None or (self._like is not None and len(self._like) != table.shape[1]):
+            return False
+        like = table[0].copy() if self._like is None else self._like
+        before = self._bits if self._like is not None else np.zeros(len(like), dtype=np.uint8)
+        bits = before | differing_bits(table) | (like ^ table[0])
+        shift = max(self._shift, int(numbers.max()).bit_length())
+        if count_of(bits) > WORD_BITS:
+            return False
+        if self._like is None:
+            self._like, self._bits, self._shift = like, bits, shift
+            self._known = self._none()
+        elif shift != self._shift or bool((bits != before).any()):
+            self._recode(bits, shift)
+        some = self._coded(table, numbers)
+        self._waiting.append(some)
+        self.waiting_bytes += some.nbytes
+        return True
+
+    def settle(self) -> None:
+        """Deduplicates what waits."""
+        import numpy as np
+
+        if not self._waiting:
+            return
+        if self._together:
+            _put_behind(self._known.word, [some.word for some in self._waiting], self._waiting.clear)
+            _keep_last(self._known.word, self._shift)
+        else:
+            word = np.concatenate([self._known.word, *(some.word for some in self._waiting)])
+            record = np.concatenate([_of(self._known), *(_of(some) for some in self._waiting)])
+            self._waiting.clear()
+            self._known = self._none()
+            self._known = _last_of_each(word, record)
+        self.waiting_bytes = 0
+
+    def cut(self, count: int) -> bytes:
+        """Keeps the ``count`` lowest keys, once all is settled; returns the lowest of the others."""
+        assert self._like is not None
+        word, _ = self._known.between(count, count + 1).parted(self._shift)
+        self._known = self._known.between(0, count)
+        return keys_of(word, self._bits, self._like).tobytes()
+
+    def size(self) -> tuple[int, int]:
+        """Keys, and their bytes."""
+        rows = len(self._known.word)
+        return rows, rows * (0 if self._like is None else len(self._like))
+
+    def held(self, row_bytes: int) -> int:
+        """What rows take that are told as a whole; ``row_bytes`` without their keys."""
+        rows, size = self.size()
+        return rows * row_bytes + size
+
+    def held_in_parts(self, row_bytes: int) -> int:
+        """What rows take that are told part by part."""
+        return self.size()[0] * _IN_PARTS_BYTES if self._together else self.held(row_bytes)
+
+    def winners(self) -> Winners:
+        """What is known. Call it once."""
+        known, self._known = self._known, self._none()
+        return self._told(known)
+
+    def parts(self, rows: int) -> Iterator[Winners]:
+        """What is known, so many rows at a time."""
+        for first in range(0, len(self._known.word), rows):
+            yield self._told(self._known.between(first, first + rows))
+
+    def _told(self, some: _Some) -> Winners:
+        import numpy as np
+        import pyarrow as pa
+
+        if self._like is None or not len(some.word):
+            return Winners(pa.array([], pa.binary()), np.empty(0, dtype=np.int64))
+        word, record = some.parted(self._shift)
+        del some
+        return Winners(binary_of(keys_of(word, self._bits, self._like)), record)
+
+    def _none(self) -> _Some:
+        import numpy as np
+
+        nothing = np.empty(0, dtype=np.int64)
+        return _Some(np.empty(0, dtype=np.uint64), None if self._together else nothing)
+
+    @property
+    def _together(self) -> bool:
+        return count_of(self._bits) + self._shift <= WORD_BITS
+
+    def _coded(self, table: npt.NDArray[np.uint8], numbers: Ints) -> _Some:
+        import numpy as np
+
+        (word,) = words(table, self._bits)
+        if not self._together:
+            return _Some(word, numbers)
+        word <<= np.uint64(self._shift)
+        word |= numbers.view(np.uint64)
+        return _Some(word, None)
+
+    def _recode(self, bits: npt.NDArray[np.uint8], shift: int) -> None:
+        """More bits tell keys, or records, apart than were thought of."""
+        self.settle()
+        assert self._like is not None
+        word, record = self._known.parted(self._shift)
+        table = keys_of(word, self._bits, self._like)
+        self._bits, self._shift = bits, shift
+        self._known = self._coded(table, record) if len(table) else self._none()
+
+
+def _of(some: _Some) -> Ints:
+    assert some.record is not None
+    return some.record
+
+
+def _put_behind(known: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64]], done: Callable[[], None]) -> None:
+    """Makes ``known`` longer by ``parts``, where it is."""
+    end = len(known)
+    known.resize(end + sum(len(part) for part in parts), refcheck=False)
+    for part in parts:
+        known[end : end + len(part)] = part
+        end += len(part)
+    done()
+
+
+def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
+    """Sorts, and leaves the highest number of those that are equal above the low bits."""
+    import numpy as np
+
+    word.sort()
+    kept = 0
+    for first in range(0, len(word), _BLOCK_ROWS):
+        some = word[first : first + _BLOCK_ROWS]
+        following = word[first + 1 : first + 1 + _BLOCK_ROWS]
+        is_last = np.ones(len(some), dtype=np.bool_)
+        is_last[: len(following)] = (some[: len(following)] ^ following) >> np.uint64(shift) != 0
+        chosen = some[is_last]
+        # Never past the end of this block: what follows has not been written over when it is looked at.
+        word[kept : kept + len(chosen)] = chosen
+        kept += len(chosen)
+        del some, following
+    word.resize(kept, refcheck=False)
+
+
+def _last_of_each(word: npt.NDArray[np.uint64], record: Ints) -> _Some:
+    """The distinct keys, sorted, and the highest record of each."""
+    import numpy as np
+
+    order = np.argsort(word)
+    word = word[order]
+    first = np.flatnonzero(np.append(np.True_, word[1:] != word[:-1]))
+    return _Some(word[first], np.maximum.reduceat(record[order], first))
