@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.harness import App, Batch, Harness, Run
-from tests.interop.jvm import Jvm
+from tests.interop.jvm import Event, Jvm
 
 from .cpu import cpu_seconds
 
@@ -39,14 +40,35 @@ class Bulk:
 
     def restored(self, threads: int) -> tuple[float, float]:
         """Seconds from RESTORING to RUNNING without any state, and of the processor for the whole start."""
-        shutil.rmtree(self.state, ignore_errors=True)
         before = cpu_seconds(self.jvm.pid)
+        summary = self.call(self._restoring(threads)).of("summary")[-1]
+        self._judge(summary)
+        return float(summary["restoreSeconds"]), cpu_seconds(self.jvm.pid) - before
+
+    def started(self, threads: int) -> float:
+        """Seconds from the start of a JVM of its own to RUNNING without any state, as whoever has lost it waits."""
+        command = {"bootstrap": self.bootstrap, **self._restoring(threads)}
+        runs: list[float] = []
+
+        def hear(event: Event) -> None:
+            if event["event"] == "state" and event["to"] == "RUNNING":
+                runs.append(time.monotonic())
+
+        begun = time.monotonic()
+        with Jvm(RELEASE, self.state.parent / "harness" / "started.log", heap="2g", quick=False) as jvm:
+            reply = jvm.call(command, timeout=3600, heard=hear)
+        assert reply.rc == 0, reply.told()
+        self._judge(reply.of("summary")[-1])
+        return runs[0] - begun
+
+    def _restoring(self, threads: int) -> Event:
+        shutil.rmtree(self.state, ignore_errors=True)
         conf = {"num.stream.threads": str(threads)}
-        run = self.harness.run_command(self.app, self.state, Run(read=False, conf=conf))
-        summary = self.call({**run, "timeout": 1800}).of("summary")[-1]
+        return {**self.harness.run_command(self.app, self.state, Run(read=False, conf=conf)), "timeout": 1800}
+
+    def _judge(self, summary: Event) -> None:
         told = sum(int(one.rpartition("=")[2]) for one in summary["restored"])
         assert told >= self.records, summary
-        return float(summary["restoreSeconds"]), cpu_seconds(self.jvm.pid) - before
 
 
 @contextmanager

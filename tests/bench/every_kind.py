@@ -1,9 +1,10 @@
 """Each kind of store beside real Streams: ``python -m tests.bench.every_kind [--records 4000000] [--kind versioned …]``.
 
 For each kind an application of real 4.3.1 has one store of it, and its changelog gets the records. Real Streams restores them with
-a thread for each partition; kstate dumps the very same records once and restores that dump, in turns with Streams. Real Streams then starts on
-what kstate restored, and must restore nothing. Medians; seconds of kstate with and without Spark's start. Prints a table and
-a line of JSON for each kind; of the figures nothing is asserted.
+a thread for each partition, in a JVM that is started for it (until RUNNING) and in one that has restored before (from RESTORING on);
+kstate dumps the very same records once and restores that dump, in turns with Streams, each time as a process of its own. Real Streams
+then starts on what kstate restored, and must restore nothing. Medians; seconds of kstate with and without Spark's start. Prints a
+table and a line of JSON for each kind; of the figures nothing is asserted.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def measured(folder: Path, kind: str, records: int, keys: int, rounds: int) -> d
     """One kind, in turns."""
     app, dump = f"one-{kind}-app", folder / "dump"
     ours: list[dict[str, float]] = []
-    theirs: list[float] = []
+    started: list[float] = []
+    warm: list[float] = []
     batch = Batch(records=records, keys=keys, value_bytes=VALUE_BYTES)
     with bulk(folder, app, batch, f"one-{kind}", STORE) as topic:
         capture = ("dump", "--bootstrap-server", topic.bootstrap, "--topic", topic.topic, "--out", dump, "--quiet")
@@ -74,15 +76,14 @@ def measured(folder: Path, kind: str, records: int, keys: int, rounds: int) -> d
             stdout=subprocess.DEVNULL,
         )
         for _ in range(rounds):
-            theirs.append(topic.restored(PARTITIONS)[0])
+            started.append(topic.started(PARTITIONS))
+            warm.append(topic.restored(PARTITIONS)[0])
             ours.append(kstate(folder, dump, 3 * GIB, app, spec(app, kind)))
         nothing_is_restored(topic, folder / "kstate")
-    streams, whole, without = (
-        statistics.median(side)
-        for side in (theirs, [one["whole"] for one in ours], [one["without spark"] for one in ours])
-    )
-    return {"kind": kind, "records": records, "keys": keys, "streams": streams, "whole": whole, "without_spark": without,
-            "times": streams / without, "times_with_spark": streams / whole, "rounds": {"streams": theirs, "kstate": ours}}  # fmt: skip
+    whole = statistics.median(one["whole"] for one in ours)
+    without = statistics.median(one["without spark"] for one in ours)
+    return {"kind": kind, "records": records, "keys": keys, "started": statistics.median(started), "warm": statistics.median(warm),
+            "whole": whole, "without_spark": without, "rounds": {"started": started, "warm": warm, "kstate": ours}}  # fmt: skip
 
 
 def main() -> None:
@@ -100,8 +101,9 @@ def main() -> None:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         print(
-            f"{kind:26} Streams {one['streams']:6.1f} s, kstate {one['whole']:6.1f} s, {one['without_spark']:6.1f} s without "
-            f"Spark's start: {one['times']:.1f} times as fast, {one['times_with_spark']:.1f} with it",
+            f"{kind:26} Streams {one['started']:6.1f} s with its start, {one['warm']:6.1f} s warm; kstate {one['whole']:6.1f} s, "
+            f"{one['without_spark']:6.1f} s without Spark's start: {one['started'] / one['without_spark']:.1f} and "
+            f"{one['warm'] / one['without_spark']:.1f} times as fast",
             flush=True,
         )
         print(json.dumps(one), flush=True)
