@@ -115,6 +115,7 @@ def start_rows() -> str:
             extra = [
                 *(["standby"] * case.standby),
                 *(["static members"] * case.static),
+                *(["barrier"] * case.barrier),
                 *([case.size] if case.size == "small" else []),
                 *([] if case.lag is None else [f"`acceptable.recovery.lag` {case.lag}"]),
             ]

@@ -67,12 +67,20 @@ class Case:
     size: str = "large"
     lag: int | None = None
     """``acceptable.recovery.lag``, where it is not the default."""
+    barrier: bool = False
+    """Each waits for the others (``kstate start-barrier``) before it starts."""
+
+    @property
+    def broker(self) -> str:
+        """Properties of the broker that it needs."""
+        standbys = f"group.streams.num.standby.replicas={self.standby}\n" if self.protocol == "streams" else ""
+        return f"{standbys}group.initial.rebalance.delay.ms={self.delay_ms}"
 
     @property
     def name(self) -> str:
         """For the record and the command line."""
         lag = "" if self.lag is None else f"-lag{self.lag}"
-        extra = f"{'-standby' * self.standby}{'-static' * self.static}{lag}"
+        extra = f"{'-standby' * self.standby}{'-static' * self.static}{'-barrier' * self.barrier}{lag}"
         return f"{self.size}-{self.lost}-{self.protocol}-delay{self.delay_ms}-apart{self.apart}{extra}"
 
 
@@ -90,7 +98,10 @@ def cases() -> list[Case]:
     whole = [Case("whole", protocol, 3000, apart) for protocol, apart in product(("streams", "classic"), (5,))]
     none = [Case("none", protocol, 3000, 0) for protocol in ("streams", "classic")]
     none += [replace(case, lost="down") for case in none]
-    return list(dict.fromkeys([*small, *first, *one, *kinds, *whole, *none, *more]))
+    barriers = [Case("all", protocol, 3000, apart, barrier=True)
+                for protocol, apart in (("classic", 5), ("classic", 30), ("streams", 5))]  # fmt: skip
+    standbys = [Case("all", "streams", 3000, 0, standby=1), Case("one", "streams", 3000, 0, standby=1)]
+    return list(dict.fromkeys([*small, *first, *one, *kinds, *whole, *none, *barriers, *standbys, *more]))
 
 
 def recorded() -> dict[str, dict[str, object]]:
@@ -169,6 +180,16 @@ def held(instance: Background) -> tuple[list[str], list[str]]:
     return (said[-1]["active"], said[-1]["standby"]) if said else ([], [])
 
 
+def begin(instance: Background, host: str, place: Path | None) -> None:
+    """Starts an instance, once all have come to the barrier at ``place``, if there is one."""
+    if place is not None:
+        at = place / "barrier"
+        at.mkdir(parents=True, exist_ok=True)
+        good_exit = kstate("start-barrier", at, "--hosts", len(HOSTS), "--host", host, "--timeout", 300)
+        assert good_exit.status == 0, good_exit.told
+    instance.__enter__()
+
+
 def start(group: Group, case: Case, states: Sequence[Path]) -> dict[str, object]:
     """Starts the instances, watches them, and says what they restored."""
     conf = {"group.protocol": case.protocol, "probing.rebalance.interval.ms": str(_PROBED_MS),
@@ -188,7 +209,9 @@ def start(group: Group, case: Case, states: Sequence[Path]) -> dict[str, object]
         running = []
         for number, instance in enumerate(instances):
             time.sleep(case.apart if number else 0)
-            running.append(pool.submit(instance.__enter__))
+            running.append(
+                pool.submit(begin, instance, HOSTS[number], group.folder / case.name if case.barrier else None)
+            )
         for one in running:
             one.result()
         ready = time.monotonic()
@@ -208,11 +231,11 @@ def start(group: Group, case: Case, states: Sequence[Path]) -> dict[str, object]
 
 
 @contextmanager
-def made(delay_ms: int, size: str) -> Iterator[Group]:
-    """A broker, and an application on it."""
+def made(properties: str, size: str) -> Iterator[Group]:
+    """A broker with these properties, and an application on it."""
     folder = Path(tempfile.mkdtemp(prefix="kstate-starts-"))
     try:
-        with Harness(folder / "harness", f"group.initial.rebalance.delay.ms={delay_ms}") as harness:
+        with Harness(folder / "harness", properties) as harness:
             yield Group(harness, folder, size)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -224,8 +247,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cases whose names have this")
     only = parser.parse_args().only
     left = [case for case in cases() if only in case.name and case.name not in recorded()]
-    for (delay, size, _), some in groupby(left, key=lambda case: (case.delay_ms, case.size, case.protocol)):
-        with made(delay, size) as group:
+    for (properties, size, _), some in groupby(left, key=lambda case: (case.broker, case.size, case.protocol)):
+        with made(properties, size) as group:
             for case in some:
                 folder = group.folder / case.name
                 states = group.wholes(folder) if case.lost == "whole" else group.shares(folder)
