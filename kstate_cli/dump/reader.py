@@ -133,9 +133,10 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: _Files) -> Itera
             # A single record may be all that is wanted of it: no more is converted.
             numbered = table.set_column(table.column_names.index("offset"), "offset", offsets.column(0))
             table = within(numbered, part)
-        yield _canonical(table, names, piece)
+        table = _canonical(table, names, piece)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(piece, error) from None
+    yield table
 
 
 def _batches(part: Slice, piece: Piece, names: list[str], files: _Files) -> Iterator[pa.Table]:

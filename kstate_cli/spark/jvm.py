@@ -253,7 +253,9 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
     with contextlib.suppress(OSError):  # no such call before Linux 5.3, or it is gone already
         ended = os.pidfd_open(process.pid)
         try:
-            select.select([ended], [], [], seconds)
+            poll = select.poll()
+            poll.register(ended, select.POLLIN)
+            poll.poll(seconds * 1000)
         finally:
             os.close(ended)
         seconds = 0
