@@ -137,7 +137,8 @@ class Left:
 def logs_of(directory: Path) -> frozenset[tuple[str, int]]:
     """The changelog partitions of what lies in a directory."""
     rows = kstate("ls", directory, "-o", "json").rows
-    return frozenset((topic, int(one)) for row in rows for topic, of in row["changelog"].items() for one in of)
+    return frozenset((topic, int(one)) for row in rows if row["type"] == "store"
+                     for topic, of in row["changelog"].items() for one in of)  # fmt: skip
 
 
 def rolled(

@@ -115,14 +115,33 @@ def _archive(cache: Path) -> Path:
     return found
 
 
+_STARTS = 3
+
+
+def _said_of_the_archive(settings: SparkSettings) -> str:
+    """What a JVM with the same options says of it."""
+    kept = kept_start.find(conf_of(settings, "kstate restore"))
+    assert kept is not None
+    argv = [one for one in kept.argv({}) if not one.startswith("-Xlog")]
+    options = [argv[0], "-Xlog:cds", *argv[1 : argv.index(kept_start.MAIN_CLASS)], "-version"]
+    done = subprocess.run(options, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
 def test_it_is_taken(taken: Path) -> None:
     """The JVM has the archive in its memory, and was started with what Spark's launcher would have said."""
     settings = SparkSettings(conf={"spark.executor.memory": "1g"})
     decides = kept_start.what_decides(conf_of(settings, "kstate restore"))
     assert [one.stem for one in _archive(taken).parent.glob("*.json")] == [kept_start.key_of(decides)], decides
-    words, maps = _command_and_maps(settings)
-    assert f"-XX:SharedArchiveFile={_archive(taken)}" in words, "Spark's own scripts have started it"
-    assert str(_archive(taken)) in maps, maps
+    told = []
+    for _ in range(_STARTS):
+        words, maps = _command_and_maps(settings)
+        if str(_archive(taken)) in maps:
+            break
+        # No error: a JVM that does not come up by it is followed by one as always, and one may go without the archive.
+        told.append("asked for" if f"-XX:SharedArchiveFile={_archive(taken)}" in words else "as always")
+    else:
+        raise AssertionError([*told, _said_of_the_archive(settings)])
     shutil.rmtree(taken)
     as_always, maps = _command_and_maps(settings)
     assert ".jsa" in maps and str(taken) not in maps, "the JVM's own"
