@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ ANY = "any number"
 """Restored is the whole of a log that nobody knows."""
 _NEVER = 100
 """Seconds after which a start is not waited for any more."""
+_QUIET_SECONDS = 0.5
 _SOON = 25
 """Seconds after which an application that has lost its global thread is given up: 4.3.1 stays REBALANCING for ever."""
 
@@ -192,6 +194,16 @@ TaskOf = Callable[[str, int], str | None]
 """Store and partition -> the task that has it in the topology that is started; None where that has no such store."""
 
 
+def _settled(log: Path, begin: int) -> str:
+    """What was said since, once nothing was added for a while."""
+    size = -1
+    while size != (size := log.stat().st_size):
+        time.sleep(_QUIET_SECONDS)
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        lines.seek(begin)
+        return lines.read()
+
+
 def start(
     harness: Harness,
     release: str,
@@ -214,13 +226,12 @@ def start(
         reply = harness.jvm(release).call(harness.run_command(app, directory.path.parent, run), timeout=_NEVER)
     except InteropError:
         # KafkaStreams#start has not returned: its global thread died without saying so to it.
-        with log.open(encoding="utf-8", errors="replace") as lines:
-            lines.seek(begin)
-            return Real(True, lines.read(), {}, hangs=True)
+        return Real(True, _settled(log, begin), {}, hangs=True)
     text = "\n".join(_said(reply))
     if reply.rc:
         assert reply.rc == 3 or "global state failed" in text, reply.told()
-        return Real(True, text, {})
+        # The thread that fails may say why after the one that has waited for it has said that it failed.
+        return Real(True, f"{text}\n{_settled(log, begin)}", {})
     restored: dict[tuple[str, str], int] = {}
     for event in reply.of("restore-end"):
         task = of_store(event["store"], event["partition"])
