@@ -168,11 +168,11 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NO_OPTIONS: Texts(
         "A database has no OPTIONS file",
-        "RocksDB writes it last when it makes a database: it may never have been finished. With which settings it was "
-        "made is unknown.",
+        "RocksDB writes it last when it makes a database: whoever was killed in that moment leaves one without. With "
+        "which settings it was made is unknown.",
         SILENT,
         f"RocksDB writes OPTIONS at every open ({see('rocksdb.md#options')})",
-        (_CHECK, _REBUILD),
+        (_CHECK, _REBUILD, _WIPE),
     ),
     ProblemCode.MALFORMED_OPTIONS: Texts(
         "The OPTIONS file is not as RocksDB writes it",
