@@ -103,9 +103,9 @@ def test_any_layout(
 
 
 def test_more_keys_than_fit_make_more_sorted_files(tmp_path: Path) -> None:
-    """So little memory that each partition is made in parts, whose sorted files overlap."""
+    """So little memory that the keys of each partition are looked at range by range."""
     folder = tmp_path / "dump"
-    make_dump(folder, support.TOPIC, records=2_400_000, keys=2_390_000, value_bytes=10, partitions=2)
+    make_dump(folder, support.TOPIC, records=5_000_000, keys=5_000_000, value_bytes=10, partitions=2)
     whole, cut = tmp_path / "whole" / support.APP, tmp_path / "cut" / support.APP
     for app, options in ((whole, ("--engine", "local")), (cut, ("--engine", "local", "--memory", "200M"))):
         app.parent.mkdir()

@@ -16,6 +16,8 @@ from kstate_cli.spark.context import SparkSettings, run_tasks, spark_context
 from kstate_cli.spark.daemon import MODULES
 from tests.unit.restore.slicing import job_of, key_of, write_dump
 
+from . import support
+
 _LARGE = ("kstate_cli", "numpy", "pyarrow", "rocksdict")
 _KINDS = ("timestamped-key-value", "headers-session", "time-ordered-window")
 
@@ -26,15 +28,27 @@ def _imported_by(job: SliceJob) -> list[str]:
     return sorted(name for name in {*sys.modules} - before if name.partition(".")[0] in _LARGE)
 
 
-def test_a_slice_imports_nothing_more(tmp_path: Path) -> None:
-    """In its worker, which has imported this module too: what is new is what a slice imports when it is made."""
-    (tmp_path / "runs").mkdir()
+def imported_by_slices(folder: Path) -> None:
+    """In a process of its own, as PySpark goes on with a JVM that others have started."""
+    (folder / "runs").mkdir()
     jobs = [
-        job_of(write_dump(tmp_path / f"dump-{kind}", [(key_of(kind), b"x" * 40)]), kind, tmp_path / "runs")
+        job_of(write_dump(folder / f"dump-{kind}", [(key_of(kind), b"x" * 40)]), kind, folder / "runs")
         for kind in _KINDS
     ]
     with spark_context(SparkSettings(), modules=OF_SLICES) as context:
         assert run_tasks(context, _imported_by, jobs, lambda: None) == [[]] * len(jobs)
+
+
+def test_a_slice_imports_nothing_more(tmp_path: Path) -> None:
+    """In its worker, which has imported this module too: what is new is what a slice imports when it is made."""
+    code = (
+        "from pathlib import Path; from tests.restore.test_worker_modules import imported_by_slices; "
+        f"imported_by_slices(Path({str(tmp_path)!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=support.environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "os.path.nothing"])
