@@ -250,7 +250,8 @@ class Jvm:
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
     """Until it has ended, or for so long. Python's own wait looks every 50 ms."""
-    with contextlib.suppress(OSError):  # no such call before Linux 5.3, or it is gone already
+    # No such call before Linux 5.3, no such function in some builds of Python; or it is gone already.
+    with contextlib.suppress(OSError, AttributeError):
         ended = os.pidfd_open(process.pid)
         try:
             poll = select.poll()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import threading
@@ -34,6 +36,31 @@ def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
                 began = time.monotonic()
                 assert one.end(0.1) == (process.pid,)
                 assert time.monotonic() - began < 5
+            assert one.end(0.1) == ()
+        assert process.returncode == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("how", ["as here", "not in this Python", "not in this system"])
+def test_it_ends_with_or_without_the_call_that_hears_it(
+    how: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Some builds of Python lack ``os.pidfd_open``."""
+
+    def unknown(*_: object) -> int:
+        raise OSError(errno.ENOSYS, "no such call")
+
+    if how == "not in this Python":
+        monkeypatch.delattr(os, "pidfd_open")
+    elif how == "not in this system":
+        monkeypatch.setattr(os, "pidfd_open", unknown)
+    process = deaf_session()
+    try:
+        with (tmp_path / "said").open("wb") as said:
+            one = Jvm([], said, tmp_path)
+            one._process = process
             assert one.end(0.1) == ()
         assert process.returncode == -signal.SIGKILL
     finally:
