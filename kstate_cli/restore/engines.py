@@ -32,7 +32,8 @@ OF_SLICES: Final = (
     "pyarrow.parquet",
     "rocksdict",
 )
-"""What most slices need: imported while Spark starts. None of it has threads that a fork would lose."""
+"""What most slices need: imported while Spark starts, here and by the parent of its workers, which are forks of it.
+Numpy and Arrow are made for a fork after they were imported; no database is opened before."""
 
 
 class RestoreEngine(str, Enum):

@@ -29,7 +29,7 @@ from kstate_cli.errors import KstateError, Refused, RunFailed, note
 from kstate_cli.signals import signals_held, start
 from kstate_cli.spark import kept_start
 from kstate_cli.spark.daemon import MODULE as DAEMON
-from kstate_cli.spark.daemon import MODULES
+from kstate_cli.spark.daemon import MODULES, import_modules
 from kstate_cli.spark.jvm import JAVA, Jvm, Launch, by_spark_submit, let_signals_come, under_spark_submit
 from kstate_cli.spark.side_thread import in_side_thread
 
@@ -193,8 +193,8 @@ def conf_of(settings: SparkSettings, name: str) -> dict[str, str]:
 
 
 def _import(modules: Sequence[str]) -> None:
-    for name in ("pyspark", *modules):
-        importlib.import_module(name)
+    importlib.import_module("pyspark")
+    import_modules(modules)
 
 
 def quieten_py4j() -> None:

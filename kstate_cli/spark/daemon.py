@@ -17,6 +17,7 @@ import importlib.util
 import os
 import runpy
 import sys
+from collections.abc import Iterable
 
 MODULE = "kstate_cli.spark.daemon"
 MODULES = "_KSTATE_WORKER_MODULES"
@@ -29,9 +30,9 @@ def without_zip(path: list[str]) -> list[str]:
     return [one for one in path if os.path.basename(one) != _ZIP]
 
 
-def import_modules() -> None:
-    """What :data:`MODULES` names; of one that cannot be, the task that needs it says what is wrong."""
-    for name in filter(None, os.environ.get(MODULES, "").split(",")):
+def import_modules(names: Iterable[str]) -> None:
+    """Imports them; of one that cannot be, the task that needs it says what is wrong."""
+    for name in names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
 
@@ -42,7 +43,7 @@ def main() -> None:
     sys.path[:] = without_zip(before)
     if importlib.util.find_spec("pyspark") is None:
         sys.path[:] = before
-    import_modules()
+    import_modules(filter(None, os.environ.get(MODULES, "").split(",")))
     runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)
 
 

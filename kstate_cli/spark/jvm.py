@@ -89,19 +89,23 @@ def check_java() -> None:
             hint=hint,
         )
     try:
-        version = RELEASE.search(_release_file(java)) or _VERSION.search(asked_for_version(java))
+        version = _told_by_release(java) or _VERSION.search(asked_for_version(java))
     except OSError as error:
         raise Refused(f"Spark needs Java, and {java} cannot be run: {error.strerror}", hint=hint) from None
     if version and int(version[1]) < needed:
         raise Refused(f"Spark needs Java {needed} or later, and {java} is Java {version[1]}", hint=hint)
 
 
-def _release_file(java: str) -> str:
-    """What an installed Java has beside it, which says its version without a start; empty where it is not there."""
-    try:
-        return regular.read_small(Path(os.path.realpath(java)).parent.parent / "release", _MOST_BYTES).decode()
-    except (OSError, ValueError):
-        return ""
+def release_file(java: str) -> str:
+    """What an installed Java has beside it, which says its version without a start. Raises OSError."""
+    path = Path(os.path.realpath(java)).parent.parent / "release"
+    return regular.read_small(path, _MOST_BYTES).decode(errors="replace")
+
+
+def _told_by_release(java: str) -> re.Match[str] | None:
+    with contextlib.suppress(OSError):
+        return RELEASE.search(release_file(java))
+    return None
 
 
 def _needed() -> int:

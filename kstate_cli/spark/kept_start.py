@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from kstate_cli import regular
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.spark.jvm import JAVA, RELEASE, find_java
+from kstate_cli.spark.jvm import JAVA, RELEASE, find_java, release_file
 from kstate_cli.spark.safe_place import why_not_safe
 
 FORMAT: Final = 1
@@ -191,7 +191,7 @@ def of_java(java: str | None) -> dict[str, Any]:
     path = Path(os.path.realpath(java))
     home = path.parent.parent
     try:
-        release = regular.read_small(home / "release", _MOST_BYTES).decode(errors="replace")
+        release = release_file(java)
         files = [_identity(one) for one in (path, home / "lib" / "server" / "libjvm.so", home / "lib" / "modules")]
     except OSError:
         raise NotKept(f"{path} is not within a Java as it is installed: name that in JAVA_HOME") from None

@@ -52,6 +52,13 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
+def said_by(code: str) -> str:
+    """What Python prints in a process of its own: PySpark goes on with a JVM that other tests have started in this one."""
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def start(app: Path, dump: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command(app, dump, *options), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

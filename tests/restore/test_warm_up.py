@@ -114,11 +114,7 @@ def told_of_a_jvm(conf: dict[str, str]) -> None:
 def _command_and_maps(settings: SparkSettings) -> tuple[list[str], str]:
     """The first two. PySpark goes on with the JVM that other tests of this process have started with it."""
     code = f"from tests.restore.test_warm_up import told_of_a_jvm; told_of_a_jvm({dict(settings.conf)!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=support.environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    words, maps, left = json.loads(done.stdout.splitlines()[-1])
+    words, maps, left = json.loads(support.said_by(code).splitlines()[-1])
     assert left == [], "whoever may write to /tmp could put modules there"
     return words, maps
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ from kstate_cli.restore.engines import OF_SLICES
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.spark.context import SparkSettings, run_tasks, spark_context
-from kstate_cli.spark.daemon import MODULES
 from tests.unit.restore.slicing import job_of, key_of, write_dump
 
 from . import support
@@ -45,16 +43,13 @@ def test_a_slice_imports_nothing_more(tmp_path: Path) -> None:
         "from pathlib import Path; from tests.restore.test_worker_modules import imported_by_slices; "
         f"imported_by_slices(Path({str(tmp_path)!r}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=support.environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    support.said_by(code)
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "os.path.nothing"])
 def test_one_that_is_not_there_is_told_by_the_task_that_needs_it(name: str) -> None:
     """What starts the workers passes over it."""
-    code = "import sys; from kstate_cli.spark import daemon; daemon.import_modules(); print('decimal' in sys.modules)"
-    environment = {**os.environ, MODULES: f"{name},decimal"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    code = f"import sys; from kstate_cli.spark import daemon; daemon.import_modules(['{name}', 'decimal'])"
+    command = [sys.executable, "-c", f"{code}; print('decimal' in sys.modules)"]
+    done = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("True\n", "")
