@@ -29,11 +29,16 @@ def fixed_table(array: pa.BinaryArray) -> npt.NDArray[np.uint8] | None:
 
 
 def binary_of(table: npt.NDArray[np.uint8]) -> pa.BinaryArray:
-    """Each row of a table of bytes as a value; what lies together is not copied."""
+    """Each row of a table of bytes as a value; what lies together is not copied.
+
+    Raises OverflowError for more bytes than the positions of one array of pyarrow reach.
+    """
     import numpy as np
     import pyarrow as pa
 
     rows, width = table.shape
+    if rows * width > np.iinfo(np.int32).max:
+        raise OverflowError(f"{rows} values of {width} bytes are too much for one array")
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
     data = np.ascontiguousarray(table)
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data)])

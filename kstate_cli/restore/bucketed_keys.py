@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from kstate_cli.restore.convert import Ints
 
 _KEY_COPIES: Final = 2
+"""Of keys there are copies while they are put in order."""
+_POSITION_BYTES: Final = 4
+"""What an array has for each key, beside its bytes."""
 
 
 @dataclass(slots=True)
@@ -38,6 +41,7 @@ class BucketsOfKeys:
 
     def __init__(self, buckets: int) -> None:
         self._buckets = _empty(buckets)
+        self._size = 0, 0
         self.waiting_bytes = 0
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
@@ -63,13 +67,14 @@ class BucketsOfKeys:
             if bucket.waiting:
                 self._deduplicate(bucket)
         self.waiting_bytes = 0
+        self._size = sum(len(one.keys) for one in self._buckets), sum(one.keys.nbytes for one in self._buckets)
 
     def size(self) -> tuple[int, int]:
         """Keys, and their bytes."""
-        return sum(len(one.keys) for one in self._buckets), sum(one.keys.nbytes for one in self._buckets)
+        return self._size
 
     def held(self, row_bytes: int) -> int:
-        """What rows take; ``row_bytes`` without their keys, of which there are copies while they are put in order."""
+        """What rows take; ``row_bytes`` without their keys."""
         rows, size = self.size()
         return rows * row_bytes + size * _KEY_COPIES
 
@@ -78,7 +83,8 @@ class BucketsOfKeys:
         return self.held(row_bytes)
 
     def cut(self, count: int) -> bytes:
-        """Keeps the ``count`` lowest keys, once all is settled; returns the lowest of the others."""
+        """Keeps the ``count`` lowest keys; returns the lowest of the others."""
+        self.settle()
         buckets, told = len(self._buckets), self.winners()
         bound: bytes = told.keys[count].as_py()
         self._buckets = _empty(buckets)
@@ -121,6 +127,11 @@ class BucketsOfKeys:
         # Where a code repeats, the last assignment stays: exactly the rule of a changelog.
         record[local] = numbers
         bucket.keys, bucket.record = coded.dictionary, record
+
+
+def row_held(key_bytes: int, row_bytes: int) -> int:
+    """What a row takes whose key has so many bytes."""
+    return row_bytes + (key_bytes + _POSITION_BYTES) * _KEY_COPIES
 
 
 def _empty(buckets: int) -> list[_Bucket]:

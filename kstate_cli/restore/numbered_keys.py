@@ -6,7 +6,7 @@ and nothing else is held of a key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kstate_cli.restore.convert import Ints
 
 _BLOCK_ROWS: Final = 262_144
+_BLOCK_BYTES: Final = 8 << 20
+"""Of keys that are made of numbers, to be other numbers."""
 _IN_PARTS_BYTES: Final = 16
 """What a row takes until its value is read where keys and records are told part by part: key and record in one number,
 and then the record, and its place."""
@@ -42,6 +44,10 @@ class _Some:
     def between(self, first: int, last: int) -> _Some:
         """A copy of some of them."""
         return _Some(self.word[first:last].copy(), None if self.record is None else self.record[first:last].copy())
+
+    def chosen(self, which: npt.NDArray[np.bool_]) -> _Some:
+        """A copy of these."""
+        return _Some(self.word[which], None if self.record is None else self.record[which])
 
     def parted(self, shift: int) -> tuple[npt.NDArray[np.uint64], Ints]:
         """Keys and records each."""
@@ -103,7 +109,8 @@ class NumberedKeys:
         if not self._waiting:
             return
         if self._together:
-            _put_behind(self._known.word, [some.word for some in self._waiting], self._waiting.clear)
+            _put_behind(self._known.word, [some.word for some in self._waiting])
+            self._waiting.clear()
             _keep_last(self._known.word, self._shift)
         else:
             word = np.concatenate([self._known.word, *(some.word for some in self._waiting)])
@@ -114,11 +121,17 @@ class NumberedKeys:
         self.waiting_bytes = 0
 
     def cut(self, count: int) -> bytes:
-        """Keeps the ``count`` lowest keys, once all is settled; returns the lowest of the others."""
-        assert self._like is not None
-        word, _ = self._known.between(count, count + 1).parted(self._shift)
-        self._known = self._known.between(0, count)
-        return keys_of(word, self._bits, self._like).tobytes()
+        """Keeps the ``count`` lowest of the keys that are known, and what waits below the next; returns that one."""
+        first = self._known.between(count, count + 1)
+        (number,), _ = first.parted(self._shift)
+        (bound,) = self._told(first).keys.to_pylist()
+        self._known.word.resize(count, refcheck=False)
+        if self._known.record is not None:
+            self._known.record.resize(count, refcheck=False)
+        self._waiting = [some.chosen(some.parted(self._shift)[0] < number) for some in self._waiting]
+        self.waiting_bytes = sum(some.nbytes for some in self._waiting)
+        assert isinstance(bound, bytes)
+        return bound
 
     def size(self) -> tuple[int, int]:
         """Keys, and their bytes."""
@@ -175,13 +188,24 @@ class NumberedKeys:
         return _Some(word, None)
 
     def _recode(self, bits: npt.NDArray[np.uint8], shift: int) -> None:
-        """More bits tell keys, or records, apart than were thought of."""
+        """More bits tell keys, or records, apart than were thought of: they stay in order, and where they are."""
+        import numpy as np
+
         self.settle()
         assert self._like is not None
-        word, record = self._known.parted(self._shift)
-        table = keys_of(word, self._bits, self._like)
+        known, before, shift_before = self._known, self._bits, self._shift
         self._bits, self._shift = bits, shift
-        self._known = self._coded(table, record) if len(table) else self._none()
+        count = len(known.word)
+        if known.record is None and not self._together:
+            self._known = _Some(known.word, np.empty(count, dtype=np.int64))
+        rows = max(1, _BLOCK_BYTES // len(self._like))
+        for first in range(0, count, rows):
+            block = slice(first, first + rows)
+            word, record = known.between(first, first + rows).parted(shift_before)
+            some = self._coded(keys_of(word, before, self._like), record)
+            self._known.word[block] = some.word
+            if self._known.record is not None:
+                self._known.record[block] = _of(some)
 
 
 def _of(some: _Some) -> Ints:
@@ -189,14 +213,13 @@ def _of(some: _Some) -> Ints:
     return some.record
 
 
-def _put_behind(known: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64]], done: Callable[[], None]) -> None:
+def _put_behind(known: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64]]) -> None:
     """Makes ``known`` longer by ``parts``, where it is."""
     end = len(known)
     known.resize(end + sum(len(part) for part in parts), refcheck=False)
     for part in parts:
         known[end : end + len(part)] = part
         end += len(part)
-    done()
 
 
 def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:

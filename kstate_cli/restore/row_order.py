@@ -41,8 +41,6 @@ _INDEXED_ROW_BYTES: Final = 120
 """The same for a time-ordered store, whose row keys are made from those of the changelog."""
 _PLACE_BYTES: Final = 12
 """What a row of a range that is done takes: its record, and later its place."""
-_PART_WINDOWS: Final = 16
-"""Keys of so many windows are made together."""
 _LEAST_KEPT, _MOST_KEPT = 0.5, 0.9
 """Of the keys that fill the memory, as a range is made smaller."""
 
@@ -130,36 +128,37 @@ class Orders:
             yield group.order(self.job)
 
     def _add_range(self, group: _Ranges, lowest: bytes) -> bytes | None:
-        last, bound = self._range(lowest, self._budget - group.held)
-        alone = bound is None and not group.rows
+        last = self._range(lowest, self._budget - group.held)
+        alone = last.bound is None and not group.rows
         if self._in_parts and not (alone and last.whole):
-            group.add_parts(last.parts(_PART_WINDOWS * group.width), self._only_segment)
+            rows = last.windows_together(group.width) * group.width
+            group.add_parts(last.parts(rows), self._only_segment)
         else:
             group.add(*self._arranged(last.finish()), alone=alone)
-        return bound
+        return last.bound
 
-    def _range(self, lowest: bytes, memory: int) -> tuple[LastOfEachKey, bytes | None]:
-        """Of the keys from ``lowest`` on as many as there is memory for; and the first of the others, if any."""
-        last, bound, number = self._last_of_each(memory), None, 0
+    def _range(self, lowest: bytes, memory: int) -> LastOfEachKey:
+        """Of the keys from ``lowest`` on as many as there is memory for."""
+        last, number = self._last_of_each(memory, in_parts=self._in_parts), 0
         for table in self._read(self.job):
             for chunk in table.column("key").chunks:
-                last.add(*numbered(chunk, number, lowest, bound))
+                last.add(*numbered(chunk, number, lowest, last.bound))
                 number += len(chunk)
             if last.full:
                 # As many as will have grown to about what there is room for at the end.
                 part = min(max(number / max(self.job.slice.rows, 1), _LEAST_KEPT), _MOST_KEPT)
-                bound = last.cut(part) or bound
+                last.cut(part)
         self._counted = True
-        return last, bound
+        return last
 
     @property
     def _budget(self) -> int:
         return int(self.job.memory * KEYS_PART)
 
-    def _last_of_each(self, memory: int) -> LastOfEachKey:
+    def _last_of_each(self, memory: int, *, in_parts: bool = False) -> LastOfEachKey:
         key = self.kind.key
         each = _INDEXED_ROW_BYTES if key.time_ordered else _SEGMENTED_ROW_BYTES if key.expires else _ROW_BYTES
-        return LastOfEachKey(self.job.slice.rows, memory, each, in_parts=self._in_parts)
+        return LastOfEachKey(self.job.slice.rows, memory, each, in_parts=in_parts)
 
     @property
     def _in_parts(self) -> bool:

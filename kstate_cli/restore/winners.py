@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.restore.bucketed_keys import BucketsOfKeys
+from kstate_cli.restore.bucketed_keys import BucketsOfKeys, row_held
 from kstate_cli.restore.numbered_keys import NumberedKeys
 from kstate_cli.restore.winners_told import Winners
 
@@ -26,6 +26,12 @@ _WAITING_PART: Final = 8
 """Keys wait until they take so small a part of a task's memory, or as much as those that are known."""
 _KEY_BYTES: Final = 1 << 30
 """Half of what one array of pyarrow can hold."""
+_DEALT_PART: Final = 0.9
+"""Of the memory, as numbers become keys that take more than they did."""
+_TOLD_PART: Final = 16
+"""Keys that are told together take at most so small a part of the memory; a window is told whole."""
+_TOLD_WINDOWS: Final = 16
+"""More at once gain nothing."""
 
 
 def numbered(
@@ -51,6 +57,16 @@ def numbered(
     return keys.filter(wanted), numbers[wanted.to_numpy(zero_copy_only=False)]
 
 
+def _below(keys: pa.BinaryArray, numbers: Ints, bound: bytes | None) -> tuple[pa.BinaryArray, Ints]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if bound is None:
+        return keys, numbers
+    wanted = pc.less(keys, pa.scalar(bound, pa.binary()))
+    return keys.filter(wanted), numbers[wanted.to_numpy(zero_copy_only=False)]
+
+
 class LastOfEachKey:
     """Takes keys of a slice in the order of its records, and tells the winners. ``memory`` in bytes."""
 
@@ -67,6 +83,12 @@ class LastOfEachKey:
         self._known: NumberedKeys | BucketsOfKeys = NumberedKeys(records)
         self._held = 0
         self._full = False
+        self._bound: bytes | None = None
+
+    @property
+    def bound(self) -> bytes | None:
+        """The lowest key that was cut away, None where none was: neither it nor a higher one is to be added."""
+        return self._bound
 
     @property
     def full(self) -> bool:
@@ -85,22 +107,38 @@ class LastOfEachKey:
             return
         if not self._known.add(keys, numbers):
             self._deal_out()
-            self._known.add(keys, numbers)
+            self._known.add(*_below(keys, numbers, self._bound))
+        was_full = self._full
+        self._measure()
+        if self._in_parts and self._full and not was_full:
+            # Numbers have become others, which take more: cut before anything is made of them.
+            self._keep(self._fitting(_DEALT_PART))
         # What waits takes as much again once it is known.
         most = max(self._memory // _WAITING_PART, min(self._held, self._memory - self._held) // 2)
         if self._known.waiting_bytes * self._known.growth > min(most, _KEY_BYTES // 2):
             self._settle()
 
     def cut(self, part: float) -> bytes | None:
-        """Keeps so large a part of the keys, the lowest; returns the lowest of the others, None where none are left."""
+        """Keeps so large a part of the keys that there is room for, the lowest; returns the lowest of the others.
+
+        None where no others are left.
+        """
         self._settle()
+        return self._keep(self._fitting(part))
+
+    def _fitting(self, part: float) -> int:
+        """So large a part of the keys that are known, or of as many as there is room for."""
         rows, _ = self._known.size()
-        count = max(1, int(rows * part))
-        if count >= rows:
+        return int(rows * part * min(1.0, self._memory / max(self._held, 1)))
+
+    def _keep(self, count: int) -> bytes | None:
+        """Keeps so many of the keys that are known, one at least."""
+        count = max(1, count)
+        if count >= self._known.size()[0]:
             return None
-        bound = self._known.cut(count)
+        self._bound = self._known.cut(count)
         self._measure()
-        return bound
+        return self._bound
 
     def finish(self) -> Winners:
         """The winners of all that was added. Call it once."""
@@ -108,6 +146,13 @@ class LastOfEachKey:
         winners = self._known.winners()
         self._give_back()
         return winners
+
+    def windows_together(self, rows: int) -> int:
+        """How many windows of so many rows are told together. Asked once all keys are added."""
+        self._settle()
+        known, size = self._known.size()
+        of_window = rows * size // max(known, 1)
+        return max(1, min(_TOLD_WINDOWS, self._memory // _TOLD_PART // max(of_window, 1)))
 
     def parts(self, rows: int) -> Iterator[Winners]:
         """The winners of all that was added, so many rows at a time, in order. Call it once."""
@@ -123,13 +168,20 @@ class LastOfEachKey:
 
     def _deal_out(self) -> None:
         """Some keys are no numbers, or not together with the others."""
+        numbers = self._known
+        assert isinstance(numbers, NumberedKeys)
+        numbers.settle()
+        rows, size = numbers.size()
+        each = max(size // max(rows, 1), 1)
+        if self._in_parts:
+            # Those that are told as a whole were counted with their keys all the while.
+            fitting = int(self._memory * _DEALT_PART) // row_held(each, self._row_bytes)
+            self._keep(min(fitting, _KEY_BYTES // each))
         dealt = BucketsOfKeys(self._buckets)
-        assert isinstance(self._known, NumberedKeys)
-        self._known.settle()
-        told = self._known.winners()
-        if len(told.keys):
-            dealt.add(told.keys, told.record)
+        for some in numbers.parts(max(1, self._memory // _TOLD_PART // each)):
+            dealt.add(some.keys, some.record)
         self._known = dealt
+        self._settle()
 
     def _settle(self) -> None:
         self._known.settle()

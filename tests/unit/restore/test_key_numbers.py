@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kstate_cli.byte_tables import binary_of
 from kstate_cli.restore.key_numbers import WORD_BITS, count_of, differing_bits, keys_of, order_of, words
 
 KEYS = st.integers(1, 20).flatmap(
@@ -44,6 +46,13 @@ def test_the_way_back(keys: tuple[bytes, bytes, list[bytes]]) -> None:
     assert (len(parts) == 1) >= (count_of(bits) <= WORD_BITS)
     if len(parts) == 1:
         assert np.array_equal(keys_of(parts[0], bits, table[-1]), table)
+
+
+def test_more_bytes_than_an_array_reaches_are_no_array() -> None:
+    """Its positions have 32 bits: beyond them keys would be others, without a word."""
+    table = np.broadcast_to(np.zeros((1, 1_000), dtype=np.uint8), (2_200_000, 1_000))
+    with pytest.raises(OverflowError, match="2200000 values of 1000 bytes"):
+        binary_of(table)
 
 
 def test_times_of_windows_take_few_bits() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kstate_cli.byte_tables import binary_of
 from kstate_cli.restore.winners import LastOfEachKey, numbered
 
 any_keys = st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"", b"a", b"b"]))
@@ -55,6 +58,58 @@ def test_the_lowest_keys_and_where_the_others_begin(
     assert names == sorted(expected)
     assert dict(zip(names, records, strict=True)) == expected
     assert not in_parts or all(len(one.keys) == rows for one in told[:-1])
+
+
+@pytest.mark.parametrize("memory", [300, 3_000, 30_000])
+@given(data=st.data())
+def test_keys_that_become_others_never_take_more_than_there_is(memory: int, data: st.DataObject) -> None:
+    """Of more bits, then of more than a number has, then of another length: what does not fit is cut away."""
+    kinds = data.draw(st.lists(st.sampled_from([digits, eight, long, any_keys]), min_size=1, max_size=4))
+    found = [key for kind in kinds for key in data.draw(st.lists(kind, max_size=200))]
+    last = LastOfEachKey(5, memory, in_parts=True)
+    for first in range(0, len(found), 20):
+        last.add(*numbered(pa.array(found[first : first + 20], pa.binary()), first, b"", last.bound))
+        while last.full and last.cut(0.9) is not None:
+            pass  # the lowest may be longer than the others
+        assert not last.full or last._known.size()[0] == 1
+    expected = {key: at for at, key in enumerate(found) if key is not None and (last.bound is None or key < last.bound)}
+    told = [*last.parts(7)]
+    names = [key for one in told for key in one.keys.to_pylist()]
+    assert names == sorted(expected)
+    assert dict(zip(names, [at for one in told for at in one.record.tolist()], strict=True)) == expected
+
+
+KNOWN_ROWS = 800_000
+
+
+@pytest.mark.parametrize(
+    ("later", "most"),
+    [
+        pytest.param(b"B" + bytes(99), 3, id="another bit"),
+        pytest.param(b"B" * 100, 3, id="more bits than a number has beside its record"),
+        pytest.param(b"k", 5, id="another length"),
+    ],
+)
+def test_what_is_held_while_keys_become_others(later: bytes, most: int) -> None:
+    """In the bytes that what is known takes as numbers: never all keys at once, of a hundred bytes each."""
+    table = np.full((KNOWN_ROWS, 100), 65, dtype=np.uint8)
+    table[:, -8:] = np.arange(KNOWN_ROWS, dtype=">u8")[:, None].view(np.uint8).reshape(-1, 8)
+    known_bytes = KNOWN_ROWS * 16
+    last = LastOfEachKey(KNOWN_ROWS, int(known_bytes * 1.2), in_parts=True)
+    for first in range(0, KNOWN_ROWS, 8_192):
+        last.add(*numbered(binary_of(table[first : first + 8_192]), first))
+    assert not last.full
+    pool = pa.default_memory_pool()
+    before = pool.bytes_allocated()
+    tracemalloc.start()
+    try:
+        last.add(pa.array([later], pa.binary()), np.array([KNOWN_ROWS]))
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    blocks = 3 * (8 << 20)  # keys that become numbers again, and what is made on the way
+    assert peak < most * known_bytes + blocks, (held, peak)
+    assert pool.bytes_allocated() - before < most * known_bytes + blocks
 
 
 def test_what_is_told_in_parts_takes_less() -> None:
