@@ -38,7 +38,7 @@ def binary_of(table: npt.NDArray[np.uint8]) -> pa.BinaryArray:
 
     rows, width = table.shape
     if rows * width > np.iinfo(np.int32).max:
-        raise OverflowError(f"{rows} values of {width} bytes are too much for one array")
+        raise OverflowError(f"a table of {rows} × {width} is too much for one array")
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
     data = np.ascontiguousarray(table)
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data)])

@@ -43,15 +43,21 @@ class _OffsetRange:
     rows: int
 
 
+_BUFFER_BYTES: Final = 1 << 20
+
+
 def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
     """A Parquet file; INT96 as microseconds, which reach every year that a Kafka timestamp can name."""
     import pyarrow.parquet as pq
+    from pyarrow.fs import LocalFileSystem
 
     return pq.ParquetFile(
         path,
         filesystem=filesystem,
         coerce_int96_timestamp_unit="us",
         pre_buffer=False,
+        # Else a column's part of a row group is held as a whole; elsewhere a read is a request.
+        buffer_size=_BUFFER_BYTES if isinstance(filesystem, LocalFileSystem) else 0,
         page_checksum_verification=True,
     )
 

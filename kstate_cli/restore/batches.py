@@ -12,7 +12,9 @@ from kstate_cli.restore.jobs import SliceJob
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_RECORDS = 131_072
+_LEAST_BATCH, _MOST_BATCH = 32_768, 131_072
+_BATCHES = 64
+"""Of few records a batch is smaller: memory that was never used before takes its time."""
 BATCH_PARTS = 16
 """A batch takes at most so small a part of a task's memory."""
 _MOST_BATCH_BYTES = 64 << 20
@@ -32,12 +34,18 @@ def batches(job: SliceJob, columns: tuple[str, ...]) -> Iterator[pa.Table]:
     """The records of the slice, in the order of their offsets. Raises DumpError and OSError."""
     filesystem = open_location(job.dump_uri)[0]
     if job.slice.ordered:
-        yield from iter_slice(job.slice, columns, filesystem, max_rows=BATCH_RECORDS, max_bytes=batch_bytes(job))
+        yield from iter_slice(job.slice, columns, filesystem, max_rows=batch_records(job), max_bytes=batch_bytes(job))
         return
     # Out of order it has to be sorted as a whole; such slices are small enough for that.
     table = read_slice(job.slice, columns, filesystem)
-    for first in range(0, len(table), BATCH_RECORDS):
-        yield table.slice(first, BATCH_RECORDS)
+    rows = batch_records(job)
+    for first in range(0, len(table), rows):
+        yield table.slice(first, rows)
+
+
+def batch_records(job: SliceJob) -> int:
+    """How many records a batch has, at the most."""
+    return min(max(_LEAST_BATCH, job.slice.rows // _BATCHES), _MOST_BATCH)
 
 
 def batch_bytes(job: SliceJob) -> int:

@@ -20,7 +20,8 @@ from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
 from kstate_cli.releases import release
 from kstate_cli.restore import convert
-from kstate_cli.restore.batches import BATCH_PARTS, BATCH_RECORDS, batch_bytes, batches, rows_together
+from kstate_cli.restore.arrow_pool import choose_pool
+from kstate_cli.restore.batches import BATCH_PARTS, batch_bytes, batch_records, batches, rows_together
 from kstate_cli.restore.consistency import carry_positions, merge_positions
 from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.row_order import Orders, RowOrder, oldest_segment
@@ -83,6 +84,7 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
     Raises Refused for a dump that the spec does not fit, OSError and RocksError.
     """
     started = time.monotonic()
+    choose_pool()
     attempt = uuid.uuid4().hex[:12]
     staging = Staging(job.staging)
     staging.mark_started(job, attempt)
@@ -212,7 +214,7 @@ def _values(kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: 
     job = order.job
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
     most = max(job.memory // BATCH_PARTS, 1)
-    held = order.keys.nbytes + order.places.nbytes + _BATCH_COPIES * min(batch_bytes(job), BATCH_RECORDS * each)
+    held = order.keys.nbytes + order.places.nbytes + _BATCH_COPIES * min(batch_bytes(job), batch_records(job) * each)
     values = ValuesInOrder(
         rows=order.places.rows,
         starts=window_starts(order.segments, rows_together(job)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,8 +33,9 @@ def write_dump(
     times: Sequence[int] | None = None,
     headers: Headers | None = None,
     row_group_size: int | None = None,
+    **options: Any,
 ) -> Path:
-    """One partition with these records, offsets from 0; times in ms, a microsecond apart without."""
+    """One partition with these records, offsets from 0; times in ms, a microsecond apart without; pyarrow's options."""
     folder.mkdir()
     count = len(records)
     columns = {
@@ -54,7 +56,7 @@ def write_dump(
             pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
         ),
     }
-    pq.write_table(pa.table(columns), folder / "all.parquet", row_group_size=row_group_size)
+    pq.write_table(pa.table(columns), folder / "all.parquet", row_group_size=row_group_size, **options)
     return folder
 
 

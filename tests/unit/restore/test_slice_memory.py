@@ -1,0 +1,60 @@
+"""What memory a slice takes, and from where Arrow has it; each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from kstate_cli.restore.arrow_pool import VARIABLE
+
+from .slicing import MIB, write_dump
+
+RECORDS, KEYS, VALUE = 300_000, 1_000, b"v" * 200
+CODE = """
+import json, sys
+from pathlib import Path
+import pyarrow as pa
+from kstate_cli.restore.sorted_files import build_sorted_files
+from tests.memory import peak_bytes
+from tests.unit.restore.slicing import job_of
+small, dump, staging = map(Path, sys.argv[1:])
+assert build_sorted_files(job_of(small, "key-value", staging)).records
+before = peak_bytes()
+assert build_sorted_files(job_of(dump, "key-value", staging)).records
+print(json.dumps([pa.default_memory_pool().backend_name, peak_bytes() - before]))
+"""
+
+
+def told(dump: Path, folder: Path, **variables: str) -> tuple[str, int]:
+    """The pool, and how much more memory the process takes than for a slice of one record."""
+    staging = folder / "staging"
+    staging.mkdir()
+    small = write_dump(folder / "small", [(b"key", b"value")])
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE} | variables
+    command = [sys.executable, "-c", CODE, str(small), str(dump), str(staging)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    name, most = json.loads(done.stdout)
+    return name, most
+
+
+def test_a_row_group_is_never_held_as_a_whole(tmp_path: Path) -> None:
+    records = [(b"key-%06d" % (number % KEYS), VALUE) for number in range(RECORDS)]
+    dump = write_dump(tmp_path / "dump", records, row_group_size=RECORDS, use_dictionary=False, compression="none")
+    column = sum(len(value) for _, value in records)
+    _, most = told(dump, tmp_path)
+    assert most < column // 2, (most // MIB, column // MIB)
+
+
+@pytest.mark.parametrize("name", [None, "system"])
+def test_pool(name: str | None, tmp_path: Path) -> None:
+    """The lean one where the user names none."""
+    lean = "jemalloc" if "jemalloc" in pa.supported_memory_backends() else "system"
+    dump = write_dump(tmp_path / "dump", [(b"key", b"value")])
+    pool, _ = told(dump, tmp_path, **({} if name is None else {VARIABLE: name}))
+    assert pool == (name or lean)
