@@ -20,6 +20,11 @@ _REBUILD = (
 )
 _WIPE = f"or have the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"
 _DAMAGED = (_VERIFY, _REBUILD, _WIPE)
+_KILLED = (
+    "where the application was killed while it made or dropped the database, a migration can leave its task out: "
+    + command("migrate", "APP", "--to", "RELEASE", "--unclean", "wipe")
+)
+_HALF_MADE = (*_DAMAGED, _KILLED)
 _OPENS = f"RocksDBStore.openDB: RocksDB has to open the directory ({see('rocksdb.md')})"
 
 PROBLEMS: Final = {
@@ -122,14 +127,14 @@ PROBLEMS: Final = {
         "RocksDB takes it for a new database and makes an empty one there, unless a write-ahead log lies in it.",
         (log.LOG_WITHOUT_CURRENT,),
         "DBImpl::Recover of RocksDB: create_if_missing",
-        _DAMAGED,
+        _HALF_MADE,
     ),
     ProblemCode.NO_DATABASE: Texts(
         "A folder of a store has files, but neither CURRENT nor a MANIFEST",
         "It was copied in part, or is none of RocksDB's.",
         None,
         _OPENS,
-        _DAMAGED,
+        _HALF_MADE,
     ),
     ProblemCode.DOES_NOT_OPEN: Texts(
         "RocksDB does not open the database",
@@ -157,7 +162,7 @@ PROBLEMS: Final = {
         "RocksDB does not know which files belong to the database.",
         (log.STORE_NOT_OPENED,),
         _OPENS,
-        _DAMAGED,
+        _HALF_MADE,
     ),
     ProblemCode.TORN_MANIFEST: Texts(
         "The MANIFEST ends in the middle of a record",
@@ -172,7 +177,7 @@ PROBLEMS: Final = {
         "which settings it was made is unknown.",
         SILENT,
         f"RocksDB writes OPTIONS at every open ({see('rocksdb.md#options')})",
-        (_CHECK, _REBUILD, _WIPE),
+        (_CHECK, _REBUILD, _WIPE, _KILLED),
     ),
     ProblemCode.MALFORMED_OPTIONS: Texts(
         "The OPTIONS file is not as RocksDB writes it",
@@ -194,7 +199,7 @@ PROBLEMS: Final = {
         "One of the two is cut off, or was copied from elsewhere.",
         SILENT,
         f"RocksDB keeps both alike ({see('rocksdb.md#options')})",
-        _DAMAGED,
+        _HALF_MADE,
     ),
     ProblemCode.UNKNOWN_FAMILY: Texts(
         "A column family that no store of Streams has",

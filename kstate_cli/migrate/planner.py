@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
@@ -54,7 +54,7 @@ from kstate_cli.statedir.headers import (
 )
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
-from kstate_cli.statedir.problems import ProblemCode
+from kstate_cli.statedir.problems import Problem, ProblemCode
 from kstate_cli.texts import command, first_lines, quoted
 
 
@@ -109,7 +109,8 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
 
     Raises Refused, naming everything that stands in the way and the rule it breaks.
     """
-    fatal = [p for p in app.all_problems() if p.fatal]
+    half_made = _half_made(app)
+    fatal = [p for p in app.all_problems() if p.fatal and not (options.wipe_unclean and p.place.task in half_made)]
     if fatal:
         if all(p.code is ProblemCode.UNREADABLE for p in fatal):
             raise _not_all_read(app.path, [p.text for p in fatal])
@@ -118,10 +119,11 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             "the directory cannot be migrated as it is",
             details=first_lines(lines),
             where=str(app.path),
-            hint=f"what to do about each: {command('check', app.path, '--for', target.name)}",
+            hint=_about_fatal(app, target, options, alone={p.place.task for p in fatal} <= half_made.keys()),
         )
     sources = _sources(app, transactional=options.transactional)
-    draft = _MigrationDraft(app, target, options)
+    whole = replace(app, tasks=tuple(task for task in app.tasks if task.name not in half_made))
+    draft = _MigrationDraft(whole, target, options)
     for problem in app.all_problems():
         (draft.notes if problem.passing else draft.warnings).append(problem.reasoned)
     draft.notes += as_of_note(app)
@@ -131,9 +133,11 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     all_resolved = resolve_to_plan(app, transactional=options.transactional)
     logged = {one.store.name for resolved in all_resolved for one in resolved.stores if one.offsets}
     for resolved in all_resolved:
-        if _moves_offsets(draft, resolved.task):
+        if resolved.task.name in half_made:
+            _leave_out(draft, resolved, half_made[resolved.task.name].text, logged)
+        elif _moves_offsets(draft, resolved.task):
             if resolved.unclean and options.wipe_unclean:
-                _leave_out(draft, resolved, logged)
+                _leave_out(draft, resolved, str(resolved.unclean[0]), logged)
                 continue
             if resolved.unclean and not options.at_least_once:
                 unclean += map(str, resolved.unclean)
@@ -306,8 +310,29 @@ def _not_all_read(where: Path, lines: list[str]) -> Refused:
     )
 
 
-def _leave_out(draft: _MigrationDraft, resolved: TaskOffsets, logged: Collection[str]) -> None:
-    why = f"left out, so that Streams restores it: {resolved.unclean[0]}"
+def _half_made(app: Application) -> dict[str, Problem]:
+    """The tasks in which nothing stands in the way but what a kill leaves of a database that is being made or dropped.
+
+    For each the first of it. Streams under exactly-once wipes such a task, as any that was not closed.
+    """
+    found: dict[str, list[Problem]] = {}
+    for problem in app.all_problems():
+        if problem.fatal and problem.place.task is not None:
+            found.setdefault(problem.place.task, []).append(problem)
+    return {task: problems[0] for task, problems in found.items() if all(one.half_made for one in problems)}
+
+
+def _about_fatal(app: Application, target: Release, options: MigrateOptions, *, alone: bool) -> str:
+    """``alone``: a kill may have left all of it."""
+    each = f"{command('check', app.path, '--for', target.name)} says it of each"
+    if not alone:
+        return each
+    wipe = options.command(app.path, target.name, "--wipe-unclean")
+    return f"{each}; where the application was killed: {wipe} leaves these tasks out, so that Streams restores them"
+
+
+def _leave_out(draft: _MigrationDraft, resolved: TaskOffsets, what: str, logged: Collection[str]) -> None:
+    why = f"left out, so that Streams restores it: {what}"
     draft.steps.append(OmitTree(_relative(draft, resolved.task.path), why))
     draft.warnings.append(f"{resolved.task.name}: {why}")
     draft.warnings += lost_with_it(draft.app, resolved, logged)

@@ -81,6 +81,11 @@ _HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 
+NOT_THERE: Final = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, ProblemCode.NO_MANIFEST})
+"""A database between its first file and CURRENT, and between the first file that is deleted and the last."""
+NOT_WHOLE: Final = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.SST_NOT_NAMED})
+"""Between CURRENT and the OPTIONS that name the last column family; and while an SST is written, before it is named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -102,6 +107,11 @@ class Problem:
     def passing(self) -> bool:
         """Nothing is wrong: a running application is at work. Told, but no warning."""
         return self.code is ProblemCode.UNDER_WAY
+
+    @property
+    def half_made(self) -> bool:
+        """What a running application is about to end, and what stays where it is killed in that moment."""
+        return self.code in NOT_THERE | NOT_WHOLE
 
     @property
     def doubt(self) -> bool:

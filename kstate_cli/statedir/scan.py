@@ -35,17 +35,13 @@ from kstate_cli.statedir.names import (
     store_checkpoint,
 )
 from kstate_cli.statedir.places import Place, Spelling, store_place, task_place
-from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.statedir.problems import NOT_THERE, NOT_WHOLE, Problem, ProblemCode
 from kstate_cli.statedir.segments import segment_start
 from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 
 _ATTEMPTS = 12
 _PAUSE_SECONDS = 0.01
 """Before the second attempt; each pause is longer by it."""
-_NOT_THERE = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, ProblemCode.NO_MANIFEST})
-"""Between the first file of a database and CURRENT, and between the first that is deleted and the last."""
-_NOT_WHOLE = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.SST_NOT_NAMED})
-"""Between CURRENT and the OPTIONS that name the last column family; and while an SST is written, before it is named."""
 _LATER = "the running application is making it, or dropping it: once that is closed, a check tells what it is"
 
 
@@ -135,12 +131,12 @@ def _while_running(task: Task) -> Task:
 
     What they are cannot be known now, and nothing has failed: they are told of, and count as not there.
     """
-    stores, problems = [], [_later(one, _NOT_THERE) for one in task.problems]
+    stores, problems = [], [_later(one, NOT_THERE) for one in task.problems]
     for store in task.stores:
         databases = []
         for database in store.databases:
-            told = tuple(_later(one, _NOT_THERE | _NOT_WHOLE) for one in database.problems)
-            if any(one.code in _NOT_THERE for one in database.problems):
+            told = tuple(_later(one, NOT_THERE | NOT_WHOLE) for one in database.problems)
+            if any(one.code in NOT_THERE for one in database.problems):
                 problems += told
             else:
                 databases.append(replace(database, problems=told))
@@ -476,7 +472,7 @@ def _settled(job: _DatabaseToRead) -> Database | None:
             if not path.exists():
                 return None
             continue
-    if database is not None and {problem.code for problem in database.problems} <= _NOT_THERE | _NOT_WHOLE:
+    if database is not None and {problem.code for problem in database.problems} <= NOT_THERE | NOT_WHOLE:
         return database  # told as what it is: under way
     raise _never_still(job.place.text)
 

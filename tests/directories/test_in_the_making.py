@@ -16,7 +16,7 @@ from kstate_cli.statedir.places import Place
 from kstate_cli.verify.database import DatabaseJob, verify_database
 from tests.golden import unpack
 
-from .support import kstate_here
+from .support import kstate_here, tree_hash
 from .test_locks import held
 
 STORE = "orders-per-minute"
@@ -147,6 +147,32 @@ def test_an_application_that_died_amid_a_flush(app: Path, tmp_path: Path) -> Non
     names = Rdict.list_cf(str(healthy), Options(raw_mode=True))
     Rdict(str(healthy), Options(raw_mode=True), column_families={n: Options(raw_mode=True) for n in names}).close()
     assert not (healthy / "000999.sst").exists()
+
+
+@pytest.mark.parametrize("state", [state for state in STATES if state != being_flushed.__name__])
+def test_an_application_that_died_amid_it_is_migrated_without_that_task(app: Path, state: str) -> None:
+    """Where that is said beforehand: nobody is there to say it for an init container."""
+    STATES[state](*places(app))
+    before = tree_hash(app)
+    refused = kstate_here("migrate", app, "--to", "4.2", "--unclean", "refuse", status=4)
+    assert "--wipe-unclean" in refused.err
+    assert tree_hash(app) == before
+    done = kstate_here("migrate", app, "--to", "4.2", "--unclean", "wipe", status=1)
+    assert f"0_0: left out, so that Streams restores it: 0_0/{STORE}" in " ".join(done.err.split())
+    assert sorted(one.name for one in app.iterdir() if one.is_dir()) == ["0_1", "global"]
+    assert (app / "0_1" / ".checkpoint").exists()
+    assert kstate_here("ls", app).status == 0
+    kstate_here("undo", app)
+    # The links to its files that there were have changed their ctime.
+    assert {name: one[0] for name, one in tree_hash(app).items()} == {name: one[0] for name, one in before.items()}
+
+
+def test_one_that_is_damaged_too_is_left_out_by_nobody(app: Path) -> None:
+    """Nothing says that a kill has done that."""
+    segment, healthy = places(app)
+    no_options(segment, healthy)
+    next(healthy.glob("*.sst")).unlink()
+    assert "SST" in kstate_here("migrate", app, "--to", "4.2", "--unclean", "wipe", status=4).err.upper()
 
 
 @pytest.mark.parametrize("state", ["log_only", "rows_without_current", "current_without_manifest", "options_of_before"])
