@@ -73,7 +73,7 @@ def migrate(
         bool,
         typer.Option(
             "--wipe-unclean",
-            help="Leave out tasks that were not left clean: Streams restores them.",
+            help="Leave out tasks that were not left clean, or have a database half made: Streams restores them.",
             rich_help_panel=KILLED,
         ),
     ] = False,

@@ -8,7 +8,7 @@ from typing import Final
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.unclean import has_offset_if_logged
 from kstate_cli.releases import Release
-from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.model import Application, Task
 from kstate_cli.texts import command, some
 
 _NAMED: Final = 5
@@ -54,3 +54,18 @@ def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str
         f"are lost with the task. To keep them, first: {command('export', app.path, unknown[0], '--out', 'DIR')}"
     )
     return [text]
+
+
+def lost_unread(app: Application, task: Task, logged: Collection[str]) -> list[str]:
+    """Warns of stores in a task that is left out whose databases are half made: whether they have rows nobody can read.
+
+    ``logged`` are the stores that have an offset in any task.
+    """
+    places = [problem.place for problem in app.all_problems() if problem.half_made and problem.place.task == task.name]
+    names = {place.store.name for place in places if place.store is not None}
+    unread = sorted(names - {*logged})
+    if not unread:
+        return []
+    kept = "what kstate keeps of the directory as it was has the only copy of them"
+    what = f"no offset tells whether {some(unread, _NAMED)} of half-made databases"
+    return [f"{task.name}: {what} {'has' if len(unread) == 1 else 'have'} a changelog: without one, {kept}"]

@@ -25,7 +25,7 @@ from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name,
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY
 from kstate_cli.migrate.headers import conversions, undecided
-from kstate_cli.migrate.next_start import lost_with_it, wiped_all_the_same
+from kstate_cli.migrate.next_start import lost_unread, lost_with_it, wiped_all_the_same
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
@@ -94,6 +94,8 @@ class _MigrationDraft:
     app: Application
     target: Release
     options: MigrateOptions
+    whole: tuple[Task, ...]
+    """The tasks in which no database is half made."""
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -121,9 +123,9 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             where=str(app.path),
             hint=_about_fatal(app, target, options, alone={p.place.task for p in fatal} <= half_made.keys()),
         )
-    sources = _sources(app, transactional=options.transactional)
     whole = replace(app, tasks=tuple(task for task in app.tasks if task.name not in half_made))
-    draft = _MigrationDraft(whole, target, options)
+    sources = _sources(whole if whole.tasks else app, transactional=options.transactional)
+    draft = _MigrationDraft(app, target, options, whole.tasks)
     for problem in app.all_problems():
         (draft.notes if problem.passing else draft.warnings).append(problem.reasoned)
     draft.notes += as_of_note(app)
@@ -136,7 +138,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
         if resolved.task.name in half_made:
             _leave_out(draft, resolved, half_made[resolved.task.name].text, logged)
         elif _moves_offsets(draft, resolved.task):
-            if resolved.unclean and options.wipe_unclean:
+            if resolved.unclean and options.wipe_unclean and not options.at_least_once:
                 _leave_out(draft, resolved, str(resolved.unclean[0]), logged)
                 continue
             if resolved.unclean and not options.at_least_once:
@@ -214,7 +216,7 @@ def _moves_offsets(draft: _MigrationDraft, task: Task) -> bool:
 def _refuse_unreadable(draft: _MigrationDraft) -> None:
     """Stores that the target cannot read at all."""
     target, lines, headers = draft.target, [], []
-    for task in draft.app.tasks:
+    for task in draft.whole:
         for store in task.stores:
             shown = f"{task.name}/{store.name}"
             if store.families & headers_families() and not draft.into_family:
@@ -249,7 +251,7 @@ def _refuse_sessions_of_before(draft: _MigrationDraft) -> None:
     lines: list[str] = []
     names: dict[str, None] = {}
     at_risk: list[str] = []
-    for task in draft.app.tasks:
+    for task in draft.whole:
         for store in task.stores:
             shown = f"{task.name}/{store.name}"
             as_headers = misread_with_headers(store.kind.name)
@@ -313,7 +315,8 @@ def _not_all_read(where: Path, lines: list[str]) -> Refused:
 def _half_made(app: Application) -> dict[str, Problem]:
     """The tasks in which nothing stands in the way but what a kill leaves of a database that is being made or dropped.
 
-    For each the first of it. Streams under exactly-once wipes such a task, as any that was not closed.
+    For each the first of it. A copy that was cut off, or a disk, may leave the same: nothing tells. What has become of
+    the task before is no sign either, as a task that is being restored still has its ``.checkpoint``.
     """
     found: dict[str, list[Problem]] = {}
     for problem in app.all_problems():
@@ -324,11 +327,14 @@ def _half_made(app: Application) -> dict[str, Problem]:
 
 def _about_fatal(app: Application, target: Release, options: MigrateOptions, *, alone: bool) -> str:
     """``alone``: a kill may have left all of it."""
-    each = f"{command('check', app.path, '--for', target.name)} says it of each"
+    each = f"what to do about each: {command('check', app.path, '--for', target.name)}"
     if not alone:
         return each
-    wipe = options.command(app.path, target.name, "--wipe-unclean")
-    return f"{each}; where the application was killed: {wipe} leaves these tasks out, so that Streams restores them"
+    unproven = (UNPROVEN,) if options.unproven else ()
+    wipe = options.command(app.path, target.name, "--wipe-unclean", *unproven)
+    return (
+        f"where the application was killed, this leaves these tasks out, so that Streams restores them: {wipe}; {each}"
+    )
 
 
 def _leave_out(draft: _MigrationDraft, resolved: TaskOffsets, what: str, logged: Collection[str]) -> None:
@@ -336,6 +342,7 @@ def _leave_out(draft: _MigrationDraft, resolved: TaskOffsets, what: str, logged:
     draft.steps.append(OmitTree(_relative(draft, resolved.task.path), why))
     draft.warnings.append(f"{resolved.task.name}: {why}")
     draft.warnings += lost_with_it(draft.app, resolved, logged)
+    draft.warnings += lost_unread(draft.app, resolved.task, logged)
 
 
 def _relative(draft: _MigrationDraft, path: Path) -> str:

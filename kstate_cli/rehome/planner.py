@@ -42,7 +42,7 @@ def plan_rehome(app: Application, options: RehomeOptions) -> Plan:
             "the directory cannot be rehomed as it is",
             details=first_lines(fatal),
             where=str(app.path),
-            hint=f"{command('check', app.path, '--for', release_of(app).name)} says it of each",
+            hint=f"what to do about each: {command('check', app.path, '--for', release_of(app).name)}",
         )
     if options.spec is not None:
         refuse_other_kinds(app, options.spec, named=options.spec_named)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _BLOCK_ROWS: Final = 262_144
 _BLOCK_BYTES: Final = 8 << 20
-"""Of keys that are made of numbers, to be other numbers."""
+"""Keys that take so much become other numbers together, and no more than a block of rows."""
 _IN_PARTS_BYTES: Final = 16
 """What a row takes until its value is read where keys and records are told part by part: key and record in one number,
 and then the record, and its place."""
@@ -121,7 +121,7 @@ class NumberedKeys:
         self.waiting_bytes = 0
 
     def cut(self, count: int) -> bytes:
-        """Keeps the ``count`` lowest of the keys that are known, and what waits below the next; returns that one."""
+        """Keeps the ``count`` lowest known keys; drops the next one, which is returned, and all above it."""
         first = self._known.between(count, count + 1)
         (number,), _ = first.parted(self._shift)
         (bound,) = self._told(first).keys.to_pylist()
@@ -198,7 +198,7 @@ class NumberedKeys:
         count = len(known.word)
         if known.record is None and not self._together:
             self._known = _Some(known.word, np.empty(count, dtype=np.int64))
-        rows = max(1, _BLOCK_BYTES // len(self._like))
+        rows = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // len(self._like)))
         for first in range(0, count, rows):
             block = slice(first, first + rows)
             word, record = known.between(first, first + rows).parted(shift_before)

@@ -84,7 +84,7 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
     Raises Refused for a dump that the spec does not fit, OSError and RocksError.
     """
     started = time.monotonic()
-    choose_pool()
+    choose_pool(fits=job.slice.bytes <= job.memory)
     attempt = uuid.uuid4().hex[:12]
     staging = Staging(job.staging)
     staging.mark_started(job, attempt)

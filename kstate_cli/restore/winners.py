@@ -26,8 +26,8 @@ _WAITING_PART: Final = 8
 """Keys wait until they take so small a part of a task's memory, or as much as those that are known."""
 _KEY_BYTES: Final = 1 << 30
 """Half of what one array of pyarrow can hold."""
-_DEALT_PART: Final = 0.9
-"""Of the memory, as numbers become keys that take more than they did."""
+_KEPT_PART: Final = 0.9
+"""Of the memory, where numbers become longer ones, or keys, which take more than they did."""
 _TOLD_PART: Final = 16
 """Keys that are told together take at most so small a part of the memory; a window is told whole."""
 _TOLD_WINDOWS: Final = 16
@@ -50,11 +50,8 @@ def numbered(
         return keys, numbers
     wanted = keys.is_valid()
     if lowest:
-        wanted = pc.and_(wanted, pc.greater_equal(keys, pa.scalar(lowest, pa.binary())))
-    if bound is not None:
-        wanted = pc.and_(wanted, pc.less(keys, pa.scalar(bound, pa.binary())))
-    wanted = wanted.fill_null(False)
-    return keys.filter(wanted), numbers[wanted.to_numpy(zero_copy_only=False)]
+        wanted = pc.and_(wanted, pc.greater_equal(keys, pa.scalar(lowest, pa.binary()))).fill_null(False)
+    return _below(keys.filter(wanted), numbers[wanted.to_numpy(zero_copy_only=False)], bound)
 
 
 def _below(keys: pa.BinaryArray, numbers: Ints, bound: bytes | None) -> tuple[pa.BinaryArray, Ints]:
@@ -112,7 +109,7 @@ class LastOfEachKey:
         self._measure()
         if self._in_parts and self._full and not was_full:
             # Numbers have become others, which take more: cut before anything is made of them.
-            self._keep(self._fitting(_DEALT_PART))
+            self._keep(self._fitting(_KEPT_PART))
         # What waits takes as much again once it is known.
         most = max(self._memory // _WAITING_PART, min(self._held, self._memory - self._held) // 2)
         if self._known.waiting_bytes * self._known.growth > min(most, _KEY_BYTES // 2):
@@ -128,8 +125,11 @@ class LastOfEachKey:
 
     def _fitting(self, part: float) -> int:
         """So large a part of the keys that are known, or of as many as there is room for."""
-        rows, _ = self._known.size()
-        return int(rows * part * min(1.0, self._memory / max(self._held, 1)))
+        rows, size = self._known.size()
+        room = min(1.0, self._memory / max(self._held, 1))
+        if self._in_one:
+            room = min(room, _KEY_BYTES / max(size, 1))
+        return int(rows * part * room)
 
     def _keep(self, count: int) -> bytes | None:
         """Keeps so many of the keys that are known, one at least."""
@@ -174,13 +174,14 @@ class LastOfEachKey:
         rows, size = numbers.size()
         each = max(size // max(rows, 1), 1)
         if self._in_parts:
-            # Those that are told as a whole were counted with their keys all the while.
-            fitting = int(self._memory * _DEALT_PART) // row_held(each, self._row_bytes)
+            # Those that are told as a whole were counted with one copy of their keys all the while.
+            fitting = int(self._memory * _KEPT_PART) // row_held(each, self._row_bytes)
             self._keep(min(fitting, _KEY_BYTES // each))
         dealt = BucketsOfKeys(self._buckets)
         for some in numbers.parts(max(1, self._memory // _TOLD_PART // each)):
             dealt.add(some.keys, some.record)
         self._known = dealt
+        del numbers
         self._settle()
 
     def _settle(self) -> None:
@@ -190,6 +191,9 @@ class LastOfEachKey:
     def _measure(self) -> None:
         known = self._known
         self._held = (known.held_in_parts if self._in_parts else known.held)(self._row_bytes)
-        # Numbers become keys part by part; all others, or those of a caller who takes all at once, in one array.
-        in_one = not self._in_parts or isinstance(known, BucketsOfKeys)
-        self._full = self._held >= self._memory or (in_one and known.size()[1] >= _KEY_BYTES)
+        self._full = self._held >= self._memory or (self._in_one and known.size()[1] >= _KEY_BYTES)
+
+    @property
+    def _in_one(self) -> bool:
+        """Numbers become keys part by part; all others, or those of a caller who takes all at once, in one array."""
+        return not self._in_parts or isinstance(self._known, BucketsOfKeys)

@@ -167,6 +167,39 @@ def test_an_application_that_died_amid_it_is_migrated_without_that_task(app: Pat
     assert {name: one[0] for name, one in tree_hash(app).items()} == {name: one[0] for name, one in before.items()}
 
 
+def test_rows_that_nobody_can_read_are_told_of(tmp_path: Path) -> None:
+    """A store without changelog whose database is half made: what is kept has the only copy."""
+    app = unpack("4.2.1-kinds-eos", tmp_path)
+    (app / "0_0" / "rocksdb" / "kv-nolog" / "CURRENT").unlink()
+    done = kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", "--dry-run", status=1)
+    told = " ".join(done.err.split())
+    assert "0_0: no offset tells whether kv-nolog of half-made databases has a changelog" in told
+    (app / "0_0" / "rocksdb" / "kv-nolog" / "CURRENT").write_text("MANIFEST-000005\n")
+    (app / "0_0" / "rocksdb" / "count" / "CURRENT").unlink()
+    done = kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", "--dry-run", status=1)
+    assert "half-made databases" not in done.err
+
+
+def test_a_task_that_is_whole_is_migrated_by_what_the_other_one_tells(tmp_path: Path) -> None:
+    """How 4.3 keeps a wiped store is told by that of another task, half made or not."""
+    app = unpack("4.2.1-kinds-eos", tmp_path)
+    kstate_here("wipe", app, "--task", "0_1", "--store", "kv-timestamped")
+    (app / "0_0" / "rocksdb" / "count" / "CURRENT").unlink()
+    kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", status=1)
+    assert not (app / "0_0").exists()
+    assert (app / "0_1" / "rocksdb" / "kv-timestamped").is_dir()
+
+
+def test_under_at_least_once_nothing_else_is_left_out(tmp_path: Path) -> None:
+    app = unpack("4.2.1-kinds-alos", tmp_path)
+    os.utime(app / "0_1" / ".checkpoint", (1, 1))
+    (app / "0_0" / "rocksdb" / "count" / "CURRENT").unlink()
+    given = ("--guarantee", "at_least_once", "--unclean", "wipe", "-o", "json", "--dry-run")
+    done = kstate_here("migrate", app, "--to", "4.3", *given, status=1)
+    steps = [(row["action"], row["path"]) for row in done.rows if row["type"] == "step"]
+    assert [path for action, path in steps if action == "leave out"] == ["0_0"]
+
+
 def test_one_that_is_damaged_too_is_left_out_by_nobody(app: Path) -> None:
     """Nothing says that a kill has done that."""
     segment, healthy = places(app)

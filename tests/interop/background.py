@@ -145,8 +145,11 @@ def load(harness: Harness, version: str, app: App, batch: Batch) -> Iterator[Non
     thread.start()
     try:
         yield
-    finally:
+    except BaseException:
+        # What it waits for may not be consumed any more; the JVM ends with the harness.
         enough.set()
-        thread.join()
+        raise
+    enough.set()
+    thread.join()
     if failures:
         raise failures[0]

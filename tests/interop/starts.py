@@ -185,8 +185,8 @@ def begin(instance: Background, host: str, place: Path | None) -> None:
     if place is not None:
         at = place / "barrier"
         at.mkdir(parents=True, exist_ok=True)
-        good_exit = kstate("start-barrier", at, "--hosts", len(HOSTS), "--host", host, "--timeout", 300)
-        assert good_exit.status == 0, good_exit.told
+        passed = kstate("start-barrier", at, "--hosts", len(HOSTS), "--host", host, "--timeout", 300)
+        assert passed.status == 0, passed.told
     instance.__enter__()
 
 

@@ -32,8 +32,8 @@ from tests.directories.support import tree_hash
 from . import queries
 from .harness import App, Batch, Harness, Run
 from .queries import Query
-from .releases import number, tried
-from .releases import number as version_number
+from .releases import number as number_of
+from .releases import tried
 from .support import ALL, application, good
 
 pytestmark = pytest.mark.interop
@@ -49,7 +49,7 @@ VERSIONED = ("versioned", "grace-table")
 
 def position_not_kept(release: str) -> tuple[str, ...]:
     """The stores whose Position, which the directory has, Streams forgets at a restart."""
-    return VERSIONED if number(release) >= (4, 3) else ()
+    return VERSIONED if number_of(release) >= (4, 3) else ()
 
 
 KINDS: tuple[queries.Kind, ...] = (
@@ -301,10 +301,15 @@ def _parts(kind: str, row: bytes) -> tuple[bytes, Iterable[int]]:
 # --- comparison -------------------------------------------------------------------------------------------------------
 
 
+def _has_later_queries(release: str) -> bool:
+    """Those of KIP-968, KIP-985 and KIP-992 came with 3.7."""
+    return number_of(release) >= (3, 7)
+
+
 def _as_of_today(release: str, one: Query, kinds: Mapping[str, str]) -> Query:
     """Up to 3.6 a plain query has the timestamps that later releases are asked for (KIP-992)."""
     plain = one.kind in ("key", "range") and kinds[one.store] in ("timestamped-key-value", "foreign-key-subscription")
-    if not plain or version_number(release) >= (3, 7):
+    if not plain or _has_later_queries(release):
         return one
     return replace(one, kind="timestamped-key" if one.kind == "key" else "timestamped-range")
 
@@ -342,9 +347,9 @@ def _compare(release: str, app: Path, asked: list[Query], answers: dict[int, lis
 
 
 def _is_known(release: str, one: Query) -> bool:
-    """Whether a release can be asked it: these came with 3.7 (KIP-968, KIP-985, KIP-992)."""
+    """Whether a release can be asked it."""
     later = one.kind.startswith(("timestamped-", "versioned-", "multi-versioned-")) or one.order != "any"
-    return not later or version_number(release) >= (3, 7)
+    return not later or _has_later_queries(release)
 
 
 @pytest.mark.parametrize("release", tried(RELEASES if ALL else ["4.3.1"]))
