@@ -318,11 +318,11 @@ def _half_made(app: Application) -> dict[str, Problem]:
     For each the first of it. A copy that was cut off, or a disk, may leave the same: nothing tells. What has become of
     the task before is no sign either, as a task that is being restored still has its ``.checkpoint``.
     """
-    found: dict[str, list[Problem]] = {}
+    by_task: dict[str, list[Problem]] = {}
     for problem in app.all_problems():
         if problem.fatal and problem.place.task is not None:
-            found.setdefault(problem.place.task, []).append(problem)
-    return {task: problems[0] for task, problems in found.items() if all(one.half_made for one in problems)}
+            by_task.setdefault(problem.place.task, []).append(problem)
+    return {task: problems[0] for task, problems in by_task.items() if all(one.half_made for one in problems)}
 
 
 def _about_fatal(app: Application, target: Release, options: MigrateOptions, *, alone: bool) -> str:

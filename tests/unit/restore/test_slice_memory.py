@@ -15,9 +15,10 @@ from kstate_cli.restore.arrow_pool import LEAN, VARIABLE
 
 from .slicing import MIB, write_dump
 
-RECORDS, KEYS, VALUE = 280_000, 1_000, b"v" * 200
+RECORDS, KEYS, VALUE = 400_000, 1_000, b"v" * 200
 CODE = """
 import json, sys
+from dataclasses import replace
 from pathlib import Path
 import pyarrow as pa
 from kstate_cli.restore.sorted_files import build_sorted_files
@@ -26,7 +27,8 @@ from tests.unit.restore.slicing import job_of
 small, dump, staging = map(Path, sys.argv[1:])
 assert build_sorted_files(job_of(small, "key-value", staging)).records
 before = peak_bytes()
-assert build_sorted_files(job_of(dump, "key-value", staging)).records
+job = job_of(dump, "key-value", staging)
+assert build_sorted_files(replace(job, memory=4 * job.memory)).records
 print(json.dumps([pa.default_memory_pool().backend_name, peak_bytes() - before]))
 """
 
@@ -48,7 +50,7 @@ def test_a_row_group_is_never_held_as_a_whole(tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump", records, row_group_size=RECORDS, use_dictionary=False, compression="none")
     column = sum(len(value) for _, value in records)
     _, most = told(dump, tmp_path)
-    assert most < column // 2, (most // MIB, column // MIB)
+    assert most < column * 2 // 3, (most // MIB, column // MIB)
 
 
 @pytest.mark.parametrize("name", [None, "system"])
