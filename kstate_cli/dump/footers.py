@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _NEEDED: Final = ("key", "value", "timestamp", "headers", "offset")
 _FIXED: Final = 8
 _ROWS_AT_ONCE: Final = 1 << 20
+_BUFFER_BYTES: Final = 1 << 20
+"""A read of a local file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,6 @@ class _OffsetRange:
     first: Any
     last: Any
     rows: int
-
-
-_BUFFER_BYTES: Final = 1 << 20
 
 
 def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:

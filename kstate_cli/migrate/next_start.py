@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.unclean import has_offset_if_logged
 from kstate_cli.releases import Release
 from kstate_cli.statedir.model import Application, Task
+from kstate_cli.statedir.problems import Problem
 from kstate_cli.texts import command, some
 
 _NAMED: Final = 5
@@ -48,24 +49,24 @@ def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str
     unknown = [one.store.name for one in resolved.stores if one.store.name not in logged and not one.store.empty]
     if not unknown:
         return []
-    have = "has" if len(unknown) == 1 else "have"
-    text = (
-        f"{resolved.task.name}: no offset tells whether {some(unknown, _NAMED)} {have} a changelog: without one rows "
-        f"are lost with the task. To keep them, first: {command('export', app.path, unknown[0], '--out', 'DIR')}"
-    )
-    return [text]
+    untold = _untold(resolved.task, unknown)
+    keep = command("export", app.path, unknown[0], "--out", "DIR")
+    return [f"{untold} rows are lost with the task. To keep them, first: {keep}"]
 
 
-def lost_unread(app: Application, task: Task, logged: Collection[str]) -> list[str]:
-    """Warns of stores in a task that is left out whose databases are half made: whether they have rows nobody can read.
+def lost_unread(task: Task, half_made: Collection[Problem], logged: Collection[str]) -> list[str]:
+    """Warns of stores in a task that is left out whose databases are half made: nobody can read whether they have rows.
 
     ``logged`` are the stores that have an offset in any task.
     """
-    places = [problem.place for problem in app.all_problems() if problem.half_made and problem.place.task == task.name]
-    names = {place.store.name for place in places if place.store is not None}
+    names = {problem.place.store.name for problem in half_made if problem.place.store is not None}
     unread = sorted(names - {*logged})
     if not unread:
         return []
-    kept = "what kstate keeps of the directory as it was has the only copy of them"
-    what = f"no offset tells whether {some(unread, _NAMED)} of half-made databases"
-    return [f"{task.name}: {what} {'has' if len(unread) == 1 else 'have'} a changelog: without one, {kept}"]
+    untold = _untold(task, unread, " of half-made databases")
+    return [f"{untold}, what kstate keeps of the directory as it was has the only copy of them"]
+
+
+def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
+    have = "has" if len(stores) == 1 else "have"
+    return f"{task.name}: no offset tells whether {some(stores, _NAMED)}{which} {have} a changelog: without one"

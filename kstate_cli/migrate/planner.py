@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
@@ -83,6 +83,7 @@ class MigrateOptions:
             (self.drop_headers, ("--drop-headers",)),
             (self.headers_format, ("--dsl-store-format", "HEADERS")),
             (self.transactional, (TRANSACTIONAL_STORES,)),
+            (self.unproven, (UNPROVEN,)),
         )
         return command(
             "migrate", app, "--to", target, *(word for given, words in said if given for word in words), *more
@@ -123,9 +124,9 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             where=str(app.path),
             hint=_about_fatal(app, target, options, alone={p.place.task for p in fatal} <= half_made.keys()),
         )
-    whole = replace(app, tasks=tuple(task for task in app.tasks if task.name not in half_made))
-    sources = _sources(whole if whole.tasks else app, transactional=options.transactional)
-    draft = _MigrationDraft(app, target, options, whole.tasks)
+    whole = tuple(task for task in app.tasks if task.name not in half_made)
+    sources = _sources(whole or app.tasks, transactional=options.transactional)
+    draft = _MigrationDraft(app, target, options, whole)
     for problem in app.all_problems():
         (draft.notes if problem.passing else draft.warnings).append(problem.reasoned)
     draft.notes += as_of_note(app)
@@ -136,13 +137,15 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     logged = {one.store.name for resolved in all_resolved for one in resolved.stores if one.offsets}
     for resolved in all_resolved:
         if resolved.task.name in half_made:
-            _leave_out(draft, resolved, half_made[resolved.task.name].text, logged)
+            problems = half_made[resolved.task.name]
+            _leave_out(draft, resolved, problems[0].text, logged)
+            draft.warnings += lost_unread(resolved.task, problems, logged)
         elif _moves_offsets(draft, resolved.task):
-            if resolved.unclean and options.wipe_unclean and not options.at_least_once:
-                _leave_out(draft, resolved, str(resolved.unclean[0]), logged)
-                continue
             if resolved.unclean and not options.at_least_once:
-                unclean += map(str, resolved.unclean)
+                if options.wipe_unclean:
+                    _leave_out(draft, resolved, str(resolved.unclean[0]), logged)
+                else:
+                    unclean += map(str, resolved.unclean)
                 continue
             draft.warnings += resolved.warnings
             draft.notes += resolved.notes
@@ -184,14 +187,14 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     )
 
 
-def _sources(app: Application, *, transactional: bool) -> tuple[Release, ...]:
-    """The releases that may have written the directory, oldest first: what its databases agree on.
+def _sources(tasks: Collection[Task], *, transactional: bool) -> tuple[Release, ...]:
+    """The releases that may have written these tasks, oldest first: what its databases agree on.
 
     Of those that nothing on disk tells apart one that has transactional stores, where the application is said to run
     with them; else one that was run.
     """
     releases: set[Release] | None = None
-    for task in app.tasks:
+    for task in tasks:
         for store in task.stores:
             for database in store.databases:
                 version = database.options.rocksdb_version if database.options else None
@@ -312,17 +315,17 @@ def _not_all_read(where: Path, lines: list[str]) -> Refused:
     )
 
 
-def _half_made(app: Application) -> dict[str, Problem]:
+def _half_made(app: Application) -> dict[str, list[Problem]]:
     """The tasks in which nothing stands in the way but what a kill leaves of a database that is being made or dropped.
 
-    For each the first of it. A copy that was cut off, or a disk, may leave the same: nothing tells. What has become of
-    the task before is no sign either, as a task that is being restored still has its ``.checkpoint``.
+    For each what there is of it. A copy that was cut off, or a disk, may leave the same: nothing tells. What has become
+    of the task before is no sign either, as a task that is being restored still has its ``.checkpoint``.
     """
     by_task: dict[str, list[Problem]] = {}
     for problem in app.all_problems():
         if problem.fatal and problem.place.task is not None:
             by_task.setdefault(problem.place.task, []).append(problem)
-    return {task: problems[0] for task, problems in by_task.items() if all(one.half_made for one in problems)}
+    return {task: problems for task, problems in by_task.items() if all(one.half_made for one in problems)}
 
 
 def _about_fatal(app: Application, target: Release, options: MigrateOptions, *, alone: bool) -> str:
@@ -330,8 +333,7 @@ def _about_fatal(app: Application, target: Release, options: MigrateOptions, *, 
     each = f"what to do about each: {command('check', app.path, '--for', target.name)}"
     if not alone:
         return each
-    unproven = (UNPROVEN,) if options.unproven else ()
-    wipe = options.command(app.path, target.name, "--wipe-unclean", *unproven)
+    wipe = options.command(app.path, target.name, "--wipe-unclean")
     return (
         f"where the application was killed, this leaves these tasks out, so that Streams restores them: {wipe}; {each}"
     )
@@ -342,7 +344,6 @@ def _leave_out(draft: _MigrationDraft, resolved: TaskOffsets, what: str, logged:
     draft.steps.append(OmitTree(_relative(draft, resolved.task.path), why))
     draft.warnings.append(f"{resolved.task.name}: {why}")
     draft.warnings += lost_with_it(draft.app, resolved, logged)
-    draft.warnings += lost_unread(draft.app, resolved.task, logged)
 
 
 def _relative(draft: _MigrationDraft, path: Path) -> str:

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LEAST_BATCH, _MOST_BATCH = 32_768, 131_072
+"""Records."""
 _BATCHES = 64
-"""Of few records a batch is smaller: memory that was never used before takes its time."""
+"""A slice has so many: of few records they are smaller, as memory that was never used before takes its time."""
 BATCH_PARTS = 16
 """A batch takes at most so small a part of a task's memory."""
 _MOST_BATCH_BYTES = 64 << 20

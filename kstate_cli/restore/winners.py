@@ -42,25 +42,23 @@ def numbered(
     Records without a key have a number, and are left out.
     """
     import numpy as np
+
+    return _within(keys, np.arange(first, first + len(keys), dtype=np.int64), lowest, bound)
+
+
+def _within(keys: pa.BinaryArray, numbers: Ints, lowest: bytes, bound: bytes | None) -> tuple[pa.BinaryArray, Ints]:
+    """Those keys, and their numbers; copied once, and only where some are left out."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    numbers = np.arange(first, first + len(keys), dtype=np.int64)
     if not keys.null_count and not lowest and bound is None:
         return keys, numbers
     wanted = keys.is_valid()
     if lowest:
-        wanted = pc.and_(wanted, pc.greater_equal(keys, pa.scalar(lowest, pa.binary()))).fill_null(False)
-    return _below(keys.filter(wanted), numbers[wanted.to_numpy(zero_copy_only=False)], bound)
-
-
-def _below(keys: pa.BinaryArray, numbers: Ints, bound: bytes | None) -> tuple[pa.BinaryArray, Ints]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if bound is None:
-        return keys, numbers
-    wanted = pc.less(keys, pa.scalar(bound, pa.binary()))
+        wanted = pc.and_(wanted, pc.greater_equal(keys, pa.scalar(lowest, pa.binary())))
+    if bound is not None:
+        wanted = pc.and_(wanted, pc.less(keys, pa.scalar(bound, pa.binary())))
+    wanted = wanted.fill_null(False)
     return keys.filter(wanted), numbers[wanted.to_numpy(zero_copy_only=False)]
 
 
@@ -104,7 +102,7 @@ class LastOfEachKey:
             return
         if not self._known.add(keys, numbers):
             self._deal_out()
-            self._known.add(*_below(keys, numbers, self._bound))
+            self._known.add(*_within(keys, numbers, b"", self._bound))
         was_full = self._full
         self._measure()
         if self._in_parts and self._full and not was_full:

@@ -85,6 +85,7 @@ NOT_THERE: Final = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, P
 """A database between its first file and CURRENT, and between the first file that is deleted and the last."""
 NOT_WHOLE: Final = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.SST_NOT_NAMED})
 """Between CURRENT and the OPTIONS that name the last column family; and while an SST is written, before it is named."""
+HALF_MADE: Final = NOT_THERE | NOT_WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Problem:
     @property
     def half_made(self) -> bool:
         """What a running application is about to end, and what stays where it is killed in that moment."""
-        return self.code in NOT_THERE | NOT_WHOLE
+        return self.code in HALF_MADE
 
     @property
     def doubt(self) -> bool:

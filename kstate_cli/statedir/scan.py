@@ -35,7 +35,7 @@ from kstate_cli.statedir.names import (
     store_checkpoint,
 )
 from kstate_cli.statedir.places import Place, Spelling, store_place, task_place
-from kstate_cli.statedir.problems import NOT_THERE, NOT_WHOLE, Problem, ProblemCode
+from kstate_cli.statedir.problems import HALF_MADE, NOT_THERE, Problem, ProblemCode
 from kstate_cli.statedir.segments import segment_start
 from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 
@@ -135,7 +135,7 @@ def _while_running(task: Task) -> Task:
     for store in task.stores:
         databases = []
         for database in store.databases:
-            told = tuple(_later(one, NOT_THERE | NOT_WHOLE) for one in database.problems)
+            told = tuple(_later(one, HALF_MADE) for one in database.problems)
             if any(one.code in NOT_THERE for one in database.problems):
                 problems += told
             else:
@@ -472,7 +472,7 @@ def _settled(job: _DatabaseToRead) -> Database | None:
             if not path.exists():
                 return None
             continue
-    if database is not None and {problem.code for problem in database.problems} <= NOT_THERE | NOT_WHOLE:
+    if database is not None and all(problem.half_made for problem in database.problems):
         return database  # told as what it is: under way
     raise _never_still(job.place.text)
 
