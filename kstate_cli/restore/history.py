@@ -253,5 +253,5 @@ def _write(histories: _Histories, rows: HistoryRows, writers: RowSink) -> None:
         keys = pc.binary_join_element_wise(
             prefixes.cast(pa.binary()), histories.names.take(pa.array(rows.keys[part])), nothing
         )
-        writer.put(keys.to_pylist(), rows.values.take(pa.array(part)).to_pylist(), deletes=True)
+        writer.put(keys, rows.values.take(pa.array(part)), deletes=True)
     writers.close(writer, None)

@@ -191,7 +191,7 @@ def _write(kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: _
             if kind.key.time_ordered:
                 keys = convert.base_keys(kind.key, keys)
                 gone[first - begin : last - begin] = pc.is_null(some).to_numpy(zero_copy_only=False)
-            writer.put(keys.to_pylist(), some.to_pylist(), deletes=job.tombstones)
+            writer.put(keys, some, deletes=job.tombstones)
         if kind.key.time_ordered and job.indexed:
             _write_index(job, order.keys.between(begin, end), gone, writer)
         writers.close(writer, segment)
@@ -199,11 +199,13 @@ def _write(kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: _
 
 def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_], writer: SortedFileWriter) -> None:
     """Index rows begin with 01, base rows with 00: they come after all of them."""
+    import pyarrow as pa
+
     by_key = convert.sort_order(keys)
     for first in range(0, len(keys), _INDEX_ROWS):
         part = by_key[first : first + _INDEX_ROWS]
-        values = [None if one else b"" for one in gone[part].tolist()]
-        writer.put(convert.index_keys(convert.taken(keys, part)).to_pylist(), values, deletes=job.tombstones)
+        values = pa.array([None if one else b"" for one in gone[part].tolist()], pa.binary())
+        writer.put(convert.index_keys(convert.taken(keys, part)), values, deletes=job.tombstones)
 
 
 def _values(kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: _RecordCounts) -> ValuesInOrder:

@@ -3,32 +3,48 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.direct import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_TOGETHER: Final = 1 << 20
+"""Bytes that are written together."""
+
 
 class WaitingFile:
-    """Takes batches, and gives each back any number of times. It goes with this process, however that ends."""
+    """Takes batches, and gives each back any number of times. It goes with this process, however that ends.
+
+    What waits is as large as what is made of it, and is read once: it goes around the page cache.
+    """
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         """``path`` is free again at once. Raises OSError."""
         self._schema = schema
-        self._file = open(path, "w+b")  # noqa: SIM115 - closed once all is handed out
+        self._descriptor = open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         os.unlink(path)
-        self._end = 0
+        self._last = aligned(_TOGETHER)
+        """What is not written yet."""
+        self._written = self._waiting = 0
+        """Bytes in the file, and those behind them."""
 
     def append(self, *columns: pa.Array) -> tuple[int, int]:
         """A batch; returns where it begins and its bytes, by which it is read. Raises OSError."""
         import pyarrow as pa
 
-        data = pa.record_batch([*columns], schema=self._schema).serialize()
-        # It may have been read meanwhile.
-        self._file.seek(self._end)
-        self._file.write(data)
-        where = self._end, data.size
-        self._end += data.size
+        data = memoryview(pa.record_batch([*columns], schema=self._schema).serialize()).cast("B")
+        where = self._written + self._waiting, len(data)
+        while len(data):
+            some = data[: _TOGETHER - self._waiting]
+            self._last[self._waiting : self._waiting + len(some)] = some
+            self._waiting += len(some)
+            data = data[len(some) :]
+            if self._waiting == _TOGETHER:
+                write_from(self._descriptor, self._last, self._written)
+                self._written += _TOGETHER
+                self._waiting = 0
         return where
 
     def read(self, where: tuple[int, int]) -> list[pa.Array]:
@@ -36,10 +52,21 @@ class WaitingFile:
         import pyarrow as pa
 
         begin, size = where
-        self._file.seek(begin)
-        batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(size)), self._schema)
+        end = begin + size
+        first, upto = whole_pages(begin, end)
+        # In Arrow's memory, as all that waits for its turn; at the beginning of a page.
+        room = pa.allocate_buffer(upto - first + PAGE_BYTES)
+        skipped = -room.address % PAGE_BYTES
+        data = memoryview(room).cast("B")[skipped : skipped + upto - first]
+        in_file = min(upto, self._written) - first
+        if in_file > 0:
+            read_into(self._descriptor, data[:in_file], first)
+        if end > self._written:
+            low = max(begin, self._written)
+            data[low - first : end - first] = self._last[low - self._written : end - self._written]
+        batch = pa.ipc.read_record_batch(room.slice(skipped + begin - first, size), self._schema)
         return [*batch.columns]
 
     def close(self) -> None:
         """Gives back its room."""
-        self._file.close()
+        os.close(self._descriptor)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kstate_cli.releases import Release
 from kstate_cli.rocks.errors import as_rocks_error
 from kstate_cli.rocks.settings import data_options
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rocksdict import SstFileWriter
+
+_OBJECTS: Final = 1_024
+"""Rows that are Python objects at once: so few that Python keeps their memory, and the processor's cache has it."""
 
 
 class SortedFileWriter:
@@ -25,24 +28,29 @@ class SortedFileWriter:
         self._release = release
         self._writer: SstFileWriter | None = None
 
-    def put(self, keys: Sequence[bytes], values: Sequence[bytes | None], *, deletes: bool) -> None:
-        """Adds rows, whose keys must rise strictly. A None value is a delete, written only with ``deletes``."""
-        if not keys:
+    def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
+        """Adds rows, whose keys must rise strictly. A null value is a delete, written only with ``deletes``."""
+        if not len(keys):
             return
         writer = self._open()
         with as_rocks_error():
-            if None not in values:
-                # The loop is in C but for the two calls a row that rocksdict asks for.
-                deque(map(writer.__setitem__, keys, values), maxlen=0)
-                self.rows += len(keys)
-                return
-            for key, value in zip(keys, values, strict=True):
-                if value is not None:
-                    writer[key] = value
-                    self.rows += 1
-                elif deletes:
-                    del writer[key]
-                    self.deletes += 1
+            for first in range(0, len(keys), _OBJECTS):
+                some = keys.slice(first, _OBJECTS).to_pylist(), values.slice(first, _OBJECTS).to_pylist()
+                self._put(writer, *some, deletes=deletes)
+
+    def _put(self, writer: SstFileWriter, keys: list[bytes], values: list[bytes | None], *, deletes: bool) -> None:
+        if None not in values:
+            # The loop is in C but for the two calls a row that rocksdict asks for.
+            deque(map(writer.__setitem__, keys, values), maxlen=0)
+            self.rows += len(keys)
+            return
+        for key, value in zip(keys, values, strict=True):
+            if value is not None:
+                writer[key] = value
+                self.rows += 1
+            elif deletes:
+                del writer[key]
+                self.deletes += 1
 
     def finish(self) -> bool:
         """Completes the file. False, and no file, without a row or a delete."""

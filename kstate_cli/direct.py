@@ -1,0 +1,59 @@
+"""Files that are read and written around the page cache (``O_DIRECT``).
+
+What is larger than the memory of its host is gone from the page cache before anybody reads it again, and what other
+processes had there is gone with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final
+
+PAGE_BYTES: Final = 4_096
+"""Places in the file, addresses in memory and sizes are multiples of it: no disk in use asks for more."""
+_DIRECT: Final = getattr(os, "O_DIRECT", 0)
+_REFUSED: Final = errno.EINVAL, errno.EOPNOTSUPP
+"""Of file systems that have only the page cache."""
+
+
+def open_direct(path: str, flags: int, mode: int = 0o600) -> int:
+    """A descriptor, around the page cache where the file system can do that. Raises OSError."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC | _DIRECT, mode)
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+        # The name may have been made all the same.
+        return os.open(path, flags & ~os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+def aligned(size: int) -> memoryview:
+    """Memory for so many bytes, at the beginning of a page."""
+    import numpy as np
+
+    room = np.empty(size + PAGE_BYTES, dtype=np.uint8)
+    skipped = -room.ctypes.data % PAGE_BYTES
+    return room[skipped : skipped + size].data
+
+
+def whole_pages(begin: int, end: int) -> tuple[int, int]:
+    """The pages that these bytes lie in."""
+    return begin - begin % PAGE_BYTES, end + -end % PAGE_BYTES
+
+
+def read_into(descriptor: int, buffer: memoryview, begin: int) -> int:
+    """Reads until the buffer is full or the file ends; how many bytes. Raises OSError."""
+    size = 0
+    while size < len(buffer) and (more := os.preadv(descriptor, [buffer[size:]], begin + size)):
+        size += more
+        if size % PAGE_BYTES:
+            break  # only the end of a file is no page
+    return size
+
+
+def write_from(descriptor: int, buffer: memoryview, begin: int) -> None:
+    """Writes all of it. Raises OSError."""
+    size = 0
+    while size < len(buffer):
+        size += os.pwritev(descriptor, [buffer[size:]], begin + size)
