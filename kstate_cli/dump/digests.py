@@ -6,7 +6,7 @@ Reading goes on in threads beside other work; nothing is decided before :meth:`D
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kstate_cli.capacity import cores_here
 from kstate_cli.signals import submitted
 
-from .errors import NOT_REACHED, DumpError, printable
+from .errors import DumpError, printable, unreadable
 from .location import open_location
 from .model import Dump
 
@@ -35,31 +35,41 @@ def check_digest(filesystem: FileSystem, path: str, known: str, ended: Callable[
             while not ended() and (chunk := stream.read(_CHUNK)):
                 digest.update(chunk)
     except OSError as error:
-        raise DumpError(
-            f"the file cannot be read: {error}",
-            where=printable(path),
-            hint=NOT_REACHED,
-        ) from None
+        raise unreadable(path, error) from None
     if not ended() and digest.hexdigest() != known:
-        raise DumpError(
-            "the file is not the one of the manifest: its SHA-256 differs",
-            where=printable(path),
-            hint="copy or dump it anew",
-        )
+        raise other_file(path)
+
+
+def other_file(path: str) -> DumpError:
+    """What a file is told to be whose digest is not the manifest's."""
+    return DumpError(
+        "the file is not the one of the manifest: its SHA-256 differs",
+        where=printable(path),
+        hint="copy or dump it anew",
+    )
+
+
+def known_digests(dump: Dump, paths: Iterable[str]) -> dict[str, str]:
+    """By path, the digest that the manifest has of it; without those that it has none of."""
+    root = open_location(dump.uri)[1].rstrip("/")
+    files = dump.manifest.files if dump.manifest is not None else ()
+    known = {f"{root}/{file.path}": file.sha256 for file in files}
+    return {path: digest for path in sorted(set(paths)) if (digest := known.get(path)) is not None}
 
 
 class Digests:
-    """Compares files in the background, those that the manifest has a digest of. Leaving the block ends the reading."""
+    """Compares files in the background. Leaving the block ends the reading."""
 
-    def __init__(self, dump: Dump, paths: Iterable[str]) -> None:
-        filesystem, root = open_location(dump.uri)
-        files = dump.manifest.files if dump.manifest is not None else ()
-        known = {f"{root.rstrip('/')}/{file.path}": file.sha256 for file in files}
+    def __init__(self, dump: Dump) -> None:
+        self._filesystem = open_location(dump.uri)[0]
         self._pool = ThreadPoolExecutor(cores_here(), thread_name_prefix="digest")
         self._ended = False
-        expected = [(path, digest) for path in sorted(set(paths)) if (digest := known.get(path)) is not None]
-        self._waiting: list[Future[None]] = submitted(
-            self._pool, lambda one: check_digest(filesystem, *one, lambda: self._ended), expected
+        self._waiting: list[Future[None]] = []
+
+    def compare(self, expected: Mapping[str, str]) -> None:
+        """Begins with these files: digests, in hex, by their paths."""
+        self._waiting += submitted(
+            self._pool, lambda one: check_digest(self._filesystem, *one, lambda: self._ended), expected.items()
         )
 
     def __enter__(self) -> Digests:
@@ -70,11 +80,6 @@ class Digests:
     ) -> None:
         self._ended = True
         self._pool.shutdown(cancel_futures=True)
-
-    @property
-    def files(self) -> int:
-        """So many files are compared."""
-        return len(self._waiting)
 
     def wait(self) -> None:
         """Raises DumpError, naming the file, for the first one that is not the manifest's."""

@@ -17,6 +17,11 @@ class DumpError(Refused):
     usual_hint = "take the dump again, or name another one"
 
 
+def unreadable(path: str, error: object) -> DumpError:
+    """What a file is told to be that the system does not give, or pyarrow makes nothing of."""
+    return DumpError(f"the file cannot be read: {error}", where=printable(path), hint=NOT_REACHED)
+
+
 def printable(text: str) -> str:
     """``text`` for a message: names in a dump may hold control characters, which are escaped."""
     return text if text.isprintable() else repr(text)

@@ -10,7 +10,7 @@ from kstate_cli.formats.numbers import MAX_I32
 from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 
 from .errors import DumpError, printable
-from .location import ListedFile
+from .location import ListedFile, is_here
 from .model import Piece
 from .schema import Columns, check_columns
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow.fs import FileSystem
+
+    from .direct_file import DirectFile
 
 _NEEDED: Final = ("key", "value", "timestamp", "headers", "offset")
 _FIXED: Final = 8
@@ -45,18 +47,20 @@ class _OffsetRange:
     rows: int
 
 
-def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
-    """A Parquet file; INT96 as microseconds, which reach every year that a Kafka timestamp can name."""
+def open_parquet(filesystem: FileSystem, path: str, source: DirectFile | None = None) -> pq.ParquetFile:
+    """A Parquet file; INT96 as microseconds, which reach every year that a Kafka timestamp can name.
+
+    ``source``: the same file, where it is read in another way than pyarrow's.
+    """
     import pyarrow.parquet as pq
-    from pyarrow.fs import LocalFileSystem
 
     return pq.ParquetFile(
-        path,
-        filesystem=filesystem,
+        path if source is None else source,
+        filesystem=filesystem if source is None else None,
         coerce_int96_timestamp_unit="us",
         pre_buffer=False,
         # Else a column's part of a row group is held as a whole; elsewhere a read is a request.
-        buffer_size=_BUFFER_BYTES if isinstance(filesystem, LocalFileSystem) else 0,
+        buffer_size=_BUFFER_BYTES if is_here(filesystem) else 0,
         page_checksum_verification=True,
     )
 
@@ -202,3 +206,16 @@ def _bytes_of(group: Any, names: Container[str]) -> int:
             fixed = _FIXED * group.num_rows if name in ("offset", "timestamp") else 0
             total += max(column.total_uncompressed_size, fixed)
     return total
+
+
+def spans_of(group: Any, names: Container[str]) -> list[tuple[int, int]]:
+    """Where these columns of a row group begin and end in the file."""
+    spans = []
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema.partition(".")[0] in names:
+            begin = column.data_page_offset
+            if column.has_dictionary_page:
+                begin = min(begin, column.dictionary_page_offset)
+            spans.append((begin, begin + column.total_compressed_size))
+    return spans

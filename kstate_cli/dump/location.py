@@ -12,7 +12,7 @@ from kstate_cli.errors import UsageError
 from kstate_cli.redaction import shown_uri
 from kstate_cli.regular import is_utf8, kind_of
 
-from .errors import NOT_REACHED, DumpError, printable
+from .errors import NOT_REACHED, DumpError, printable, unreadable
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -75,6 +75,13 @@ def open_location(uri: str) -> tuple[FileSystem, str]:
     return filesystem, path
 
 
+def is_here(filesystem: FileSystem) -> bool:
+    """Whether its paths are those of this host."""
+    from pyarrow.fs import LocalFileSystem
+
+    return isinstance(filesystem, LocalFileSystem)
+
+
 def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedFile]:
     """Every file below ``root``, sorted by path; ``root`` itself where it is a file.
 
@@ -87,11 +94,11 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedF
         status = filesystem.get_file_info(root)
         if status.type == fs.FileType.NotFound:
             raise UsageError(f"{shown_as} does not exist", hint="give the folder of the dump")
-        if isinstance(filesystem, fs.LocalFileSystem) and status.type == fs.FileType.Unknown:
+        if is_here(filesystem) and status.type == fs.FileType.Unknown:
             raise _special(root, shown_as)
         if status.type == fs.FileType.File:
             return [ListedFile(status.path, status.base_name, status.size)]
-        if isinstance(filesystem, fs.LocalFileSystem):
+        if is_here(filesystem):
             _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
     except OSError as error:
@@ -190,8 +197,4 @@ def is_parquet(filesystem: FileSystem, file: ListedFile) -> bool:
         with filesystem.open_input_file(file.path) as stream:
             return stream.read(4) in _MAGIC
     except OSError as error:
-        raise DumpError(
-            f"the file cannot be read: {error}",
-            where=printable(file.path),
-            hint=NOT_REACHED,
-        ) from None
+        raise unreadable(file.path, error) from None

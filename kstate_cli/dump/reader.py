@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from .columns import KNOWN, column_type, converted
-from .errors import NOT_REACHED, DumpError, printable
-from .footers import open_parquet
+from .errors import unreadable
 from .model import Piece, Slice
+from .open_files import OpenFiles, Passage, changed
 from .order import is_rising, refuse_differing, repeated, sorted_once, within
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
-    import pyarrow.parquet as pq
     from pyarrow.fs import FileSystem
 
-_OPEN_FILES: Final = 8
 # Small, because what dictionary-encoded values need is seen only once they are read.
 _BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 8 << 20
@@ -37,7 +33,7 @@ def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> p
     two rows have it that differ.
     """
     names = _names(columns)
-    with _Files(filesystem) as files:
+    with OpenFiles(filesystem) as files:
         tables = [table for piece in part.pieces for table in _tables(part, piece, names, files)]
         table = _concatenated(tables, names)
         if is_rising(_offsets(table)):
@@ -47,9 +43,16 @@ def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> p
 
 
 def iter_slice(
-    part: Slice, columns: Sequence[str], filesystem: FileSystem, max_rows: int, max_bytes: int | None = None
+    part: Slice,
+    columns: Sequence[str],
+    filesystem: FileSystem,
+    max_rows: int,
+    max_bytes: int | None = None,
+    passage: Passage | None = None,
 ) -> Iterator[pa.Table]:
     """The rows of :func:`read_slice` as tables of at most ``max_rows`` rows and about ``max_bytes`` bytes.
+
+    ``passage``: how they are read; the same one for each time that they are.
 
     A slice that is not in order is read once per table. Where a writer repeated rows a table may be read with more
     rows than it has in the end.
@@ -62,8 +65,13 @@ def iter_slice(
         if table.num_rows:
             yield table
         return
-    with _Files(filesystem) as files:
-        offsets = None if part.ordered and _rises(part, files) else _all_offsets(part, files)
+    passage = passage or Passage()
+    if passage.rising is None:
+        with OpenFiles(filesystem, direct=passage.direct) as files:
+            passage.rising = part.ordered and _rises(part, files)
+    listener = passage.listener if "value" in columns else None
+    with OpenFiles(filesystem, direct=passage.direct, listener=listener) as files:
+        offsets = None if passage.rising else _all_offsets(part, files)
         if offsets is None:
             yield from _packed(_in_order(part, names, files, most), max_rows, max_bytes)
             return
@@ -77,37 +85,6 @@ def iter_slice(
             yield sorted_once(table)
 
 
-class _Files:
-    """Open files of a slice: pieces of few files may alternate, but a shuffled dump has thousands."""
-
-    def __init__(self, filesystem: FileSystem) -> None:
-        self._filesystem = filesystem
-        self._open: OrderedDict[str, pq.ParquetFile] = OrderedDict()
-
-    def __enter__(self) -> _Files:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        while self._open:
-            self._open.popitem()[1].close(force=True)
-
-    def get(self, piece: Piece) -> pq.ParquetFile:
-        """The file of a piece, checked to be the one that the dump was opened with."""
-        parquet = self._open.pop(piece.path, None)
-        if parquet is None:
-            if len(self._open) >= _OPEN_FILES:
-                self._open.popitem(last=False)[1].close(force=True)
-            parquet = open_parquet(self._filesystem, piece.path)
-        self._open[piece.path] = parquet
-        metadata = parquet.metadata
-        known = piece.row_groups[-1] < metadata.num_row_groups
-        if not known or sum(metadata.row_group(index).num_rows for index in piece.row_groups) != piece.rows:
-            raise _changed(piece)
-        return parquet
-
-
 def _names(columns: Sequence[str]) -> list[str]:
     unknown = [name for name in columns if name not in KNOWN]
     if unknown:
@@ -115,7 +92,7 @@ def _names(columns: Sequence[str]) -> list[str]:
     return [*columns] if "offset" in columns else [*columns, "offset"]
 
 
-def _tables(part: Slice, piece: Piece, names: list[str], files: _Files) -> Iterator[pa.Table]:
+def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> Iterator[pa.Table]:
     import pyarrow as pa
 
     if piece.mixed:
@@ -128,18 +105,18 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: _Files) -> Itera
         known = _offsets(offsets)
         low, high = int(known.min()), int(known.max())
         if low < piece.first or high > piece.last:
-            raise _changed(piece)
+            raise changed(piece)
         if low < part.first or part.last < high:
             # A single record may be all that is wanted of it: no more is converted.
             numbered = table.set_column(table.column_names.index("offset"), "offset", offsets.column(0))
             table = within(numbered, part)
         table = _canonical(table, names, piece)
     except (OSError, pa.ArrowException) as error:
-        raise _unreadable(piece, error) from None
+        raise unreadable(piece.path, error) from None
     yield table
 
 
-def _batches(part: Slice, piece: Piece, names: list[str], files: _Files) -> Iterator[pa.Table]:
+def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> Iterator[pa.Table]:
     """The rows of a piece that belong to the slice, batch by batch, in the order of the file."""
     import pyarrow as pa
 
@@ -148,7 +125,7 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: _Files) -> Iter
     rows = max(256, min(_BATCH_ROWS, _BATCH_BYTES * piece.rows // max(piece.bytes, 1)))
     inside = part.first <= piece.first and piece.last <= part.last
     try:
-        for batch in files.get(piece).iter_batches(
+        for batch in files.get(piece, {*names, *select}).iter_batches(
             rows, row_groups=list(piece.row_groups), columns=[*names, *select], use_threads=False
         ):
             table = pa.Table.from_batches([batch])
@@ -159,7 +136,7 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: _Files) -> Iter
             if table.num_rows:
                 yield table
     except (OSError, pa.ArrowException) as error:
-        raise _unreadable(piece, error) from None
+        raise unreadable(piece.path, error) from None
 
 
 def _mask(table: pa.Table, part: Slice, select: list[str], inside: bool) -> Any:
@@ -184,7 +161,7 @@ def _canonical(table: pa.Table, names: list[str], piece: Piece) -> pa.Table:
     import pyarrow as pa
 
     if table.column("offset").null_count:
-        raise _changed(piece)
+        raise changed(piece)
     return pa.table({name: converted(name, table.column(name)) for name in names})
 
 
@@ -196,7 +173,7 @@ def _concatenated(tables: list[pa.Table], names: list[str]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
-def _compare_repeated(part: Slice, table: pa.Table, files: _Files) -> None:
+def _compare_repeated(part: Slice, table: pa.Table, files: OpenFiles) -> None:
     """Rows that share an offset are held against each other as a whole, whichever columns were asked for."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -221,7 +198,7 @@ def _offsets(table: pa.Table) -> npt.NDArray[np.int64]:
     return offsets
 
 
-def _rises(part: Slice, files: _Files) -> bool:
+def _rises(part: Slice, files: OpenFiles) -> bool:
     """Whether the offsets rise strictly through the slice: only that column is read."""
     last = -1
     for piece in part.pieces:
@@ -233,20 +210,20 @@ def _rises(part: Slice, files: _Files) -> bool:
     return True
 
 
-def _all_offsets(part: Slice, files: _Files) -> npt.NDArray[np.int64]:
+def _all_offsets(part: Slice, files: OpenFiles) -> npt.NDArray[np.int64]:
     import numpy as np
 
     offsets = [_offsets(table) for piece in part.pieces for table in _batches(part, piece, ["offset"], files)]
     return np.unique(np.concatenate(offsets)) if offsets else np.empty(0, np.int64)
 
 
-def _in_order(part: Slice, names: list[str], files: _Files, most: int) -> Iterator[pa.Table]:
+def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int) -> Iterator[pa.Table]:
     last = -1
     for piece in part.pieces:
         for table in _batches(part, piece, names, files):
             offsets = _offsets(table)
             if int(offsets[0]) <= last or not is_rising(offsets):
-                raise _changed(piece)
+                raise changed(piece)
             last = int(offsets[-1])
             for begin in range(0, table.num_rows, most):
                 yield table.slice(begin, most)
@@ -274,17 +251,3 @@ def _split(tables: Iterator[pa.Table], max_bytes: int | None) -> Iterator[pa.Tab
         parts = 1 if max_bytes is None else min(table.num_rows, -(-table.nbytes // max_bytes))
         step = -(-table.num_rows // parts)
         yield from (table.slice(begin, step) for begin in range(0, table.num_rows, step))
-
-
-def _changed(piece: Piece) -> DumpError:
-    return DumpError(
-        "the file is not what it was when the dump was opened, or its statistics are wrong", where=printable(piece.path)
-    )
-
-
-def _unreadable(piece: Piece, error: Exception) -> DumpError:
-    return DumpError(
-        f"the file cannot be read: {error}",
-        where=printable(piece.path),
-        hint=NOT_REACHED,
-    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli.dump.location import open_location
+from kstate_cli.dump.open_files import Passage
 from kstate_cli.dump.reader import iter_slice, read_slice
 from kstate_cli.restore.jobs import SliceJob
 
@@ -31,11 +32,11 @@ class CountSink(Protocol):
     data_bytes: int
 
 
-def batches(job: SliceJob, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Iterator[pa.Table]:
     """The records of the slice, in the order of their offsets. Raises DumpError and OSError."""
     filesystem = open_location(job.dump_uri)[0]
     if job.slice.ordered:
-        yield from iter_slice(job.slice, columns, filesystem, max_rows=batch_records(job), max_bytes=batch_bytes(job))
+        yield from iter_slice(job.slice, columns, filesystem, batch_records(job), batch_bytes(job), passage)
         return
     # Out of order it has to be sorted as a whole; such slices are small enough for that.
     table = read_slice(job.slice, columns, filesystem)

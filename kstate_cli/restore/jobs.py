@@ -37,6 +37,10 @@ class SliceJob:
     """(i, n): of a versioned store only keys whose hash is i modulo n."""
     identity: str = ""
     """Equal for jobs that give the same rows; empty where nobody can tell."""
+    direct: bool = False
+    """The dump is read around the page cache of this host."""
+    digests: tuple[tuple[str, str], ...] = ()
+    """Paths of files that this task takes the SHA-256 of, and what it has to be; each file is one task's."""
     base: str = ""
     """The database that a versioned store is caught up from, on the host of the task; empty for a rebuild."""
 

@@ -154,6 +154,8 @@ class Slicing:
     slots: Slots
     repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]]
     """Puts a dump in order that is too shuffled; the URI is that of what it wrote."""
+    direct: bool = False
+    """The dump is read around the page cache of this host."""
 
 
 def make_jobs(work: Sequence[StoreWork], slicing: Slicing) -> list[SliceJob]:
@@ -173,6 +175,16 @@ def make_jobs(work: Sequence[StoreWork], slicing: Slicing) -> list[SliceJob]:
                 jobs += [replace(job, number=number + at) for at, job in enumerate(made)]
                 number = jobs[-1].number + 1
     return sorted(jobs, key=lambda job: -job.slice.bytes)
+
+
+def with_digests(jobs: Sequence[SliceJob], known: Mapping[str, str]) -> tuple[list[SliceJob], dict[str, str]]:
+    """The jobs, with the digest of each file at the first one that reads it; and those of files that none reads."""
+    left = dict(known)
+    dealt = []
+    for job in jobs:
+        paths = sorted({piece.path for piece in job.slice.pieces if piece.path in left}) if job.direct else []
+        dealt.append(replace(job, digests=tuple((path, left.pop(path)) for path in paths)))
+    return dealt, left
 
 
 def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: int) -> list[tuple[Slice, str]]:
@@ -225,6 +237,7 @@ def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: 
         indexed=spec.indexed,
         tombstones=not work.rebuild or number > 0,
         positions=_tells_positions(slicing.dump, spec),
+        direct=slicing.direct and uri == slicing.dump.uri,
     )
     if kind.key is not KeySchema.VERSIONED:
         return [job]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
 
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change.ages import Age, add_ages
@@ -22,7 +22,9 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import Step
 from kstate_cli.change.standby import STANDBY_EVENT
-from kstate_cli.dump.digests import Digests
+from kstate_cli.dump.digests import Digests, known_digests
+from kstate_cli.dump.direct_file import larger_than_cache
+from kstate_cli.dump.location import is_here, open_location
 from kstate_cli.dump.model import Dump, PartitionDump
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -40,6 +42,7 @@ from kstate_cli.restore.prepare import (
     slot_memory,
     slots_here,
     to_steps,
+    with_digests,
 )
 from kstate_cli.restore.resume import TakenOver, identified, kept_slices, take_over
 from kstate_cli.restore.staging import DONE, Staging, is_local
@@ -245,19 +248,23 @@ class Restoration:
         folder = run.path / SORTED_FILES
         folder.mkdir()
         self._end_earlier_areas(run)
-        staging = Staging(str(folder))
+        staging = Staging(str(folder), self._direct)
         if request.staging:
             staging = self._staging = Staging(make_area(settled(request.staging), request.terms.app.name, run))
         try:
             if request.engine is RestoreEngine.spark:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             self._watch.to(START)
-            with self._digests() as digests:
-                # Files are compared while Spark starts; what was made of them counts only once they are.
+            known = self._known_digests()
+            with Digests(self._dump) as digests:
+                # Files are compared while Spark starts, or by who reads them anyway; what was made of them counts only
+                # once they are.
+                if not self._direct:
+                    digests.compare(known)
                 with started(request.engine, request.spark, self._slots_here()) as runner:
                     self._watch.to(SLICES)
                     try:
-                        jobs, results = self._restore_slices(runner, run, folder, staging)
+                        jobs, results = self._restore_slices(runner, run, staging, digests)
                     except BaseException as error:
                         # Leaving it closes Spark: that belongs to the state that comes now.
                         self._ending(error)
@@ -301,7 +308,7 @@ class Restoration:
         return slots_here(request.memory, request.terms.run.workers, size=size)
 
     def _restore_slices(
-        self, runner: Runner, run: Run, folder: Path, staging: Staging
+        self, runner: Runner, run: Run, staging: Staging, digests: Digests
     ) -> tuple[list[SliceJob], list[SliceResult]]:
         request, plan = self._request, self._plan
         slots, jvm = runner.slots, request.engine is RestoreEngine.spark
@@ -314,18 +321,24 @@ class Restoration:
                 staging.target,
                 Slots(slots, _slot_memory(request.memory, slots, jvm=jvm)),
                 lambda dump: self._in_order(runner, dump, staging),
+                direct=self._direct,
             ),
         )
         jobs = identified(jobs)
         # An area elsewhere tells nobody how far its slices are: the journal needs no URI for that.
         local = staging.target if is_local(staging.target) else None
         run.write(SLICES_EVENT, stores=slices_of_stores(jobs), **({"staging": local} if local else {}))
-        taken = take_over(request.terms.app, run, folder, jobs) if self._staging is None else TakenOver(None)
+        taken = TakenOver(None)
+        if self._staging is None:
+            taken = take_over(request.terms.app, run, run.path / SORTED_FILES, jobs)
         if taken.predecessor is not None:
             self._watcher.resumed(taken.predecessor, len(taken.results), len(jobs))
         self._machine.to(RestoreState.RESTORING)
         finished = {(one.task, one.store, one.number) for one in taken.results}
         left = [job for job in jobs if (job.task, job.store, job.number) not in finished]
+        if self._direct:
+            left, others = with_digests(left, self._known_digests())
+            digests.compare(others)
         results = runner.run(left, lambda: self._tell(staging, jobs)) if left else []
         run.write(RECORDS_EVENT, records=sum(one.records for one in results))
         results += taken.results
@@ -340,9 +353,18 @@ class Restoration:
                 except (OSError, KstateError) as error:
                     self._watcher.warning(str(error))
 
-    def _digests(self) -> Digests:
-        used = {piece.path for one in self._plan.work for part in one.parts for piece in one.pieces(part)}
-        return Digests(self._dump, used if self._request.digests else ())
+    @property
+    def _used(self) -> set[str]:
+        """The files of the dump that are read."""
+        return {piece.path for one in self._plan.work for part in one.parts for piece in one.pieces(part)}
+
+    @cached_property
+    def _direct(self) -> bool:
+        """Whether the dump is read around the page cache."""
+        return is_here(open_location(self._dump.uri)[0]) and larger_than_cache(self._used)
+
+    def _known_digests(self) -> dict[str, str]:
+        return known_digests(self._dump, self._used) if self._request.digests else {}
 
     def _ending(self, error: BaseException) -> None:
         """The state in which everything is closed: after a signal, or after a failure."""

@@ -47,13 +47,18 @@ def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
         if job.base:
             with_identity.append(job)
             continue
-        digest = hashlib.sha256(f"{__version__} {replace(job, staging='', memory=0, identity='')!r}".encode())
+        digest = hashlib.sha256(f"{__version__} {_rows_of(job)!r}".encode())
         for path in sorted({piece.path for piece in job.slice.pieces}):
             if (job.dump_uri, path) not in stamps:
                 stamps[job.dump_uri, path] = _stamp(job.dump_uri, path)
             digest.update(stamps[job.dump_uri, path].encode())
         with_identity.append(replace(job, identity=digest.hexdigest()))
     return with_identity
+
+
+def _rows_of(job: SliceJob) -> SliceJob:
+    """What decides which rows it makes."""
+    return replace(job, staging="", memory=0, identity="", direct=False, digests=())
 
 
 def _stamp(uri: str, path: str) -> str:

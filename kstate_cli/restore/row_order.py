@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kstate_cli.dump.model import Slice
+from kstate_cli.dump.open_files import Passage
 from kstate_cli.dump.slices import cut
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import StoreKind
@@ -77,6 +78,7 @@ class Orders:
     positions: PositionSink
     new_file: Callable[[], str]
     """A path for what waits."""
+    passage: Passage
     expired: int = 0
     """Rows of segments that are too old by the keys that were read before them."""
     max_time: int | None = None
@@ -172,7 +174,8 @@ class Orders:
 
     def _read(self, part: SliceJob) -> Iterator[pa.Table]:
         """The keys of all records; what is to be told of them is told once."""
-        for table in batches(part, ("key", "headers") if part.positions and not self._counted else ("key",)):
+        columns = ("key", "headers") if part.positions and not self._counted else ("key",)
+        for table in batches(part, columns, self.passage):
             if not self._counted:
                 column = table.column("key")
                 self.counts.records += len(table)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kstate_cli.dump.digests_beside import DigestsBeside
+from kstate_cli.dump.open_files import Passage
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
@@ -86,19 +88,22 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
     started = time.monotonic()
     choose_pool(fits=job.slice.bytes <= job.memory)
     attempt = uuid.uuid4().hex[:12]
-    staging = Staging(job.staging)
+    staging = Staging(job.staging, job.direct)
     staging.mark_started(job, attempt)
     kind = store_kind(job.kind)
     counts = _RecordCounts()
     writers = _SortedFileSink(job, staging, attempt)
     try:
-        if kind.key is KeySchema.VERSIONED:
-            from kstate_cli.restore.history import build_history
+        with DigestsBeside(job.digests) as digests:
+            passage = Passage(job.direct, digests)
+            if kind.key is KeySchema.VERSIONED:
+                from kstate_cli.restore.history import build_history
 
-            expired, positions = 0, _Positions(job, kind)
-            max_time = build_history(job, partial(batches, job), writers, counts)
-        else:
-            expired, max_time, positions = _build_rows(job, kind, writers, counts)
+                expired, positions = 0, _Positions(job, kind)
+                max_time = build_history(job, partial(batches, job, passage=passage), writers, counts)
+            else:
+                expired, max_time, positions = _build_rows(job, kind, writers, counts, passage)
+            digests.finish()
     except BaseException:
         staging.discard(attempt)
         raise
@@ -156,16 +161,16 @@ class _Positions:
 
 
 def _build_rows(
-    job: SliceJob, kind: StoreKind, writers: _SortedFileSink, counts: _RecordCounts
+    job: SliceJob, kind: StoreKind, writers: _SortedFileSink, counts: _RecordCounts, passage: Passage
 ) -> tuple[int, int | None, _Positions]:
     """Rows of segments that have expired, the highest segment time, and what Positions there are."""
     import pyarrow as pa
 
     positions = _Positions(job, kind)
-    orders = Orders(job, kind, counts, positions, writers.aside)
+    orders = Orders(job, kind, counts, positions, writers.aside, passage)
     for order in orders.all():
         try:
-            _write(kind, order, writers, counts)
+            _write(kind, order, writers, counts, passage)
         finally:
             order.keys.close()
         del order  # while what follows is read
@@ -173,13 +178,13 @@ def _build_rows(
     return orders.expired, orders.max_time, positions
 
 
-def _write(kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: _RecordCounts) -> None:
+def _write(kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: _RecordCounts, passage: Passage) -> None:
     """The second reading: values of the winners, and their SSTs."""
     import numpy as np
     import pyarrow.compute as pc
 
     job = order.job
-    values = _values(kind, order, writers, counts)
+    values = _values(kind, order, writers, counts, passage)
     windows = values.windows()
     for segment, begin, end in order.segments:
         writer = writers.open(segment)
@@ -208,7 +213,9 @@ def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_
         writer.put(convert.index_keys(convert.taken(keys, part)), values, deletes=job.tombstones)
 
 
-def _values(kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: _RecordCounts) -> ValuesInOrder:
+def _values(
+    kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: _RecordCounts, passage: Passage
+) -> ValuesInOrder:
     """Reads the values of all rows; one that does not fit the memory waits in a file."""
     import numpy as np
     import pyarrow as pa
@@ -232,7 +239,7 @@ def _values(kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: 
     if kind.needs_headers:
         columns.append("headers")
     number = 0
-    for table in batches(job, tuple(columns)):
+    for table in batches(job, tuple(columns), passage):
         chosen, rows = order.places.wanted(number, len(table))
         number += len(table)
         if not len(rows):

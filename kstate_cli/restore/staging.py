@@ -20,6 +20,7 @@ from urllib.parse import urlparse
 
 from kstate_cli import temporary
 from kstate_cli.change.commits_made import unchanged
+from kstate_cli.direct import chunks
 from kstate_cli.dump.location import open_location
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.json_text import parse_json
@@ -55,9 +56,18 @@ def seal(note: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def digest_of(path: str | Path, ended: Callable[[], bool] = lambda: False) -> str:
-    """SHA-256 of a local file, in hex; of a part of it once it is ``ended``. Raises OSError."""
+def digest_of(path: str | Path, ended: Callable[[], bool] = lambda: False, *, direct: bool = False) -> str:
+    """SHA-256 of a local file, in hex; of a part of it once it is ``ended``. Raises OSError.
+
+    ``direct``: around the page cache.
+    """
     digest = hashlib.sha256()
+    if direct:
+        for part in chunks(os.fspath(path)):
+            if ended():
+                break
+            digest.update(part)
+        return digest.hexdigest()
     with open(path, "rb") as file:
         for chunk in _chunks(file, ended):
             digest.update(chunk)
@@ -72,6 +82,8 @@ class Staging:
     """
 
     target: str
+    direct: bool = False
+    """Sorted files are read around the page cache, where they are local."""
     _private: str = ""
     _made: list[str] = field(default_factory=list)
     _read: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -90,7 +102,7 @@ class Staging:
     def publish(self, path: str) -> tuple[str, str]:
         """Makes a finished file visible to the driver; returns where, and its digest."""
         if is_local(self.target):
-            return path, digest_of(path)
+            return path, digest_of(path, direct=self.direct)
         filesystem, folder = self._remote()
         digest = hashlib.sha256()
         with (
@@ -111,7 +123,7 @@ class Staging:
         OSError.
         """
         if is_local(self.target):
-            digest_here, path = digest_of(file.path, ended), Path(file.path)
+            digest_here, path = digest_of(file.path, ended, direct=self.direct), Path(file.path)
         else:
             filesystem, remote = self._remote()
             path = folder / os.path.basename(file.path.partition("?")[0])

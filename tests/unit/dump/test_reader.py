@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from kstate_cli.dump import order, reader
+from kstate_cli.dump import open_files, order, reader
 from kstate_cli.dump.columns import KNOWN
 from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.model import Slice
@@ -221,7 +221,7 @@ def test_file_changed_or_gone(tmp_path: Path) -> None:
 
 
 def test_more_files_than_are_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_OPEN_FILES", 2)
+    monkeypatch.setattr(open_files, "_OPEN_FILES", 2)
     table = several()
     dump = opened(write(tmp_path / "d", table, together=True, shuffle=1, rows_per_file=20, rows_per_group=5))
     assert content(dump) == expected(table)

@@ -1,0 +1,97 @@
+"""The files of a slice that are open, and how they are read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Container
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from .direct_file import READ_AHEAD, DirectFile, Listener
+from .errors import DumpError, printable
+from .footers import open_parquet, spans_of
+from .model import Piece
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+    from pyarrow.fs import FileSystem
+
+_OPEN_FILES: Final = 8
+
+
+@dataclass(slots=True)
+class Passage:
+    """How the files of a slice are gone through, maybe several times."""
+
+    direct: bool = False
+    """Around the page cache; the file system is that of this host."""
+    listener: Listener | None = None
+    """Hears of what is read so where values are."""
+    rising: bool | None = None
+    """Whether the offsets of the slice rise from row to row; None until somebody has looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    parquet: pq.ParquetFile
+    source: DirectFile | None
+
+    def close(self) -> None:
+        self.parquet.close(force=True)
+        if self.source is not None:
+            self.source.close()
+
+
+class OpenFiles:
+    """Pieces of few files may alternate, but a shuffled dump has thousands."""
+
+    def __init__(self, filesystem: FileSystem, *, direct: bool = False, listener: Listener | None = None) -> None:
+        self._filesystem, self._listener = filesystem, listener
+        self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        self._pool = ThreadPoolExecutor(READ_AHEAD, thread_name_prefix="read-ahead") if direct else None
+
+    def __enter__(self) -> OpenFiles:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def get(self, piece: Piece, columns: Container[str] = ()) -> pq.ParquetFile:
+        """The file of a piece, checked to be the one that the dump was opened with; ``columns`` will be read of it."""
+        one = self._open.pop(piece.path, None)
+        if one is None:
+            if len(self._open) >= _OPEN_FILES:
+                self._open.popitem(last=False)[1].close()
+            one = self._opened(piece.path)
+        self._open[piece.path] = one
+        metadata = one.parquet.metadata
+        known = piece.row_groups[-1] < metadata.num_row_groups
+        if not known or sum(metadata.row_group(index).num_rows for index in piece.row_groups) != piece.rows:
+            raise changed(piece)
+        if one.source is not None:
+            one.source.expect([spans_of(metadata.row_group(index), columns) for index in piece.row_groups])
+        return one.parquet
+
+    def _opened(self, path: str) -> _OpenFile:
+        if self._pool is None:
+            return _OpenFile(open_parquet(self._filesystem, path), None)
+        source = DirectFile(path, self._pool, self._listener)
+        try:
+            return _OpenFile(open_parquet(self._filesystem, path, source), source)
+        except BaseException:
+            source.close()
+            raise
+
+
+def changed(piece: Piece) -> DumpError:
+    """What a file is told to be that is another one than before."""
+    return DumpError(
+        "the file is not what it was when the dump was opened, or its statistics are wrong", where=printable(piece.path)
+    )
