@@ -111,6 +111,9 @@ class DirectFile(io.RawIOBase):
         if span is not None:
             for following in _window(span, number)[1:]:
                 self._want(following)
+            if (number + READ_AHEAD) * BLOCK_BYTES >= span[1]:
+                for following in self._upcoming():
+                    self._want(following)
         block = self._blocks[number].result()
         if self._listener is not None and number not in self._offered:
             self._offered.add(number)
@@ -139,9 +142,14 @@ class DirectFile(io.RawIOBase):
         for block in self._at.values():
             self._want(block)
 
+    def _upcoming(self) -> list[int]:
+        """The blocks in which the columns of the next row group begin."""
+        following = self._groups[self._group + 1 : self._group + 2]
+        return [span[0] // BLOCK_BYTES for group in following for span in group]
+
     def _drop(self) -> None:
         """What no column needs now or soon."""
-        needed = set().union(*(_window(span, at) for span, at in self._at.items()))
+        needed = set(self._upcoming()).union(*(_window(span, at) for span, at in self._at.items()))
         for one in [one for one in self._blocks if one not in needed]:
             self._blocks.pop(one).cancel()
 

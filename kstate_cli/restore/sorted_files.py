@@ -74,9 +74,10 @@ class _SortedFileSink:
         return self.staging.new_file(f"{self.job.label}-{self.attempt}.waiting")
 
     def close(self, writer: SortedFileWriter, segment: int | None) -> None:
-        if writer.finish():
+        digest = writer.finish()
+        if digest is not None:
             size = os.path.getsize(writer.path)
-            path, digest = self.staging.publish(writer.path)
+            path = self.staging.publish(writer.path)
             self.files.append(SortedFile(segment, path, writer.rows, writer.deletes, size, digest))
 
 

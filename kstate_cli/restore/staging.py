@@ -99,21 +99,19 @@ class Staging:
         self._made.append(path)
         return path
 
-    def publish(self, path: str) -> tuple[str, str]:
-        """Makes a finished file visible to the driver; returns where, and its digest."""
+    def publish(self, path: str) -> str:
+        """Makes a finished file visible to the driver; returns where."""
         if is_local(self.target):
-            return path, digest_of(path, direct=self.direct)
+            return path
         filesystem, folder = self._remote()
-        digest = hashlib.sha256()
         with (
             open(path, "rb") as source,
             filesystem.open_output_stream(f"{folder}/{os.path.basename(path)}") as sink,
         ):
             for chunk in _chunks(source):
-                digest.update(chunk)
                 sink.write(chunk)
         os.unlink(path)
-        return below(self.target, os.path.basename(path)), digest.hexdigest()
+        return below(self.target, os.path.basename(path))
 
     def fetch(self, file: SortedFile, folder: Path, ended: Callable[[], bool] = lambda: False) -> Path:
         """Driver: a sorted file as a local one in ``folder``, the very file where it is local already.

@@ -45,8 +45,7 @@ class _File:
 
     def read(self, part: int) -> Iterator[_Part]:
         """The batches of a part, in the order in which they were written. Raises OSError."""
-        for where in self.batches[part]:
-            rows, values = self.file.read(where)
+        for rows, values in self.file.read_all(self.batches[part]):
             yield rows.to_numpy(), values
 
 

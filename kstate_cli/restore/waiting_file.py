@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.direct import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
 
 _TOGETHER: Final = 1 << 20
 """Bytes that are written together."""
+_AHEAD: Final = 4
+"""Batches."""
 
 
 class WaitingFile:
@@ -66,6 +71,17 @@ class WaitingFile:
             data[low - first : end - first] = self._last[low - self._written : end - self._written]
         batch = pa.ipc.read_record_batch(room.slice(skipped + begin - first, size), self._schema)
         return [*batch.columns]
+
+    def read_all(self, places: Iterable[tuple[int, int]]) -> Iterator[list[pa.Array]]:
+        """The columns of batches, in this order; a few are read before they are asked for. Raises OSError."""
+        ahead: deque[Future[list[pa.Array]]] = deque()
+        with ThreadPoolExecutor(_AHEAD, thread_name_prefix="waiting") as pool:
+            for where in places:
+                ahead.append(pool.submit(self.read, where))
+                if len(ahead) > _AHEAD:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
 
     def close(self) -> None:
         """Gives back its room."""

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.releases import Release
+from kstate_cli.rocks.digest_as_written import DigestAsWritten
 from kstate_cli.rocks.errors import as_rocks_error
 from kstate_cli.rocks.settings import data_options
 
@@ -19,24 +20,28 @@ _OBJECTS: Final = 1_024
 
 
 class SortedFileWriter:
-    """Writes one SST as ``release`` writes its own: format, checksum, block size, filter. Raises RocksError."""
+    """Writes one SST as ``release`` writes its own: format, checksum, block size, filter.
+
+    Raises RocksError and OSError.
+    """
 
     def __init__(self, path: str, release: Release) -> None:
         self.path = path
         self.rows = 0
         self.deletes = 0
         self._release = release
-        self._writer: SstFileWriter | None = None
+        self._made: tuple[SstFileWriter, DigestAsWritten] | None = None
 
     def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
         """Adds rows, whose keys must rise strictly. A null value is a delete, written only with ``deletes``."""
         if not len(keys):
             return
-        writer = self._open()
+        writer, digest = self._open()
         with as_rocks_error():
             for first in range(0, len(keys), _OBJECTS):
                 some = keys.slice(first, _OBJECTS).to_pylist(), values.slice(first, _OBJECTS).to_pylist()
                 self._put(writer, *some, deletes=deletes)
+                digest.follow()
 
     def _put(self, writer: SstFileWriter, keys: list[bytes], values: list[bytes | None], *, deletes: bool) -> None:
         if None not in values:
@@ -52,25 +57,25 @@ class SortedFileWriter:
                 del writer[key]
                 self.deletes += 1
 
-    def finish(self) -> bool:
-        """Completes the file. False, and no file, without a row or a delete."""
-        if self._writer is None:
-            return False
+    def finish(self) -> str | None:
+        """Completes the file; its SHA-256, in hex. None, and no file, without a row or a delete. Raises OSError too."""
+        if self._made is None:
+            return None
+        (writer, digest), self._made = self._made, None
         if not self.rows and not self.deletes:
-            self._writer = None
             if os.path.exists(self.path):
                 os.unlink(self.path)
-            return False
+            return None
         with as_rocks_error():
-            self._writer.finish()
-        self._writer = None
-        return True
+            writer.finish()
+        return digest.finish()
 
-    def _open(self) -> SstFileWriter:
+    def _open(self) -> tuple[SstFileWriter, DigestAsWritten]:
         from rocksdict import SstFileWriter
 
-        if self._writer is None:
+        if self._made is None:
             with as_rocks_error():
-                self._writer = SstFileWriter(data_options(self._release))
-                self._writer.open(self.path)
-        return self._writer
+                writer = SstFileWriter(data_options(self._release))
+                writer.open(self.path)
+            self._made = writer, DigestAsWritten(self.path)
+        return self._made
