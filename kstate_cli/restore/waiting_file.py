@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.direct import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
@@ -17,6 +18,22 @@ _TOGETHER: Final = 1 << 20
 """Bytes that are written together."""
 _AHEAD: Final = 4
 """Batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Where a batch is read to."""
+
+    memory: pa.Buffer
+    skipped: int
+    """Bytes before the first page."""
+    first: int
+    """Where in the file its pages begin..."""
+    upto: int
+    """...and end."""
+    begin: int
+    """Where in the file the batch begins, and its bytes."""
+    size: int
 
 
 class WaitingFile:
@@ -54,34 +71,49 @@ class WaitingFile:
 
     def read(self, where: tuple[int, int]) -> list[pa.Array]:
         """The columns of a batch. Raises OSError."""
+        (columns,) = self.read_all([where])
+        return columns
+
+    def read_all(self, places: Sequence[tuple[int, int]]) -> Iterator[list[pa.Array]]:
+        """The columns of batches, in this order; a few are read before they are asked for. Raises OSError."""
+        if len(places) == 1:
+            yield self._columns(self._filled(self._room(places[0])))
+            return
+        ahead: deque[Future[_Room]] = deque()
+        with ThreadPoolExecutor(_AHEAD, thread_name_prefix="waiting") as pool:
+            for where in places:
+                # Memory that each thread takes for itself would be kept for each.
+                ahead.append(pool.submit(self._filled, self._room(where)))
+                if len(ahead) > _AHEAD:
+                    yield self._columns(ahead.popleft().result())
+            while ahead:
+                yield self._columns(ahead.popleft().result())
+
+    def _room(self, where: tuple[int, int]) -> _Room:
         import pyarrow as pa
 
         begin, size = where
-        end = begin + size
-        first, upto = whole_pages(begin, end)
+        first, upto = whole_pages(begin, begin + size)
         # In Arrow's memory, as all that waits for its turn; at the beginning of a page.
-        room = pa.allocate_buffer(upto - first + PAGE_BYTES)
-        skipped = -room.address % PAGE_BYTES
-        data = memoryview(room).cast("B")[skipped : skipped + upto - first]
-        in_file = min(upto, self._written) - first
-        if in_file > 0:
-            read_into(self._descriptor, data[:in_file], first)
-        if end > self._written:
-            low = max(begin, self._written)
-            data[low - first : end - first] = self._last[low - self._written : end - self._written]
-        batch = pa.ipc.read_record_batch(room.slice(skipped + begin - first, size), self._schema)
-        return [*batch.columns]
+        memory = pa.allocate_buffer(upto - first + PAGE_BYTES)
+        return _Room(memory, -memory.address % PAGE_BYTES, first, upto, begin, size)
 
-    def read_all(self, places: Iterable[tuple[int, int]]) -> Iterator[list[pa.Array]]:
-        """The columns of batches, in this order; a few are read before they are asked for. Raises OSError."""
-        ahead: deque[Future[list[pa.Array]]] = deque()
-        with ThreadPoolExecutor(_AHEAD, thread_name_prefix="waiting") as pool:
-            for where in places:
-                ahead.append(pool.submit(self.read, where))
-                if len(ahead) > _AHEAD:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
+    def _filled(self, room: _Room) -> _Room:
+        data = memoryview(room.memory).cast("B")[room.skipped : room.skipped + room.upto - room.first]
+        in_file = min(room.upto, self._written) - room.first
+        if in_file > 0:
+            read_into(self._descriptor, data[:in_file], room.first)
+        end = room.begin + room.size
+        if end > self._written:
+            low = max(room.begin, self._written)
+            data[low - room.first : end - room.first] = self._last[low - self._written : end - self._written]
+        return room
+
+    def _columns(self, room: _Room) -> list[pa.Array]:
+        import pyarrow as pa
+
+        data = room.memory.slice(room.skipped + room.begin - room.first, room.size)
+        return [*pa.ipc.read_record_batch(data, self._schema).columns]
 
     def close(self) -> None:
         """Gives back its room."""
