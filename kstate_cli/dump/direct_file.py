@@ -115,7 +115,8 @@ class DirectFile(io.RawIOBase):
                 for following in self._upcoming():
                     self._want(following)
         block = self._blocks[number].result()
-        if self._listener is not None and number not in self._offered:
+        # What is read before that is the file's end, which would be held until all else was heard of.
+        if self._listener is not None and self._groups and number not in self._offered:
             self._offered.add(number)
             self._listener.offer(self._path, number, block)
         return block

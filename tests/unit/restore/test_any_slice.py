@@ -24,6 +24,7 @@ from kstate_cli.formats.values import Header, encode_headers
 from kstate_cli.releases import release
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.sorted_files import build_sorted_files
+from kstate_cli.restore.staging import digest_of
 from kstate_cli.rocks.shadow import Shadow
 
 from .slicing import HOUR, MIB, NOW, Headers, job_of, sorted_rows, write_dump
@@ -116,8 +117,11 @@ def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -
         staging.mkdir()
         if not records:
             return
-        job = replace(job_of(dump, kind_name, staging), memory=memory)
+        direct = data.draw(st.booleans())
+        known = ((str(dump / "all.parquet"), digest_of(dump / "all.parquet")),) if direct else ()
+        job = replace(job_of(dump, kind_name, staging), memory=memory, direct=direct, digests=known)
         result = build_sorted_files(job)
+        assert all(file.digest == digest_of(file.path) for file in result.files)
         rows, oldest = expected(kind, records, job)
         live = [file for file in result.files if oldest is None or (file.segment or 0) >= oldest * HOUR]
         assert sorted_rows(replace(result, files=tuple(live)), Path(folder) / "database") == rows
