@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.direct import aligned, open_direct, read_into
+from kstate_cli.signals import start
 
 from .digests import other_file
 from .direct_file import BLOCK_BYTES
@@ -31,7 +32,7 @@ _MOST_HELD: Final = 16
 
 
 @dataclass(slots=True)
-class _File:
+class _FileSoFar:
     """As far as it was read."""
 
     path: str
@@ -58,13 +59,13 @@ class DigestsBeside:
 
     def __init__(self, expected: Sequence[tuple[str, str]]) -> None:
         """``expected``: paths of local files, and their digests in hex."""
-        self._files = {path: _File(path, digest) for path, digest in expected}
+        self._files = {path: _FileSoFar(path, digest) for path, digest in expected}
         self._heard: Queue[_Heard | None] = Queue(_MOST_WAITING)
         self._ended = False
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._work, name="digests", daemon=True)
         if self._files:
-            self._thread.start()
+            start(self._thread)
 
     def __enter__(self) -> DigestsBeside:
         return self
@@ -115,10 +116,10 @@ class DigestsBeside:
                     _hear(self._files[path], where, block)
             except OSError as error:
                 self._error = unreadable(path, error)
-            except BaseException as error:
+            except Exception as error:
                 self._error = error
 
-    def _catch_up(self, file: _File, end: int | None) -> None:
+    def _catch_up(self, file: _FileSoFar, end: int | None) -> None:
         """Takes what is below ``end``, reading what nobody has offered."""
         if file.ended or (end is not None and (file.number + 1) * BLOCK_BYTES > end):
             return
@@ -137,7 +138,7 @@ class DigestsBeside:
         _take_held(file)
 
 
-def _hear(file: _File, number: int, block: memoryview) -> None:
+def _hear(file: _FileSoFar, number: int, block: memoryview) -> None:
     if number == file.number:
         file.take(block)
         _take_held(file)
@@ -145,6 +146,6 @@ def _hear(file: _File, number: int, block: memoryview) -> None:
         file.held[number] = block
 
 
-def _take_held(file: _File) -> None:
+def _take_held(file: _FileSoFar) -> None:
     while (block := file.held.pop(file.number, None)) is not None:
         file.take(block)

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from kstate_cli.capacity import memory_here
 from kstate_cli.direct import aligned, open_direct, read_into
+from kstate_cli.signals import submitted
 
 BLOCK_BYTES: Final = 1 << 20
 """A read of the disk."""
@@ -161,7 +162,7 @@ class DirectFile(io.RawIOBase):
             block: Future[memoryview] = Future()
             block.set_result(self._load(number))
         else:
-            block = self._pool.submit(self._load, number)
+            (block,) = submitted(self._pool, self._load, [number])
         self._blocks[number] = block
 
     def _load(self, number: int) -> memoryview:

@@ -39,6 +39,10 @@ _WORKER_BYTES = 150 * _MIB
 _LEAST_BYTES = 48 * _MIB
 _USUAL_BYTES = 1536 * _MIB
 """Of a task, where half of the memory here has room for it: a partition that is one slice needs no merge."""
+_DIRECT_BYTES = 48 * _MIB
+"""What a task holds of files that it reads around the page cache: blocks that are read ahead, or wait for a digest."""
+_LEAST_DIRECT = 8 * _DIRECT_BYTES
+"""Of a task: with less they go through the page cache."""
 _RECORD_BYTES = 120
 """What is held for a record beside its key where a slice is sorted as a whole: numbers, and their order."""
 _KEY_COPIES = 3
@@ -222,6 +226,8 @@ def _held_of_each(dump: PartitionDump) -> int:
 def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: int) -> list[SliceJob]:
     spec, memory = work.spec, slicing.slots.memory
     kind = store_kind(spec.kind)
+    direct = slicing.direct and uri == slicing.dump.uri and memory >= _LEAST_DIRECT
+    memory -= _DIRECT_BYTES if direct else 0
     job = SliceJob(
         number=number,
         task=work.key,
@@ -237,7 +243,7 @@ def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: 
         indexed=spec.indexed,
         tombstones=not work.rebuild or number > 0,
         positions=_tells_positions(slicing.dump, spec),
-        direct=slicing.direct and uri == slicing.dump.uri,
+        direct=direct,
     )
     if kind.key is not KeySchema.VERSIONED:
         return [job]

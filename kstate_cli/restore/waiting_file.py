@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.direct import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
+from kstate_cli.signals import submitted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +84,7 @@ class WaitingFile:
         with ThreadPoolExecutor(_AHEAD, thread_name_prefix="waiting") as pool:
             for where in places:
                 # Memory that each thread takes for itself would be kept for each.
-                ahead.append(pool.submit(self._filled, self._room(where)))
+                ahead += submitted(pool, self._filled, [self._room(where)])
                 if len(ahead) > _AHEAD:
                     yield self._columns(ahead.popleft().result())
             while ahead:

@@ -150,8 +150,6 @@ def test_each_block_is_read_once(options: dict[str, Any], tmp_path: Path, reads:
     assert {number for _, number in reads} >= {*range(blocks)}
     groups = pq.ParquetFile(path).num_row_groups
     assert sum(reads.values()) <= blocks + FOOTER + 8 * groups, sorted(reads.items())
-        (number, times) for (_, number), times in reads.items()
-    )
 
 
 def test_of_the_keys_alone_nothing_else_is_read(tmp_path: Path, reads: Counter[tuple[str, int]]) -> None:
