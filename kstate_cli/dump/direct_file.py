@@ -16,8 +16,8 @@ BLOCK_BYTES: Final = 1 << 20
 """A read of the disk."""
 READ_AHEAD: Final = 3
 """So many blocks of a column are read while the one before them is looked at."""
-_CACHED_PART: Final = 2
-"""Of the memory of a host so large a part is taken to be page cache that stays."""
+_CACHED_PART: Final = 0.75
+"""Of the memory of a host so large a part may be page cache that stays."""
 
 Span = tuple[int, int]
 """Where in a file something begins, and where it ends."""
@@ -178,6 +178,6 @@ def _window(span: Span, number: int) -> range:
 def larger_than_cache(paths: Iterable[str]) -> bool:
     """Whether local files are read around the page cache: they would not be there any more when they are read again."""
     try:
-        return sum(os.path.getsize(path) for path in paths) > memory_here() // _CACHED_PART
+        return sum(os.path.getsize(path) for path in paths) > memory_here() * _CACHED_PART
     except OSError:
         return False  # whoever reads it tells

@@ -203,7 +203,7 @@ def test_larger_than_the_page_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in "ab":
         (tmp_path / name).write_bytes(bytes(1_000))
         paths.append(str(tmp_path / name))
-    for memory, larger in ((3_999, True), (4_000, False)):
+    for memory, larger in ((2_664, True), (2_668, False)):
         monkeypatch.setattr(direct_file, "memory_here", lambda memory=memory: memory)
         assert larger_than_cache(paths) is larger
     assert not larger_than_cache([*paths, str(tmp_path / "gone")])
