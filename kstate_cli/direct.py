@@ -26,8 +26,10 @@ def open_direct(path: str, flags: int, mode: int = 0o600) -> int:
     except OSError as error:
         if error.errno not in _REFUSED:
             raise
-        # The name may have been made all the same.
-        return os.open(path, flags & ~os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        if flags & os.O_CREAT:
+            # The name may have been made all the same.
+            flags = flags & ~os.O_EXCL | os.O_NOFOLLOW
+        return os.open(path, flags | os.O_CLOEXEC, mode)
 
 
 def aligned(size: int) -> memoryview:
@@ -69,5 +71,7 @@ def chunks(path: str) -> Iterator[memoryview]:
         while size := read_into(descriptor, buffer, place):
             yield buffer[:size]
             place += size
+            if size < _CHUNK_BYTES:
+                break  # what comes is no page's beginning, and older kernels refuse to look there
     finally:
         os.close(descriptor)

@@ -41,7 +41,6 @@ class _FileSoFar:
     number: int = 0
     """The next block."""
     ended: bool = False
-    held: dict[int, memoryview] = field(default_factory=dict)
 
     def take(self, block: memoryview) -> None:
         """The next block."""
@@ -59,6 +58,7 @@ class DigestsBeside:
 
     def __init__(self, expected: Sequence[tuple[str, str]]) -> None:
         """``expected``: paths of local files, and their digests in hex."""
+        self._held: dict[tuple[str, int], memoryview] = {}
         self._files = {path: _FileSoFar(path, digest) for path, digest in expected}
         self._heard: Queue[_Heard | None] = Queue(_MOST_WAITING)
         self._ended = False
@@ -78,12 +78,12 @@ class DigestsBeside:
 
     def offer(self, path: str, number: int, block: memoryview) -> None:
         """A block that was read; it never changes."""
-        if path in self._files:
+        if path in self._files and not self._ended:
             self._heard.put((path, number, block))
 
     def past(self, path: str, end: int | None) -> None:
         """Nothing below ``end`` that was not read yet will be; None for all of the file."""
-        if path in self._files:
+        if path in self._files and not self._ended:
             self._heard.put((path, end, None))
 
     def finish(self) -> None:
@@ -91,6 +91,7 @@ class DigestsBeside:
         for path in self._files:
             self.past(path, None)
         self._join()
+        self._ended = True
         if self._error is not None:
             raise self._error
         for file in self._files.values():
@@ -113,7 +114,7 @@ class DigestsBeside:
                     self._catch_up(self._files[path], where)
                 else:
                     assert where is not None
-                    _hear(self._files[path], where, block)
+                    self._hear(self._files[path], where, block)
             except OSError as error:
                 self._error = unreadable(path, error)
             except Exception as error:
@@ -128,24 +129,22 @@ class DigestsBeside:
             while not file.ended and (end is None or (file.number + 1) * BLOCK_BYTES <= end):
                 if self._ended:
                     return
-                block = file.held.pop(file.number, None)
+                block = self._held.pop((file.path, file.number), None)
                 if block is None:
                     room = aligned(BLOCK_BYTES)
                     block = room[: read_into(descriptor, room, file.number * BLOCK_BYTES)]
                 file.take(block)
         finally:
             os.close(descriptor)
-        _take_held(file)
+        self._take_held(file)
 
+    def _hear(self, file: _FileSoFar, number: int, block: memoryview) -> None:
+        if number == file.number:
+            file.take(block)
+            self._take_held(file)
+        elif number > file.number and len(self._held) < _MOST_HELD:
+            self._held[file.path, number] = block
 
-def _hear(file: _FileSoFar, number: int, block: memoryview) -> None:
-    if number == file.number:
-        file.take(block)
-        _take_held(file)
-    elif number > file.number and len(file.held) < _MOST_HELD:
-        file.held[number] = block
-
-
-def _take_held(file: _FileSoFar) -> None:
-    while (block := file.held.pop(file.number, None)) is not None:
-        file.take(block)
+    def _take_held(self, file: _FileSoFar) -> None:
+        while (block := self._held.pop((file.path, file.number), None)) is not None:
+            file.take(block)

@@ -58,6 +58,11 @@ class DirectFile(io.RawIOBase):
         if groups and groups[0]:
             self._enter(0)
 
+    def rest(self) -> None:
+        """Another file is read now: gives up what is held."""
+        self._at.clear()
+        self._blocks.clear()
+
     def readable(self) -> bool:
         """It is."""
         return True

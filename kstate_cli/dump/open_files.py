@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from .direct_file import READ_AHEAD, DirectFile, Listener
+from .direct_file import READ_AHEAD, DirectFile, Listener, Span
 from .errors import DumpError, printable
 from .footers import open_parquet, spans_of
 from .model import Piece
@@ -37,6 +36,16 @@ class Passage:
 class _OpenFile:
     parquet: pq.ParquetFile
     source: DirectFile | None
+    spans: dict[tuple[int, frozenset[str]], list[Span]] = field(default_factory=dict)
+
+    def expect(self, piece: Piece, columns: frozenset[str]) -> None:
+        """These columns of the piece are read now."""
+        if self.source is None:
+            return
+        for index in piece.row_groups:
+            if (index, columns) not in self.spans:
+                self.spans[index, columns] = spans_of(self.parquet.metadata.row_group(index), columns)
+        self.source.expect([self.spans[index, columns] for index in piece.row_groups])
 
     def close(self) -> None:
         self.parquet.close(force=True)
@@ -58,12 +67,14 @@ class OpenFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self._open:
-            self._open.popitem()[1].close()
-        if self._pool is not None:
-            self._pool.shutdown()
+        try:
+            while self._open:
+                self._open.popitem()[1].close()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
 
-    def get(self, piece: Piece, columns: Container[str] = ()) -> pq.ParquetFile:
+    def get(self, piece: Piece, columns: frozenset[str] = frozenset()) -> pq.ParquetFile:
         """The file of a piece, checked to be the one that the dump was opened with; ``columns`` will be read of it."""
         one = self._open.pop(piece.path, None)
         if one is None:
@@ -75,8 +86,10 @@ class OpenFiles:
         known = piece.row_groups[-1] < metadata.num_row_groups
         if not known or sum(metadata.row_group(index).num_rows for index in piece.row_groups) != piece.rows:
             raise changed(piece)
-        if one.source is not None:
-            one.source.expect([spans_of(metadata.row_group(index), columns) for index in piece.row_groups])
+        for other in self._open.values():
+            if other is not one and other.source is not None:
+                other.source.rest()
+        one.expect(piece, columns)
         return one.parquet
 
     def _opened(self, path: str) -> _OpenFile:

@@ -69,9 +69,12 @@ def iter_slice(
     if passage.rising is None:
         with OpenFiles(filesystem, direct=passage.direct) as files:
             passage.rising = part.ordered and _rises(part, files)
+    offsets = None
+    if not passage.rising:
+        with OpenFiles(filesystem, direct=passage.direct) as files:
+            offsets = _all_offsets(part, files)
     listener = passage.listener if "value" in columns else None
     with OpenFiles(filesystem, direct=passage.direct, listener=listener) as files:
-        offsets = None if passage.rising else _all_offsets(part, files)
         if offsets is None:
             yield from _packed(_in_order(part, names, files, most), max_rows, max_bytes)
             return
@@ -125,7 +128,7 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
     rows = max(256, min(_BATCH_ROWS, _BATCH_BYTES * piece.rows // max(piece.bytes, 1)))
     inside = part.first <= piece.first and piece.last <= part.last
     try:
-        for batch in files.get(piece, {*names, *select}).iter_batches(
+        for batch in files.get(piece, frozenset((*names, *select))).iter_batches(
             rows, row_groups=list(piece.row_groups), columns=[*names, *select], use_threads=False
         ):
             table = pa.Table.from_batches([batch])
@@ -135,7 +138,7 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
                 table = table.filter(mask)
             if table.num_rows:
                 yield table
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise unreadable(piece.path, error) from None
 
 

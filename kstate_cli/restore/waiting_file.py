@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -46,7 +47,8 @@ class WaitingFile:
     def __init__(self, path: str, schema: pa.Schema) -> None:
         """``path`` is free again at once. Raises OSError."""
         self._schema = schema
-        self._descriptor = open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        # Closed with this, whatever becomes of it: the room on the disk is given back only then.
+        self._file = open(open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), "r+b", buffering=0)  # noqa: SIM115
         os.unlink(path)
         self._last = aligned(_TOGETHER)
         """What is not written yet."""
@@ -65,7 +67,7 @@ class WaitingFile:
             self._waiting += len(some)
             data = data[len(some) :]
             if self._waiting == _TOGETHER:
-                write_from(self._descriptor, self._last, self._written)
+                write_from(self._file.fileno(), self._last, self._written)
                 self._written += _TOGETHER
                 self._waiting = 0
         return where
@@ -76,7 +78,10 @@ class WaitingFile:
         return columns
 
     def read_all(self, places: Sequence[tuple[int, int]]) -> Iterator[list[pa.Array]]:
-        """The columns of batches, in this order; a few are read before they are asked for. Raises OSError."""
+        """The columns of batches, in this order; a few are read before they are asked for. Raises OSError.
+
+        None is to be added meanwhile.
+        """
         if len(places) == 1:
             yield self._columns(self._filled(self._room(places[0])))
             return
@@ -102,8 +107,8 @@ class WaitingFile:
     def _filled(self, room: _Room) -> _Room:
         data = memoryview(room.memory).cast("B")[room.skipped : room.skipped + room.upto - room.first]
         in_file = min(room.upto, self._written) - room.first
-        if in_file > 0:
-            read_into(self._descriptor, data[:in_file], room.first)
+        if in_file > 0 and read_into(self._file.fileno(), data[:in_file], room.first) != in_file:
+            raise OSError(errno.EIO, "a file that values wait in has lost some of them")
         end = room.begin + room.size
         if end > self._written:
             low = max(room.begin, self._written)
@@ -118,4 +123,4 @@ class WaitingFile:
 
     def close(self) -> None:
         """Gives back its room."""
-        os.close(self._descriptor)
+        self._file.close()

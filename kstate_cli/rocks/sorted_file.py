@@ -65,6 +65,7 @@ class SortedFileWriter:
         if not self.rows and not self.deletes:
             if os.path.exists(self.path):
                 os.unlink(self.path)
+            digest.close()
             return None
         with as_rocks_error():
             writer.finish()

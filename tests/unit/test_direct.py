@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kstate_cli.direct import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
+from kstate_cli.direct import PAGE_BYTES, aligned, chunks, open_direct, read_into, whole_pages, write_from
 from kstate_cli.restore.waiting_file import WaitingFile
 
 SCHEMA = pa.schema([("row", pa.int32()), ("value", pa.binary())])
@@ -105,4 +105,61 @@ def test_batches_that_wait_come_back_whenever_they_are_asked_for(tmp_path: Path)
     assert sum(size for (_, size), _, _ in known) > 4 << 20
     for place, some, theirs in known:
         assert [column.to_pylist() for column in waiting.read(place)] == [some, theirs]
+    waiting.close()
+
+
+@pytest.mark.usefixtures("refused")
+def test_a_link_is_read(tmp_path: Path) -> None:
+    """A dump may have some; only what is made is never made through one."""
+    (tmp_path / "file").write_bytes(b"x" * 5_000)
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    assert b"".join(map(bytes, chunks(str(tmp_path / "link")))) == b"x" * 5_000
+    with pytest.raises(OSError, match=r"File exists|symbolic links"):
+        open_direct(str(tmp_path / "link"), os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+
+@pytest.mark.parametrize("size", [0, 1, PAGE_BYTES, 5_000, (4 << 20) - 1, 4 << 20, (4 << 20) + 1])
+def test_no_place_is_read_that_is_no_page(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels before 6.0 refuse even to find the end of a file there."""
+    data = random.Random(size).randbytes(size)
+    (tmp_path / "file").write_bytes(data)
+    places = []
+    whole = os.preadv
+
+    def preadv(descriptor: int, buffers: Any, offset: int, flags: int = 0) -> int:
+        places.append(offset)
+        return whole(descriptor, buffers, offset, flags)
+
+    monkeypatch.setattr("kstate_cli.direct.os.preadv", preadv)
+    assert b"".join(map(bytes, chunks(str(tmp_path / "file")))) == data
+    assert places and not any(place % PAGE_BYTES for place in places)
+
+
+def deleted_files() -> int:
+    """That this process has open."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            count += os.readlink(f"/proc/self/fd/{name}").endswith("waiting (deleted)")
+        except FileNotFoundError:
+            continue
+    return count
+
+
+def test_whoever_drops_it_gives_back_its_room(tmp_path: Path) -> None:
+    """After an error nobody closes it: a worker that lives on would fill the disk."""
+    before = deleted_files()
+    waiting = WaitingFile(str(tmp_path / "waiting"), SCHEMA)
+    assert deleted_files() == before + 1
+    del waiting
+    assert deleted_files() == before
+
+
+def test_a_file_that_has_lost_something_is_told(tmp_path: Path) -> None:
+    waiting = WaitingFile(str(tmp_path / "waiting"), SCHEMA)
+    batch = pa.array([1], pa.int32()), pa.array([b"v" * (3 << 20)], pa.binary())
+    where = waiting.append(*batch)
+    os.ftruncate(waiting._file.fileno(), 1 << 20)
+    with pytest.raises(OSError, match="has lost some"):
+        waiting.read(where)
     waiting.close()

@@ -11,18 +11,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from kstate_cli.direct import PAGE_BYTES
-from kstate_cli.dump import digests_beside, direct_file
+from kstate_cli.dump import digests_beside, direct_file, footers
 from kstate_cli.dump.digests_beside import DigestsBeside
 from kstate_cli.dump.direct_file import DirectFile, larger_than_cache
 from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.model import Slice
-from kstate_cli.dump.open_files import Passage
+from kstate_cli.dump.open_files import OpenFiles, Passage
 from kstate_cli.dump.reader import iter_slice
 
 from .support import ALL, several, write
@@ -187,6 +188,41 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
         with pytest.raises(DumpError, match=r"cannot be read: .*No such file") as told:
             digests.finish()
     assert "gone.parquet" in str(told.value.where)
+
+
+class Block(bytearray):
+    """Memory that can be counted."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def test_what_is_held_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of all of them than a task's memory has room for (restore/prepare.py)."""
+    alive: WeakSet[Block] = WeakSet()
+    most = [0]
+
+    def counted(size: int) -> memoryview:
+        block = Block(size)
+        alive.add(block)
+        most[0] = max(most[0], len(alive))
+        return memoryview(block)
+
+    monkeypatch.setattr(footers, "_BUFFER_BYTES", BLOCK)
+    for module in (direct_file, digests_beside):
+        monkeypatch.setattr(module, "aligned", counted)
+        # Such memory is at the beginning of no page.
+        monkeypatch.setattr(module, "open_direct", os.open)
+    folders = [large(tmp_path / str(number), compression="none", use_dictionary=["topic"]) for number in range(10)]
+    pieces = [whole(folder).pieces[0] for folder in folders]
+    columns = "value", "timestamp", "offset"
+    with DigestsBeside([one for folder in folders for one in expected_of(folder)]) as digests:
+        with OpenFiles(LOCAL, direct=True, listener=digests) as files:
+            for piece in [*pieces, *pieces]:
+                parquet = files.get(piece, frozenset(columns))
+                rows = [*parquet.iter_batches(100, row_groups=[*piece.row_groups], columns=[*columns])]
+                assert sum(len(one) for one in rows) == piece.rows
+        digests.finish()
+    assert 10 < most[0] <= 48
 
 
 def test_who_leaves_early_waits_for_nothing(tmp_path: Path) -> None:
