@@ -59,9 +59,10 @@ class DirectFile(io.RawIOBase):
             self._enter(0)
 
     def rest(self) -> None:
-        """Another file is read now: gives up what is held."""
+        """Another file is read now: gives up what is held, until :meth:`expect`."""
         self._at.clear()
-        self._blocks.clear()
+        while self._blocks:
+            self._blocks.popitem()[1].cancel()
 
     def readable(self) -> bool:
         """It is."""
@@ -101,9 +102,7 @@ class DirectFile(io.RawIOBase):
         if self.closed:
             return
         super().close()
-        for block in self._blocks.values():
-            block.cancel()
-        self._blocks.clear()
+        self.rest()
         os.close(self._descriptor)
         if self._listener is not None:
             self._listener.past(self._path, None)
@@ -140,7 +139,7 @@ class DirectFile(io.RawIOBase):
     def _enter(self, number: int) -> None:
         """A row group begins; some columns may not have come to the end of the one before it."""
         before = self._groups[self._group] if self._group >= 0 else ()
-        self._at = {span: self._at[span] for span in before}
+        self._at = {span: self._at[span] for span in before if span in self._at}
         self._at |= {span: span[0] // BLOCK_BYTES for span in self._groups[number]}
         self._group = number
         if self._listener is not None:

@@ -103,6 +103,8 @@ def test_a_file_like_any_other(tmp_path: Path, path: str) -> None:
             if at % 50 == 0:
                 bounds = sorted(rng.randrange(len(data)) for _ in range(6))
                 file.expect([[(bounds[0], bounds[1]), (bounds[1], bounds[2])], [(bounds[3], bounds[4])]])
+            if at % 70 == 0:
+                file.rest()
             whence = rng.choice([os.SEEK_SET, os.SEEK_END])
             place = rng.randrange(len(data) + 100)
             assert file.seek(place - (len(data) if whence else 0), whence) == it.seek(place)
