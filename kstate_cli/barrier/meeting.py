@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.dump.location import open_location, shown
+from kstate_cli.dump.location import is_here, open_location, shown
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.regular import NotReadableError, read_small
@@ -55,7 +55,7 @@ class MeetingPlace:
     def __init__(self, uri: str) -> None:
         self.shown = shown(uri)
         filesystem, self._root = open_location(uri)
-        self._remote: FileSystem | None = None if _is_local(filesystem) else filesystem
+        self._remote: FileSystem | None = None if is_here(filesystem) else filesystem
         if self._remote is None and not os.path.isdir(self._root):
             raise UsageError(
                 f"{self.shown} is no folder", hint="make it once, where all hosts reach it, or name an object prefix"
@@ -140,12 +140,6 @@ def host_of(name: str) -> str | None:
     """The host whose file has this name; None for another file."""
     match = _FILE.fullmatch(name)
     return None if match is None else match[1]
-
-
-def _is_local(filesystem: FileSystem) -> bool:
-    from pyarrow import fs
-
-    return isinstance(filesystem, fs.LocalFileSystem)
 
 
 def _parsed(data: bytes, host: str) -> Word | None:

@@ -42,6 +42,10 @@ class _FileSoFar:
     """The next block."""
     ended: bool = False
 
+    def lacks(self, end: int | None) -> bool:
+        """Whether there are blocks below ``end`` that were not taken; None for all of the file."""
+        return not self.ended and (end is None or (self.number + 1) * BLOCK_BYTES <= end)
+
     def take(self, block: memoryview) -> None:
         """The next block."""
         self.digest.update(block)
@@ -122,13 +126,11 @@ class DigestsBeside:
 
     def _catch_up(self, file: _FileSoFar, end: int | None) -> None:
         """Takes what is below ``end``, reading what nobody has offered."""
-        if file.ended or (end is not None and (file.number + 1) * BLOCK_BYTES > end):
+        if not file.lacks(end):
             return
         descriptor = open_direct(file.path, os.O_RDONLY)
         try:
-            while not file.ended and (end is None or (file.number + 1) * BLOCK_BYTES <= end):
-                if self._ended:
-                    return
+            while file.lacks(end) and not self._ended:
                 block = self._held.pop((file.path, file.number), None)
                 if block is None:
                     room = aligned(BLOCK_BYTES)

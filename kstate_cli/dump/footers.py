@@ -198,24 +198,28 @@ def _checked(range_: _OffsetRange, hive: dict[str, str], file: ListedFile) -> To
 
 def _bytes_of(group: Any, names: Container[str]) -> int:
     total = 0
-    for index in range(group.num_columns):
-        column = group.column(index)
-        name = column.path_in_schema.partition(".")[0]
-        if name in names:
-            # Offsets and timestamps are encoded in almost nothing, but are 8 bytes each when they are read.
-            fixed = _FIXED * group.num_rows if name in ("offset", "timestamp") else 0
-            total += max(column.total_uncompressed_size, fixed)
+    for name, column in _columns_of(group, names):
+        # Offsets and timestamps are encoded in almost nothing, but are 8 bytes each when they are read.
+        fixed = _FIXED * group.num_rows if name in ("offset", "timestamp") else 0
+        total += max(column.total_uncompressed_size, fixed)
     return total
 
 
 def spans_of(group: Any, names: Container[str]) -> list[tuple[int, int]]:
     """Where these columns of a row group begin and end in the file."""
     spans = []
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if column.path_in_schema.partition(".")[0] in names:
-            begin = column.data_page_offset
-            if column.has_dictionary_page:
-                begin = min(begin, column.dictionary_page_offset)
-            spans.append((begin, begin + column.total_compressed_size))
+    for _, column in _columns_of(group, names):
+        begin = column.data_page_offset
+        if column.has_dictionary_page:
+            begin = min(begin, column.dictionary_page_offset)
+        spans.append((begin, begin + column.total_compressed_size))
     return spans
+
+
+def _columns_of(group: Any, names: Container[str]) -> Iterator[tuple[str, Any]]:
+    """The leaves of these columns of a row group, each with the name of its column."""
+    for index in range(group.num_columns):
+        column = group.column(index)
+        name = column.path_in_schema.partition(".")[0]
+        if name in names:
+            yield name, column

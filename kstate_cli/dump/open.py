@@ -22,6 +22,7 @@ from .footers import FileFacts, read_facts
 from .location import (
     ListedFile,
     absolute,
+    is_here,
     is_hidden,
     is_link,
     is_parquet,
@@ -112,7 +113,7 @@ def newest_manifest(filesystem: FileSystem, root: str, where: str) -> growing.Gr
     from pyarrow import fs
 
     try:
-        if isinstance(filesystem, fs.LocalFileSystem) and filesystem.get_file_info(root).type != fs.FileType.Directory:
+        if is_here(filesystem) and filesystem.get_file_info(root).type != fs.FileType.Directory:
             return None
         # In a bucket a folder is what keys begin with. Whoever may list what is below it may not ask for itself.
         entries = [
@@ -122,7 +123,7 @@ def newest_manifest(filesystem: FileSystem, root: str, where: str) -> growing.Gr
         ]
     except OSError as error:
         raise not_listed(error, where) from None
-    if isinstance(filesystem, fs.LocalFileSystem):
+    if is_here(filesystem):
         _refuse_manifests_that_are_none(root, where)
     return counting(entries, where, lambda one: _content(filesystem, one))
 
@@ -200,7 +201,7 @@ def _check_present(filesystem: FileSystem, base: str, manifest: Manifest) -> Non
         manifest.files, filesystem.get_file_info([f"{base}/{one.path}" for one in manifest.files]), strict=True
     ):
         path = f"{base}/{one.path}"
-        if status.type != fs.FileType.File or (isinstance(filesystem, fs.LocalFileSystem) and is_link(path, base)):
+        if status.type != fs.FileType.File or (is_here(filesystem) and is_link(path, base)):
             raise DumpError(f"{printable(one.path)} is in the manifest, but not in the dump", where=printable(base))
         if status.size != one.size:
             raise DumpError(

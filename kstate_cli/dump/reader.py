@@ -66,13 +66,13 @@ def iter_slice(
             yield table
         return
     passage = passage or Passage()
-    if passage.rising is None:
-        with OpenFiles(filesystem, direct=passage.direct) as files:
-            passage.rising = part.ordered and _rises(part, files)
     offsets = None
     if not passage.rising:
         with OpenFiles(filesystem, direct=passage.direct) as files:
-            offsets = _all_offsets(part, files)
+            if passage.rising is None:
+                passage.rising = part.ordered and _rises(part, files)
+            if not passage.rising:
+                offsets = _all_offsets(part, files)
     listener = passage.listener if "value" in columns else None
     with OpenFiles(filesystem, direct=passage.direct, listener=listener) as files:
         if offsets is None:

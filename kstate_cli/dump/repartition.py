@@ -14,7 +14,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import first_line
 
 from .errors import DumpError
-from .location import open_location
+from .location import is_here, open_location
 from .model import Dump, PartitionDump
 from .open import read_dump
 
@@ -125,10 +125,8 @@ class _Names:
 
 def hadoop_uri(uri: str) -> str:
     """What Hadoop calls a place: it does not decode local paths, wants ``s3a``, and no query."""
-    from pyarrow import fs
-
     filesystem, path = open_location(uri)
-    if isinstance(filesystem, fs.LocalFileSystem):
+    if is_here(filesystem):
         return f"file://{path}"
     plain = uri.partition("?")[0]
     scheme, separator, rest = plain.partition("://")

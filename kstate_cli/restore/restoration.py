@@ -255,12 +255,11 @@ class Restoration:
             if request.engine is RestoreEngine.spark:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             self._watch.to(START)
-            known = self._known_digests()
             with Digests(self._dump) as digests:
                 # Files are compared while Spark starts, or by who reads them anyway; what was made of them counts only
                 # once they are.
                 if not self._direct:
-                    digests.compare(known)
+                    digests.compare(self._known_digests)
                 with started(request.engine, request.spark, self._slots_here()) as runner:
                     self._watch.to(SLICES)
                     try:
@@ -337,7 +336,7 @@ class Restoration:
         finished = {(one.task, one.store, one.number) for one in taken.results}
         left = [job for job in jobs if (job.task, job.store, job.number) not in finished]
         if self._direct:
-            left, others = with_digests(left, self._known_digests())
+            left, others = with_digests(left, self._known_digests)
             digests.compare(others)
         results = runner.run(left, lambda: self._tell(staging, jobs)) if left else []
         run.write(RECORDS_EVENT, records=sum(one.records for one in results))
@@ -353,7 +352,7 @@ class Restoration:
                 except (OSError, KstateError) as error:
                     self._watcher.warning(str(error))
 
-    @property
+    @cached_property
     def _used(self) -> set[str]:
         """The files of the dump that are read."""
         return {piece.path for one in self._plan.work for part in one.parts for piece in one.pieces(part)}
@@ -363,6 +362,7 @@ class Restoration:
         """Whether the dump is read around the page cache."""
         return is_here(open_location(self._dump.uri)[0]) and larger_than_cache(self._used)
 
+    @cached_property
     def _known_digests(self) -> dict[str, str]:
         return known_digests(self._dump, self._used) if self._request.digests else {}
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.change.journal import Run
 from kstate_cli.change.owner import own_like
-from kstate_cli.dump.location import absolute, open_location, shown
+from kstate_cli.dump.location import absolute, is_here, open_location, shown
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.parallel.workers import another_python, same_modules
@@ -65,11 +65,9 @@ class Leftover:
 
 def settled(uri: str) -> str:
     """``--staging`` as it is used: an absolute local path, or a URI that pyarrow knows. Raises UsageError."""
-    from pyarrow.fs import LocalFileSystem
-
     uri = absolute(uri)
     filesystem, path = open_location(uri)
-    return path if isinstance(filesystem, LocalFileSystem) else uri
+    return path if is_here(filesystem) else uri
 
 
 def below(uri: str, name: str) -> str:
@@ -293,9 +291,9 @@ def _opened(uri: str) -> tuple[FileSystem, str]:
 
 def _look(filesystem: FileSystem, path: str) -> tuple[int, int, bool] | None:
     """Files and bytes in the folder, and whether nothing at all is in it; None where it is not there."""
-    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
+    from pyarrow.fs import FileSelector, FileType
 
-    if isinstance(filesystem, LocalFileSystem):
+    if is_here(filesystem):
         try:
             mode = os.lstat(path).st_mode
         except FileNotFoundError:
@@ -320,9 +318,9 @@ def _mark(filesystem: FileSystem, path: str) -> dict[str, Any]:
 
 def _delete(filesystem: FileSystem, path: str) -> None:
     """The mark goes last: what is half removed is still known as ours. Links are removed, never followed."""
-    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
+    from pyarrow.fs import FileSelector, FileType
 
-    if isinstance(filesystem, LocalFileSystem):
+    if is_here(filesystem):
         if not os.path.isdir(path):
             return
         for name in os.listdir(path):

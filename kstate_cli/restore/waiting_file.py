@@ -26,16 +26,14 @@ _AHEAD: Final = 4
 class _Room:
     """Where a batch is read to."""
 
-    memory: pa.Buffer
-    skipped: int
-    """Bytes before the first page."""
+    pages: memoryview
+    """Those that it lies in."""
     first: int
-    """Where in the file its pages begin..."""
-    upto: int
-    """...and end."""
-    begin: int
-    """Where in the file the batch begins, and its bytes."""
-    size: int
+    """Where in the file they begin."""
+    end: int
+    """Where in the file the batch ends."""
+    batch: pa.Buffer
+    """It alone."""
 
 
 class WaitingFile:
@@ -74,17 +72,13 @@ class WaitingFile:
 
     def read(self, where: tuple[int, int]) -> list[pa.Array]:
         """The columns of a batch. Raises OSError."""
-        (columns,) = self.read_all([where])
-        return columns
+        return self._columns(self._filled(self._room(where)))
 
     def read_all(self, places: Sequence[tuple[int, int]]) -> Iterator[list[pa.Array]]:
         """The columns of batches, in this order; a few are read before they are asked for. Raises OSError.
 
         None is to be added meanwhile.
         """
-        if len(places) == 1:
-            yield self._columns(self._filled(self._room(places[0])))
-            return
         ahead: deque[Future[_Room]] = deque()
         with ThreadPoolExecutor(_AHEAD, thread_name_prefix="waiting") as pool:
             for where in places:
@@ -102,24 +96,25 @@ class WaitingFile:
         first, upto = whole_pages(begin, begin + size)
         # In Arrow's memory, as all that waits for its turn; at the beginning of a page.
         memory = pa.allocate_buffer(upto - first + PAGE_BYTES)
-        return _Room(memory, -memory.address % PAGE_BYTES, first, upto, begin, size)
+        skipped = -memory.address % PAGE_BYTES
+        pages = memoryview(memory).cast("B")[skipped : skipped + upto - first]
+        return _Room(pages, first, begin + size, memory.slice(skipped + begin - first, size))
 
     def _filled(self, room: _Room) -> _Room:
-        data = memoryview(room.memory).cast("B")[room.skipped : room.skipped + room.upto - room.first]
-        in_file = min(room.upto, self._written) - room.first
-        if in_file > 0 and read_into(self._file.fileno(), data[:in_file], room.first) != in_file:
+        in_file = min(room.first + len(room.pages), self._written) - room.first
+        if in_file > 0 and read_into(self._file.fileno(), room.pages[:in_file], room.first) != in_file:
             raise OSError(errno.EIO, "a file that values wait in has lost some of them")
-        end = room.begin + room.size
-        if end > self._written:
-            low = max(room.begin, self._written)
-            data[low - room.first : end - room.first] = self._last[low - self._written : end - self._written]
+        if room.end > self._written:
+            low = max(room.first, self._written)
+            room.pages[low - room.first : room.end - room.first] = self._last[
+                low - self._written : room.end - self._written
+            ]
         return room
 
     def _columns(self, room: _Room) -> list[pa.Array]:
         import pyarrow as pa
 
-        data = room.memory.slice(room.skipped + room.begin - room.first, room.size)
-        return [*pa.ipc.read_record_batch(data, self._schema).columns]
+        return [*pa.ipc.read_record_batch(room.batch, self._schema).columns]
 
     def close(self) -> None:
         """Gives back its room."""
