@@ -42,6 +42,10 @@ _VALUES_PART = 0.5
 """What values may take of the rest: batches that come and go among them leave holes, of 0.7 times their size once."""
 _BATCH_COPIES = 4
 """A batch is held as it was read, as what is wanted of it, and in the order of the rows."""
+_TOGETHER_PART = 2
+"""Values that are put in order together take at most so small a part of what a batch may take."""
+_TOGETHER_COPIES = 3
+"""They are held as they came, as one, and in the order of the rows."""
 
 
 @dataclass(slots=True)
@@ -224,13 +228,16 @@ def _values(
     job = order.job
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
     most = max(job.memory // BATCH_PARTS, 1)
+    together = batch_bytes(job) // _TOGETHER_PART
     held = order.keys.nbytes + order.places.nbytes + _BATCH_COPIES * min(batch_bytes(job), batch_records(job) * each)
+    held += _TOGETHER_COPIES * min(together, order.places.rows * each)
     values = ValuesInOrder(
         rows=order.places.rows,
         starts=window_starts(order.segments, rows_together(job)),
         memory=max(int((job.memory - held) * _VALUES_PART), most),
         most=most,
         new_file=writers.aside,
+        together=together,
     )
     if not order.places.rows:
         return values

@@ -99,6 +99,11 @@ class ValuesInOrder:
     """Bytes of values that may be handed out together; a row is never parted."""
     new_file: Callable[[], str]
     """A path for what does not fit."""
+    together: int = 1
+    """Bytes of values that are put in order together: of few each window would have next to nothing."""
+    _new: list[tuple[Ints, pa.BinaryArray]] = field(init=False, default_factory=list)
+    """What is not in order yet."""
+    _new_bytes: int = field(init=False, default=0)
     _width: int = field(init=False, default=0)
     """The rows of every window but the last, where they are as many; else 0."""
     _sizes: Ints = field(init=False)
@@ -118,11 +123,25 @@ class ValuesInOrder:
 
     def add(self, rows: Ints, values: pa.BinaryArray) -> None:
         """Takes the values of these rows. Raises OSError."""
-        import numpy as np
-        import pyarrow.compute as pc
-
         if not len(rows):
             return
+        self._new.append((rows, values))
+        self._new_bytes += values.nbytes
+        if self._new_bytes >= self.together:
+            self._put_in_order()
+
+    def _put_in_order(self) -> None:
+        """What is new, by window."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not self._new:
+            return
+        rows = np.concatenate([some for some, _ in self._new])
+        values = pa.concat_arrays([some for _, some in self._new])
+        self._new.clear()
+        self._new_bytes = 0
         window = self._windows_of(rows)
         if len(self.starts) <= 1 << 16:
             window = window.astype(np.uint16)  # sorted in one go
@@ -144,6 +163,7 @@ class ValuesInOrder:
 
     def windows(self) -> Iterator[tuple[int, int, pa.BinaryArray]]:
         """(first row, end row, values), in order; never over the border of a window. Call it once. Raises OSError."""
+        self._put_in_order()
         if self._file is None:
             yield from self._handed_out(self._held, 0, len(self.starts))
             return
