@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Small, because what dictionary-encoded values need is seen only once they are read.
 _BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 8 << 20
+_NUMBERS: Final = frozenset(("offset", "timestamp"))
+_BATCH_NUMBERS: Final = 131_072
 
 
 def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> pa.Table:
@@ -52,7 +54,8 @@ def iter_slice(
 ) -> Iterator[pa.Table]:
     """The rows of :func:`read_slice` as tables of at most ``max_rows`` rows and about ``max_bytes`` bytes.
 
-    ``passage``: how they are read; the same one for each time that they are.
+    ``passage``: how they are read; the same one for each time that they are. Once it is known that the offsets rise,
+    they are there, and looked at again, only where they are asked for.
 
     A slice that is not in order is read once per table. Where a writer repeated rows a table may be read with more
     rows than it has in the end.
@@ -76,7 +79,9 @@ def iter_slice(
     listener = passage.listener if "value" in columns else None
     with OpenFiles(filesystem, direct=passage.direct, listener=listener) as files:
         if offsets is None:
-            yield from _packed(_in_order(part, names, files, most), max_rows, max_bytes)
+            inside = all(_is_inside(part, piece) for piece in part.pieces)
+            wanted = [*columns] if inside else names
+            yield from _packed(_in_order(part, wanted, files, most), max_rows, max_bytes)
             return
         for begin in range(0, len(offsets), most):
             low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
@@ -126,7 +131,9 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
     in_path = {name for name, _ in piece.hive}
     select = [name for name in ("topic", "partition") if piece.mixed and name not in in_path]
     rows = max(256, min(_BATCH_ROWS, _BATCH_BYTES * piece.rows // max(piece.bytes, 1)))
-    inside = part.first <= piece.first and piece.last <= part.last
+    if _NUMBERS.issuperset((*names, *select)):
+        rows = _BATCH_NUMBERS
+    inside = _is_inside(part, piece)
     try:
         for batch in files.get(piece, frozenset((*names, *select))).iter_batches(
             rows, row_groups=list(piece.row_groups), columns=[*names, *select], use_threads=False
@@ -140,6 +147,11 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
                 yield table
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise unreadable(piece.path, error) from None
+
+
+def _is_inside(part: Slice, piece: Piece) -> bool:
+    """Whether all rows of the piece are of the slice, by their offsets."""
+    return part.first <= piece.first and piece.last <= part.last
 
 
 def _mask(table: pa.Table, part: Slice, select: list[str], inside: bool) -> Any:
@@ -163,7 +175,7 @@ def _mask(table: pa.Table, part: Slice, select: list[str], inside: bool) -> Any:
 def _canonical(table: pa.Table, names: list[str], piece: Piece) -> pa.Table:
     import pyarrow as pa
 
-    if table.column("offset").null_count:
+    if "offset" in names and table.column("offset").null_count:
         raise changed(piece)
     return pa.table({name: converted(name, table.column(name)) for name in names})
 
@@ -224,10 +236,11 @@ def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int) -> Ite
     last = -1
     for piece in part.pieces:
         for table in _batches(part, piece, names, files):
-            offsets = _offsets(table)
-            if int(offsets[0]) <= last or not is_rising(offsets):
-                raise changed(piece)
-            last = int(offsets[-1])
+            if "offset" in names:
+                offsets = _offsets(table)
+                if int(offsets[0]) <= last or not is_rising(offsets):
+                    raise changed(piece)
+                last = int(offsets[-1])
             for begin in range(0, table.num_rows, most):
                 yield table.slice(begin, most)
 

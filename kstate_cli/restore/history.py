@@ -157,7 +157,7 @@ def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[
     import pyarrow as pa
 
     keys, values, times, at = [], [], [], 0
-    for table in batches(("key", "value", "timestamp")):
+    for table in batches(("key", "value", "timestamp", "offset")):
         counts.data_bytes += table.nbytes
         valid = table.column("key").is_valid().to_numpy()
         chosen = valid.copy()

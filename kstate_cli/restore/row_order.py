@@ -109,7 +109,7 @@ class Orders:
     def _part(self, part: SliceJob) -> tuple[RowOrder, Slice | None]:
         """Of as many records as there is memory for, and the others."""
         last, upto, number = self._last_of_each(self._budget), part.slice.last, 0
-        for table in self._read(part):
+        for table in self._read(part, "offset"):
             for chunk in table.column("key").chunks:
                 last.add(*numbered(chunk, number))
                 number += len(chunk)
@@ -172,10 +172,10 @@ class Orders:
         """Of a store that is one database."""
         return 0 if self.kind.key.segmented else None
 
-    def _read(self, part: SliceJob) -> Iterator[pa.Table]:
-        """The keys of all records; what is to be told of them is told once."""
-        columns = ("key", "headers") if part.positions and not self._counted else ("key",)
-        for table in batches(part, columns, self.passage):
+    def _read(self, part: SliceJob, *more: str) -> Iterator[pa.Table]:
+        """The keys of all records, and ``more`` columns; what is to be told of them is told once."""
+        told = ("headers",) if part.positions and not self._counted else ()
+        for table in batches(part, ("key", *more, *told), self.passage):
             if not self._counted:
                 column = table.column("key")
                 self.counts.records += len(table)

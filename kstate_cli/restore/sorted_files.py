@@ -241,7 +241,8 @@ def _values(
     )
     if not order.places.rows:
         return values
-    columns = ["value"]
+    # Offsets once more: a file that has become another one since its keys were read is told by them.
+    columns = ["value", "offset"]
     if kind.needs_timestamp:
         columns.append("timestamp")
     if kind.needs_headers:
