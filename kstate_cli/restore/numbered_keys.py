@@ -179,6 +179,10 @@ class NumberedKeys:
         nothing = np.empty(0, dtype=np.int64)
         return _Some(np.empty(0, dtype=np.uint64), None if self._together else nothing)
 
+    def in_use(self, held: int) -> int:
+        """What is known takes by now, where ``held`` is what rows told part by part will."""
+        return self._known.nbytes if self._together else held
+
     @property
     def _together(self) -> bool:
         return count_of(self._bits) + self._shift <= WORD_BITS

@@ -109,7 +109,8 @@ class LastOfEachKey:
             # Numbers have become others, which take more: cut before anything is made of them.
             self._keep(self._fitting(_KEPT_PART))
         # What waits takes as much again once it is known.
-        most = max(self._memory // _WAITING_PART, min(self._held, self._memory - self._held) // 2)
+        room = self._memory - (self._known.in_use(self._held) if self._in_parts else self._held)
+        most = max(self._memory // _WAITING_PART, min(self._held, room) // 2)
         if self._known.waiting_bytes * self._known.growth > min(most, _KEY_BYTES // 2):
             self._settle()
 
