@@ -28,8 +28,10 @@ class Passage:
     """Around the page cache; the file system is that of this host."""
     listener: Listener | None = None
     """Hears of what is read so where values are."""
-    rising: bool | None = None
-    """Whether the offsets of the slice rise from row to row; None until somebody has looked."""
+    ordered: bool = True
+    """Whether offsets rise from row to row, as far as anybody has seen."""
+    seen_to: int = -1
+    """The offset up to which they were seen to."""
 
 
 @dataclass(frozen=True, slots=True)

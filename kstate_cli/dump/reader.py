@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from .columns import KNOWN, column_type, converted
-from .errors import unreadable
+from .errors import OutOfOrder, unreadable
 from .model import Piece, Slice
 from .open_files import OpenFiles, Passage, changed
 from .order import is_rising, refuse_differing, repeated, sorted_once, within
@@ -54,8 +54,9 @@ def iter_slice(
 ) -> Iterator[pa.Table]:
     """The rows of :func:`read_slice` as tables of at most ``max_rows`` rows and about ``max_bytes`` bytes.
 
-    ``passage``: how they are read; the same one for each time that they are. Once it is known that the offsets rise,
-    they are there, and looked at again, only where they are asked for.
+    ``passage``: how they are read; the same one for each time that they are. Raises OutOfOrder where it did not know
+    yet that the offsets do not rise. Once they were seen to they are there, and looked at again, only where they are
+    asked for.
 
     A slice that is not in order is read once per table. Where a writer repeated rows a table may be read with more
     rows than it has in the end.
@@ -69,19 +70,17 @@ def iter_slice(
             yield table
         return
     passage = passage or Passage()
+    passage.ordered &= part.ordered
     offsets = None
-    if not passage.rising:
+    if not passage.ordered:
         with OpenFiles(filesystem, direct=passage.direct) as files:
-            if passage.rising is None:
-                passage.rising = part.ordered and _rises(part, files)
-            if not passage.rising:
-                offsets = _all_offsets(part, files)
+            offsets = _all_offsets(part, files)
     listener = passage.listener if "value" in columns else None
     with OpenFiles(filesystem, direct=passage.direct, listener=listener) as files:
         if offsets is None:
-            inside = all(_is_inside(part, piece) for piece in part.pieces)
-            wanted = [*columns] if inside else names
-            yield from _packed(_in_order(part, wanted, files, most), max_rows, max_bytes)
+            if part.last <= passage.seen_to and all(_is_inside(part, piece) for piece in part.pieces):
+                names = [*columns]
+            yield from _packed(_in_order(part, names, files, most, passage), max_rows, max_bytes)
             return
         for begin in range(0, len(offsets), most):
             low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
@@ -213,18 +212,6 @@ def _offsets(table: pa.Table) -> npt.NDArray[np.int64]:
     return offsets
 
 
-def _rises(part: Slice, files: OpenFiles) -> bool:
-    """Whether the offsets rise strictly through the slice: only that column is read."""
-    last = -1
-    for piece in part.pieces:
-        for table in _batches(part, piece, ["offset"], files):
-            offsets = _offsets(table)
-            if int(offsets[0]) <= last or not is_rising(offsets):
-                return False
-            last = int(offsets[-1])
-    return True
-
-
 def _all_offsets(part: Slice, files: OpenFiles) -> npt.NDArray[np.int64]:
     import numpy as np
 
@@ -232,17 +219,21 @@ def _all_offsets(part: Slice, files: OpenFiles) -> npt.NDArray[np.int64]:
     return np.unique(np.concatenate(offsets)) if offsets else np.empty(0, np.int64)
 
 
-def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int) -> Iterator[pa.Table]:
+def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int, passage: Passage) -> Iterator[pa.Table]:
     last = -1
     for piece in part.pieces:
         for table in _batches(part, piece, names, files):
             if "offset" in names:
                 offsets = _offsets(table)
                 if int(offsets[0]) <= last or not is_rising(offsets):
-                    raise changed(piece)
+                    if part.last <= passage.seen_to:
+                        raise changed(piece)
+                    passage.ordered = False
+                    raise OutOfOrder
                 last = int(offsets[-1])
             for begin in range(0, table.num_rows, most):
                 yield table.slice(begin, most)
+    passage.seen_to = max(passage.seen_to, part.last)
 
 
 def _packed(tables: Iterator[pa.Table], max_rows: int, max_bytes: int | None) -> Iterator[pa.Table]:

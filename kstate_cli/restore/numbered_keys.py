@@ -233,7 +233,7 @@ def _put_behind(known: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64
 
 
 def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
-    """Sorts two parts that are sorted each, and leaves the highest number of those that are equal above the low bits."""
+    """Sorts two parts that are sorted each; leaves the highest number of those that are equal above the low bits."""
     import numpy as np
 
     # The stable sort finds what is sorted already, and only merges: a third of the time of sorting all anew.

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kstate_cli.dump.digests_beside import DigestsBeside
+from kstate_cli.dump.errors import OutOfOrder
 from kstate_cli.dump.open_files import Passage
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
@@ -90,8 +91,17 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
 
     Raises Refused for a dump that the spec does not fit, OSError and RocksError.
     """
-    started = time.monotonic()
     choose_pool(fits=job.slice.bytes <= job.memory)
+    try:
+        return _attempt(job, ordered=True)
+    except OutOfOrder:
+        # So seldom that nobody looks beforehand: that would be reading the offsets once more.
+        return _attempt(job, ordered=False)
+
+
+def _attempt(job: SliceJob, *, ordered: bool) -> SliceResult:
+    """``ordered``: whether offsets rise, as far as anybody knows. Raises OutOfOrder if they turn out not to."""
+    started = time.monotonic()
     attempt = uuid.uuid4().hex[:12]
     staging = Staging(job.staging, job.direct)
     staging.mark_started(job, attempt)
@@ -100,7 +110,7 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
     writers = _SortedFileSink(job, staging, attempt)
     try:
         with DigestsBeside(job.digests) as digests:
-            passage = Passage(job.direct, digests)
+            passage = Passage(job.direct, digests, ordered)
             if kind.key is KeySchema.VERSIONED:
                 from kstate_cli.restore.history import build_history
 

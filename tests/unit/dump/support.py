@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import fs
 
+from kstate_cli.dump.errors import OutOfOrder
 from kstate_cli.dump.location import open_location
-from kstate_cli.dump.model import Dump
+from kstate_cli.dump.model import Dump, Slice
 from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.reader import read_slice
+from kstate_cli.dump.open_files import Passage
+from kstate_cli.dump.reader import iter_slice, read_slice
 from kstate_cli.dump.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.interop.to_parquet import SCHEMA, Layout, Log, write_dump
@@ -26,6 +30,23 @@ OTHER: dict[str, pa.Array] = {
     "headers": pa.array([[{"key": "h", "value": b"another"}]], SCHEMA.field("headers").type),
 }
 """Everything that makes a record, each with another value than `rows` has anywhere."""
+
+
+def all_tables(
+    part: Slice,
+    columns: Sequence[str],
+    max_rows: int,
+    max_bytes: int | None = None,
+    passage: Passage | None = None,
+) -> list[pa.Table]:
+    """As a task reads: from the beginning again, once rows turn out to be out of order; each table as asked for."""
+    passage = passage or Passage()
+    again = functools.partial(iter_slice, part, columns, fs.LocalFileSystem(), max_rows, max_bytes, passage)
+    try:
+        return list(again())
+    except OutOfOrder:
+        assert not passage.ordered
+        return list(again())
 
 
 def rows(

@@ -26,7 +26,7 @@ from kstate_cli.dump.model import Slice
 from kstate_cli.dump.open_files import OpenFiles, Passage
 from kstate_cli.dump.reader import iter_slice
 
-from .support import ALL, several, write
+from .support import ALL, all_tables, several, write
 from .test_reader import LOCAL, whole
 
 BLOCK = PAGE_BYTES
@@ -83,7 +83,7 @@ def expected_of(folder: Path) -> list[tuple[str, str]]:
 
 
 def rows_of(part: Slice, columns: tuple[str, ...], passage: Passage) -> list[dict[str, Any]]:
-    tables = [*iter_slice(part, columns, LOCAL, 300, 100_000, passage)]
+    tables = [table.select(columns) for table in all_tables(part, columns, 300, 100_000, passage)]
     found: list[dict[str, Any]] = pa.concat_tables(tables).to_pylist()
     return found
 
@@ -147,7 +147,7 @@ def test_each_block_is_read_once(options: dict[str, Any], tmp_path: Path, reads:
     blocks = -(-os.path.getsize(path) // BLOCK)
     assert blocks > 40
     with DigestsBeside(expected) as digests:
-        passage = Passage(direct=True, listener=digests, rising=True)
+        passage = Passage(direct=True, listener=digests, seen_to=ROWS)
         assert len(rows_of(part, ("value", "timestamp"), passage)) == ROWS
         digests.finish()
     assert {number for _, number in reads} >= {*range(blocks)}
@@ -159,7 +159,7 @@ def test_of_the_keys_alone_nothing_else_is_read(tmp_path: Path, reads: Counter[t
     folder = large(tmp_path / "d", compression="none", use_dictionary=["topic"])
     blocks = -(-os.path.getsize(folder / "a.parquet") // BLOCK)
     with DigestsBeside(expected_of(folder)) as digests:
-        rows_of(whole(folder), ("key",), Passage(direct=True, listener=digests, rising=True))
+        rows_of(whole(folder), ("key",), Passage(direct=True, listener=digests, seen_to=ROWS))
         assert sum(reads.values()) < blocks * 2 // 3
 
 

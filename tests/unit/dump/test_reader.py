@@ -19,14 +19,15 @@ from pyarrow import fs
 
 from kstate_cli.dump import open_files, order, reader
 from kstate_cli.dump.columns import KNOWN
-from kstate_cli.dump.errors import DumpError
+from kstate_cli.dump.errors import DumpError, OutOfOrder
 from kstate_cli.dump.model import Slice
+from kstate_cli.dump.open_files import Passage
 from kstate_cli.dump.reader import iter_slice, read_slice
 from kstate_cli.dump.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.interop.to_parquet import SCHEMA
 
-from .support import ALL, OTHER, A, content, expected, opened, rows, several, write
+from .support import ALL, OTHER, A, all_tables, content, expected, opened, rows, several, write
 
 LOCAL = fs.LocalFileSystem()
 KEY = TopicPartition(A, 0)
@@ -81,9 +82,41 @@ def test_rows_in_disorder_within_one_row_group(tmp_path: Path) -> None:
     part = whole(save(table.take(np.random.default_rng(1).permutation(100)), tmp_path / "a.parquet"))
     assert part.ordered
     assert [tuple(row.values()) for row in read_slice(part, ALL, LOCAL).to_pylist()] == expected(table)[KEY]
-    tables = list(iter_slice(part, ALL, LOCAL, max_rows=7))
+    tables = all_tables(part, ALL, 7)
     assert all(table.num_rows <= 7 for table in tables)
     assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == expected(table)[KEY]
+
+
+@pytest.mark.parametrize("until", [None, 50])
+@pytest.mark.parametrize("at", [3, 30, 60, 98])
+def test_disorder_is_found_while_it_is_read(at: int, until: int | None, tmp_path: Path) -> None:
+    """First it is no error, wherever it is; of what was seen in order once it is another file."""
+    table = rows()
+    swapped = [*range(100)]
+    swapped[at], swapped[at + 1] = at + 1, at
+    path = save(table, tmp_path / "a.parquet", row_group_size=10)
+    part = whole(path, until=until)
+    wanted = [row for row in expected(table)[KEY] if until is None or row[3] <= until]
+    passage = Passage()
+    assert pa.concat_tables(iter_slice(part, ALL, LOCAL, 7, None, passage)).num_rows == len(wanted)
+    assert (passage.ordered, passage.seen_to) == (True, part.last)
+    keys = pa.concat_tables(iter_slice(part, ("key",), LOCAL, 7, None, passage))
+    assert keys.column_names == (["key"] if until is None else ["key", "offset"])
+    assert keys.column("key").to_pylist() == [row[0] for row in wanted]
+    save(table.take(swapped), path, row_group_size=10)
+    in_slice = until is None or at < until
+    if in_slice:
+        with pytest.raises(DumpError, match="not what it was"):
+            list(iter_slice(part, ALL, LOCAL, 7, None, passage))
+        with pytest.raises(OutOfOrder):
+            list(iter_slice(part, ALL, LOCAL, 7, None, Passage()))
+    # What was seen of the first rows says nothing of the others.
+    first = replace(part, last=20)
+    passage = Passage()
+    found = pa.concat_tables(all_tables(first, ALL, 7, passage=passage)).num_rows
+    assert found == 21 and passage.seen_to == (20 if passage.ordered else -1)
+    tables = all_tables(part, ALL, 7, passage=passage)
+    assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == wanted
 
 
 def test_equal_duplicates_count_once(tmp_path: Path) -> None:
@@ -94,7 +127,7 @@ def test_equal_duplicates_count_once(tmp_path: Path) -> None:
     assert not part.ordered and part.rows == 150
     assert content(opened(tmp_path)) == expected(table)
     for max_rows in (1, 7, 100, 1000):
-        tables = list(iter_slice(part, ALL, LOCAL, max_rows))
+        tables = all_tables(part, ALL, max_rows)
         assert all(table.num_rows <= max_rows for table in tables)
         assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == expected(table)[KEY]
 
@@ -112,7 +145,7 @@ def test_duplicates_that_differ(name: str, value: bytes | None, tmp_path: Path) 
         tmp_path / "b.parquet",
     )
     part = whole(tmp_path)
-    for read in (lambda: read_slice(part, ALL, LOCAL), lambda: list(iter_slice(part, ALL, LOCAL, 3))):
+    for read in (lambda: read_slice(part, ALL, LOCAL), lambda: all_tables(part, ALL, 3)):
         with pytest.raises(DumpError, match=rf"{A}:0: two rows have offset 8 and differ in their {name}") as caught:
             read()
         assert caught.value.exit_code == 4
@@ -130,7 +163,7 @@ def test_a_record_is_compared_as_a_whole(name: str, asked: tuple[str, ...], tmp_
     save(table, tmp_path / "a.parquet")
     save(other.set_column(other.schema.get_field_index(name), name, OTHER[name]), tmp_path / "b.parquet")
     part = whole(tmp_path)
-    for read in (lambda: read_slice(part, asked, LOCAL), lambda: list(iter_slice(part, asked, LOCAL, 3))):
+    for read in (lambda: read_slice(part, asked, LOCAL), lambda: all_tables(part, asked, 3)):
         with pytest.raises(DumpError, match=rf"{A}:0: two rows have offset 8 and differ in their {name}"):
             read()
 
@@ -164,7 +197,7 @@ def test_iterating_gives_the_same_rows(
     )
     cut, _ = slices(opened(path).partitions[KEY], after=after, until=None, max_bytes=1 << 30)
     for part in cut:
-        tables = list(iter_slice(part, ALL, LOCAL, max_rows, max_bytes))
+        tables = all_tables(part, ALL, max_rows, max_bytes)
         assert all(0 < table.num_rows <= max_rows for table in tables)
         assert pa.concat_tables(tables).to_pylist() == read_slice(part, ALL, LOCAL).to_pylist()
 
@@ -175,7 +208,7 @@ def test_bytes_bound_tables_whose_values_are_encoded_away(tmp_path: Path) -> Non
     table = table.set_column(1, "value", pa.array([b"x" * 1000] * 20_000))
     part = whole(save(table, tmp_path / "a.parquet"))
     assert part.bytes < 1_000_000
-    tables = list(iter_slice(part, ALL, LOCAL, 1 << 20, 2_000_000))
+    tables = all_tables(part, ALL, 1 << 20, 2_000_000)
     assert sum(table.num_rows for table in tables) == 20_000
     assert max(table.nbytes for table in tables) < 3_000_000
 
@@ -210,10 +243,11 @@ def test_file_changed_or_gone(tmp_path: Path) -> None:
     part = whole(path)
     for other in (rows(count=99), rows(start=1), rows(start=1000)):
         save(other, path)
-        for read in (lambda: read_slice(part, ALL, LOCAL), lambda: list(iter_slice(part, ALL, LOCAL, 10))):
-            if other.num_rows == 99 or read.__code__.co_names[0] != "list":
-                with pytest.raises(DumpError, match="not what it was"):
-                    read()
+        with pytest.raises(DumpError, match="not what it was"):
+            read_slice(part, ALL, LOCAL)
+    save(rows(count=99), path)
+    with pytest.raises(DumpError, match="not what it was"):
+        all_tables(part, ALL, 10)
     path.unlink()
     with pytest.raises(DumpError) as caught:
         read_slice(part, ALL, LOCAL)
