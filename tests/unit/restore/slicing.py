@@ -33,9 +33,13 @@ def write_dump(
     times: Sequence[int] | None = None,
     headers: Headers | None = None,
     row_group_size: int | None = None,
+    order: Sequence[int] | None = None,
     **options: Any,
 ) -> Path:
-    """One partition with these records, offsets from 0; times in ms, a microsecond apart without; pyarrow's options."""
+    """One partition with these records, offsets from 0; times in ms, a microsecond apart without; pyarrow's options.
+
+    ``order``: that of the rows in the file, by their offsets.
+    """
     folder.mkdir()
     count = len(records)
     columns = {
@@ -56,7 +60,8 @@ def write_dump(
             pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
         ),
     }
-    pq.write_table(pa.table(columns), folder / "all.parquet", row_group_size=row_group_size, **options)
+    table = pa.table(columns) if order is None else pa.table(columns).take(pa.array(order, pa.int64()))
+    pq.write_table(table, folder / "all.parquet", row_group_size=row_group_size, **options)
     return folder
 
 

@@ -62,6 +62,14 @@ AT = st.sampled_from([NOW + step * HOUR // 2 for step in range(-6, 6)])
 MORE = st.sampled_from([0, 1, HOUR])
 
 
+def orders_of(count: int) -> st.SearchStrategy[list[int] | None]:
+    """Of the rows in their file: as they should be, two exchanged that follow each other, or any."""
+    exchanged = st.integers(0, max(count - 2, 0)).map(
+        lambda at: [*range(at), *range(at, min(at + 2, count))[::-1], *range(at + 2, count)]
+    )
+    return st.none() | exchanged | st.permutations(range(count))
+
+
 def row_value(kind: StoreKind, record: Record) -> bytes:
     _, value, time, headers = record
     assert value is not None
@@ -112,6 +120,7 @@ def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -
             [time for *_, time, _ in records],
             [headers for *_, headers in records],
             row_group_size=data.draw(st.integers(1, 40)),
+            order=data.draw(orders_of(len(records))),
         )
         staging = Path(folder) / "staging"
         staging.mkdir()
@@ -126,6 +135,8 @@ def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -
         live = [file for file in result.files if oldest is None or (file.segment or 0) >= oldest * HOUR]
         assert sorted_rows(replace(result, files=tuple(live)), Path(folder) / "database") == rows
         assert (result.records, result.null_keys) == (len(records), sum(key is None for key, *_ in records))
+        # Nothing of an attempt that took the rows for ordered.
+        assert {str(one) for one in staging.glob("*.sst")} == {file.path for file in result.files}
         assert [one for one in staging.iterdir() if one.suffix not in (".sst", ".done", ".started")] == []
 
 
