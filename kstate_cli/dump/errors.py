@@ -17,13 +17,6 @@ class DumpError(Refused):
     usual_hint = "take the dump again, or name another one"
 
 
-class OutOfOrder(Exception):
-    """Rows of a slice turned out to have no rising offsets, while they were read as if they had. Nothing is wrong.
-
-    Whatever was made of them is to be made anew, with the same passage, which knows by now.
-    """
-
-
 def unreadable(path: str, error: object) -> DumpError:
     """What a file is told to be that the system does not give, or pyarrow makes nothing of."""
     return DumpError(f"the file cannot be read: {error}", where=printable(path), hint=NOT_REACHED)

@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Final
 from .direct_file import READ_AHEAD, DirectFile, Listener, Span
 from .errors import DumpError, printable
 from .footers import open_parquet, spans_of
-from .model import Piece
+from .model import Piece, Slice
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyarrow.fs import FileSystem
 
 _OPEN_FILES: Final = 8
+
+
+class OutOfOrder(Exception):
+    """The offsets of a slice turned out not to rise, though it was read as if they did.
+
+    Nothing is wrong with the dump: what was made of it is to be made anew, with a passage that knows.
+    """
 
 
 @dataclass(slots=True)
@@ -29,9 +36,19 @@ class Passage:
     listener: Listener | None = None
     """Hears of what is read so where values are."""
     ordered: bool = True
-    """Whether offsets rise from row to row, as far as anybody has seen."""
-    seen_to: int = -1
-    """The offset up to which they were seen to."""
+    """Whether offsets rise from row to row, as far as anybody knows."""
+    _seen: tuple[int, int] | None = None
+    """The offsets, from the first to the last, between which they were seen to."""
+
+    def has_seen(self, part: Slice) -> bool:
+        """Whether all rows of the part were read, and their offsets rose."""
+        return self._seen is not None and self._seen[0] <= part.first and part.last <= self._seen[1]
+
+    def saw(self, part: Slice) -> None:
+        """All its rows were read, and their offsets rose."""
+        first, last = self._seen or (part.first, part.last)
+        if first <= part.first <= last + 1:
+            self._seen = first, max(last, part.last)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from .columns import KNOWN, column_type, converted
-from .errors import OutOfOrder, unreadable
+from .errors import unreadable
 from .model import Piece, Slice
-from .open_files import OpenFiles, Passage, changed
+from .open_files import OpenFiles, OutOfOrder, Passage, changed
 from .order import is_rising, refuse_differing, repeated, sorted_once, within
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 # Small, because what dictionary-encoded values need is seen only once they are read.
 _BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 8 << 20
-_NUMBERS: Final = frozenset(("offset", "timestamp"))
-_BATCH_NUMBERS: Final = 131_072
+_LEAST_ROWS: Final = 256
 
 
 def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> pa.Table:
@@ -49,14 +48,15 @@ def iter_slice(
     columns: Sequence[str],
     filesystem: FileSystem,
     max_rows: int,
-    max_bytes: int | None = None,
-    passage: Passage | None = None,
+    max_bytes: int | None,
+    passage: Passage,
 ) -> Iterator[pa.Table]:
-    """The rows of :func:`read_slice` as tables of at most ``max_rows`` rows and about ``max_bytes`` bytes.
+    """The rows of :func:`read_slice`, of these columns alone, in tables of at most ``max_rows`` rows.
+
+    A table has about ``max_bytes`` bytes at the most.
 
     ``passage``: how they are read; the same one for each time that they are. Raises OutOfOrder where it did not know
-    yet that the offsets do not rise. Once they were seen to they are there, and looked at again, only where they are
-    asked for.
+    yet that the offsets do not rise. Once all were seen to they are read again only where they are asked for.
 
     A slice that is not in order is read once per table. Where a writer repeated rows a table may be read with more
     rows than it has in the end.
@@ -67,9 +67,8 @@ def iter_slice(
     if max_bytes is None and part.rows <= max_rows:
         table = read_slice(part, columns, filesystem)
         if table.num_rows:
-            yield table
+            yield table.select(columns)
         return
-    passage = passage or Passage()
     passage.ordered &= part.ordered
     offsets = None
     if not passage.ordered:
@@ -78,18 +77,19 @@ def iter_slice(
     listener = passage.listener if "value" in columns else None
     with OpenFiles(filesystem, direct=passage.direct, listener=listener) as files:
         if offsets is None:
-            if part.last <= passage.seen_to and all(_is_inside(part, piece) for piece in part.pieces):
+            if passage.has_seen(part) and all(_is_inside(part, piece) for piece in part.pieces):
                 names = [*columns]
-            yield from _packed(_in_order(part, names, files, most, passage), max_rows, max_bytes)
+            tables = _packed(_in_order(part, names, files, most, passage), max_rows, max_bytes)
+            yield from (table.select(columns) for table in tables)
             return
         for begin in range(0, len(offsets), most):
             low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
             window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
             pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
-            tables = [table for piece in pieces for table in _batches(window, piece, names, files)]
-            table = _concatenated(tables, names)
+            found = [table for piece in pieces for table in _batches(window, piece, names, files)]
+            table = _concatenated(found, names)
             _compare_repeated(window, table, files)
-            yield sorted_once(table)
+            yield sorted_once(table).select(columns)
 
 
 def _names(columns: Sequence[str]) -> list[str]:
@@ -129,9 +129,7 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
 
     in_path = {name for name, _ in piece.hive}
     select = [name for name in ("topic", "partition") if piece.mixed and name not in in_path]
-    rows = max(256, min(_BATCH_ROWS, _BATCH_BYTES * piece.rows // max(piece.bytes, 1)))
-    if _NUMBERS.issuperset((*names, *select)):
-        rows = _BATCH_NUMBERS
+    rows = max(_LEAST_ROWS, min(_BATCH_ROWS, _BATCH_BYTES * piece.rows // max(piece.bytes, 1)))
     inside = _is_inside(part, piece)
     try:
         for batch in files.get(piece, frozenset((*names, *select))).iter_batches(
@@ -226,14 +224,14 @@ def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int, passag
             if "offset" in names:
                 offsets = _offsets(table)
                 if int(offsets[0]) <= last or not is_rising(offsets):
-                    if part.last <= passage.seen_to:
+                    if passage.has_seen(part):
                         raise changed(piece)
                     passage.ordered = False
                     raise OutOfOrder
                 last = int(offsets[-1])
             for begin in range(0, table.num_rows, most):
                 yield table.slice(begin, most)
-    passage.seen_to = max(passage.seen_to, part.last)
+    passage.saw(part)
 
 
 def _packed(tables: Iterator[pa.Table], max_rows: int, max_bytes: int | None) -> Iterator[pa.Table]:

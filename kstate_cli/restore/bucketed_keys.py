@@ -82,10 +82,6 @@ class BucketsOfKeys:
         """The same: all keys are put in order at once."""
         return self.held(row_bytes)
 
-    def in_use(self, held: int) -> int:
-        """The same by now."""
-        return held
-
     def cut(self, count: int) -> bytes:
         """Keeps the ``count`` lowest keys; returns the lowest of the others."""
         self.settle()

@@ -157,6 +157,7 @@ def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[
     import pyarrow as pa
 
     keys, values, times, at = [], [], [], 0
+    # Offsets once more: a file that has become another one since it was read first is told by them.
     for table in batches(("key", "value", "timestamp", "offset")):
         counts.data_bytes += table.nbytes
         valid = table.column("key").is_valid().to_numpy()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WORD_BITS: Final = 64
 _BLOCK_ROWS: Final = 131_072
 _SIDE_BY_SIDE: Final = 64
-"""Keys."""
+"""Keys that are looked at as one row: the processor takes many bytes at once."""
 
 
 def differing_bits(table: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -26,17 +26,16 @@ def differing_bits(table: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     import numpy as np
 
     count, width = table.shape
-    some, none = np.zeros(width, dtype=np.uint8), np.full(width, 0xFF, dtype=np.uint8)
+    in_some, in_all = np.zeros(width, dtype=np.uint8), np.full(width, 0xFF, dtype=np.uint8)
     for first in range(0, count, _BLOCK_ROWS):
         block = table[first : first + _BLOCK_ROWS]
-        # Many keys are one long row first: the processor takes many bytes at once.
         rows = len(block) - len(block) % _SIDE_BY_SIDE
         wide = block[:rows].reshape(-1, _SIDE_BY_SIDE * width)
         for part in (wide, block[rows:]):
             if len(part):
-                some |= np.bitwise_or.reduce(np.bitwise_or.reduce(part, axis=0).reshape(-1, width), axis=0)
-                none &= np.bitwise_and.reduce(np.bitwise_and.reduce(part, axis=0).reshape(-1, width), axis=0)
-    return some & ~none
+                in_some |= np.bitwise_or.reduce(np.bitwise_or.reduce(part, axis=0).reshape(-1, width), axis=0)
+                in_all &= np.bitwise_and.reduce(np.bitwise_and.reduce(part, axis=0).reshape(-1, width), axis=0)
+    return in_some & ~in_all
 
 
 def count_of(bits: npt.NDArray[np.uint8]) -> int:

@@ -63,7 +63,7 @@ class NumberedKeys:
     """Takes keys as long as they are such numbers."""
 
     growth = 2
-    """A number that waits is there twice while it becomes known."""
+    """A number that waits is there twice while it becomes known: behind those that are, and for its merging."""
 
     def __init__(self, records: int) -> None:
         """``records``: about how many there will be."""
@@ -179,9 +179,10 @@ class NumberedKeys:
         nothing = np.empty(0, dtype=np.int64)
         return _Some(np.empty(0, dtype=np.uint64), None if self._together else nothing)
 
-    def in_use(self, held: int) -> int:
-        """What is known takes by now, where ``held`` is what rows told part by part will."""
-        return self._known.nbytes if self._together else held
+    @property
+    def known_bytes(self) -> int | None:
+        """What is known takes until it is told; None where settling it takes copies of all."""
+        return self._known.nbytes if self._together else None
 
     @property
     def _together(self) -> bool:
@@ -233,10 +234,11 @@ def _put_behind(known: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64
 
 
 def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
-    """Sorts two parts that are sorted each; leaves the highest number of those that are equal above the low bits."""
+    """Sorts; leaves the highest number of those that are equal above the low bits."""
     import numpy as np
 
-    # The stable sort finds what is sorted already, and only merges: a third of the time of sorting all anew.
+    # What was known and what is new is sorted each. The stable sort finds that and only merges, through a copy of the
+    # smaller one: a third of the time of sorting all anew.
     word.sort(kind="stable")
     kept = 0
     for first in range(0, len(word), _BLOCK_ROWS):
@@ -253,7 +255,7 @@ def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
 
 
 def _last_of_each(word: npt.NDArray[np.uint64], record: Ints) -> _Some:
-    """Of two parts that are sorted each the distinct keys, sorted, and the highest record of each."""
+    """The distinct keys, sorted, and the highest record of each."""
     import numpy as np
 
     order = np.argsort(word, kind="stable")  # merges, as above

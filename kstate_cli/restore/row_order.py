@@ -174,8 +174,8 @@ class Orders:
 
     def _read(self, part: SliceJob, *more: str) -> Iterator[pa.Table]:
         """The keys of all records, and ``more`` columns; what is to be told of them is told once."""
-        told = ("headers",) if part.positions and not self._counted else ()
-        for table in batches(part, ("key", *more, *told), self.passage):
+        counted = ("headers",) if part.positions and not self._counted else ()
+        for table in batches(part, ("key", *more, *counted), self.passage):
             if not self._counted:
                 column = table.column("key")
                 self.counts.records += len(table)

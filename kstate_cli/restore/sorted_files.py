@@ -7,6 +7,7 @@ order, so that each segment is one SST, or, where keys are many, one for each ra
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import uuid
@@ -16,8 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kstate_cli.dump.digests_beside import DigestsBeside
-from kstate_cli.dump.errors import OutOfOrder
-from kstate_cli.dump.open_files import Passage
+from kstate_cli.dump.open_files import OutOfOrder, Passage
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
@@ -30,7 +30,7 @@ from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.row_order import Orders, RowOrder, oldest_segment
 from kstate_cli.restore.row_values import row_values
 from kstate_cli.restore.staging import Staging
-from kstate_cli.restore.values_in_order import ValuesInOrder, window_starts
+from kstate_cli.restore.values_in_order import ROW_BYTES, ValuesInOrder, window_starts
 from kstate_cli.rocks.sorted_file import SortedFileWriter
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _VALUES_PART = 0.5
 _BATCH_COPIES = 4
 """A batch is held as it was read, as what is wanted of it, and in the order of the rows."""
 _TOGETHER_PART = 2
-"""Values that are put in order together take at most so small a part of what a batch may take."""
+"""Values are put in order once they take so small a part of what a batch may take."""
 _TOGETHER_COPIES = 3
 """They are held as they came, as one, and in the order of the rows."""
 
@@ -92,16 +92,16 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
     Raises Refused for a dump that the spec does not fit, OSError and RocksError.
     """
     choose_pool(fits=job.slice.bytes <= job.memory)
-    try:
-        return _attempt(job, ordered=True)
-    except OutOfOrder:
-        # So seldom that nobody looks beforehand: that would be reading the offsets once more.
-        return _attempt(job, ordered=False)
-
-
-def _attempt(job: SliceJob, *, ordered: bool) -> SliceResult:
-    """``ordered``: whether offsets rise, as far as anybody knows. Raises OutOfOrder if they turn out not to."""
     started = time.monotonic()
+    # So seldom out of order that nobody looks beforehand: that would be reading all offsets once more.
+    with contextlib.suppress(OutOfOrder):
+        return _attempt(job, started, ordered=True)
+    # Only here: an exception that is being handled keeps all that its attempt has held.
+    return _attempt(job, started, ordered=False)
+
+
+def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
+    """``ordered``: whether offsets rise, as far as anybody knows. Raises OutOfOrder if they turn out not to."""
     attempt = uuid.uuid4().hex[:12]
     staging = Staging(job.staging, job.direct)
     staging.mark_started(job, attempt)
@@ -240,7 +240,7 @@ def _values(
     most = max(job.memory // BATCH_PARTS, 1)
     together = batch_bytes(job) // _TOGETHER_PART
     held = order.keys.nbytes + order.places.nbytes + _BATCH_COPIES * min(batch_bytes(job), batch_records(job) * each)
-    held += _TOGETHER_COPIES * min(together, order.places.rows * each)
+    held += _TOGETHER_COPIES * min(together, order.places.rows * (each + ROW_BYTES))
     values = ValuesInOrder(
         rows=order.places.rows,
         starts=window_starts(order.segments, rows_together(job)),
@@ -250,6 +250,10 @@ def _values(
         together=together,
     )
     if not order.places.rows:
+        if not passage.has_seen(job.slice):
+            # A later part leaves out whatever is before it: a record that comes late in its file would be nobody's.
+            for _ in batches(job, ("offset",), passage):
+                pass
         return values
     # Offsets once more: a file that has become another one since its keys were read is told by them.
     columns = ["value", "offset"]

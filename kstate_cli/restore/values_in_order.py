@@ -25,6 +25,9 @@ _BLOCK_ROWS = 131_072
 _SPARE = 2
 """A part of the file is meant to take so small a part of the memory: sizes are known only once all is read."""
 
+ROW_BYTES = 32
+"""What a row takes beside its value while it is put in order: its number, its window, its place, its size."""
+
 _Part = tuple["npt.NDArray[np.int32]", "pa.BinaryArray"]
 """Numbers of rows, rising from window to window, and their values."""
 
@@ -99,9 +102,9 @@ class ValuesInOrder:
     """Bytes of values that may be handed out together; a row is never parted."""
     new_file: Callable[[], str]
     """A path for what does not fit."""
-    together: int = 1
-    """Bytes of values that are put in order together: of few each window would have next to nothing."""
-    _new: list[tuple[Ints, pa.BinaryArray]] = field(init=False, default_factory=list)
+    together: int
+    """Bytes that are put in order together: a few values at a time would leave next to nothing for each window."""
+    _new: list[_Part] = field(init=False, default_factory=list)
     """What is not in order yet."""
     _new_bytes: int = field(init=False, default=0)
     _width: int = field(init=False, default=0)
@@ -123,15 +126,17 @@ class ValuesInOrder:
 
     def add(self, rows: Ints, values: pa.BinaryArray) -> None:
         """Takes the values of these rows. Raises OSError."""
+        import numpy as np
+
         if not len(rows):
             return
-        self._new.append((rows, values))
-        self._new_bytes += values.nbytes
+        self._new.append((rows.astype(np.int32), values))
+        self._new_bytes += values.nbytes + len(rows) * ROW_BYTES
         if self._new_bytes >= self.together:
-            self._put_in_order()
+            self._deal_out()
 
-    def _put_in_order(self) -> None:
-        """What is new, by window."""
+    def _deal_out(self) -> None:
+        """Puts what is new in the order of windows."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -148,7 +153,7 @@ class ValuesInOrder:
         order = np.argsort(window, kind="stable")
         sizes = pc.binary_length(values).fill_null(0).to_numpy()
         self._sizes += np.bincount(window, weights=sizes, minlength=len(self.starts)).astype(np.int64)
-        part = apart(rows.astype(np.int32)[order]), taken(values, order)
+        part = apart(rows[order]), taken(values, order)
         self._taken_rows += len(rows)
         if self._file is not None:
             self._put_away(self._file, part)
@@ -163,7 +168,7 @@ class ValuesInOrder:
 
     def windows(self) -> Iterator[tuple[int, int, pa.BinaryArray]]:
         """(first row, end row, values), in order; never over the border of a window. Call it once. Raises OSError."""
-        self._put_in_order()
+        self._deal_out()
         if self._file is None:
             yield from self._handed_out(self._held, 0, len(self.starts))
             return

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 _BUCKET_RECORDS: Final = 1_000_000
 _MOST_BUCKETS: Final = 64
 _WAITING_PART: Final = 8
-"""Keys wait until they take so small a part of a task's memory, or as much as those that are known."""
+"""Keys wait until they take so small a part of a task's memory, or as much as those that are known.
+
+Once they are known too all of them may take up to a quarter more than their part: numbers, which are given up for
+their places before there are any values.
+"""
 _KEY_BYTES: Final = 1 << 30
 """Half of what one array of pyarrow can hold."""
 _KEPT_PART: Final = 0.9
@@ -109,8 +113,7 @@ class LastOfEachKey:
             # Numbers have become others, which take more: cut before anything is made of them.
             self._keep(self._fitting(_KEPT_PART))
         # What waits takes as much again once it is known.
-        room = self._memory - (self._known.in_use(self._held) if self._in_parts else self._held)
-        most = max(self._memory // _WAITING_PART, min(self._held, room) // 2)
+        most = max(self._memory // _WAITING_PART, min(self._held, self._memory - self._taken) // 2)
         if self._known.waiting_bytes * self._known.growth > min(most, _KEY_BYTES // 2):
             self._settle()
 
@@ -191,6 +194,12 @@ class LastOfEachKey:
         known = self._known
         self._held = (known.held_in_parts if self._in_parts else known.held)(self._row_bytes)
         self._full = self._held >= self._memory or (self._in_one and known.size()[1] >= _KEY_BYTES)
+
+    @property
+    def _taken(self) -> int:
+        """What is known takes by now: numbers that are told part by part take half of what they will."""
+        known = self._known.known_bytes if self._in_parts and isinstance(self._known, NumberedKeys) else None
+        return self._held if known is None else known
 
     @property
     def _in_one(self) -> bool:

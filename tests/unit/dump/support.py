@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from kstate_cli.dump.errors import OutOfOrder
 from kstate_cli.dump.location import open_location
 from kstate_cli.dump.model import Dump, Slice
 from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.open_files import Passage
+from kstate_cli.dump.open_files import OutOfOrder, Passage
 from kstate_cli.dump.reader import iter_slice, read_slice
 from kstate_cli.dump.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -39,7 +38,7 @@ def all_tables(
     max_bytes: int | None = None,
     passage: Passage | None = None,
 ) -> list[pa.Table]:
-    """As a task reads: from the beginning again, once rows turn out to be out of order; each table as asked for."""
+    """As a task reads: from the beginning again, once rows turn out to be out of order."""
     passage = passage or Passage()
     again = functools.partial(iter_slice, part, columns, fs.LocalFileSystem(), max_rows, max_bytes, passage)
     try:

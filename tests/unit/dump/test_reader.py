@@ -19,9 +19,9 @@ from pyarrow import fs
 
 from kstate_cli.dump import open_files, order, reader
 from kstate_cli.dump.columns import KNOWN
-from kstate_cli.dump.errors import DumpError, OutOfOrder
+from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.model import Slice
-from kstate_cli.dump.open_files import Passage
+from kstate_cli.dump.open_files import OutOfOrder, Passage
 from kstate_cli.dump.reader import iter_slice, read_slice
 from kstate_cli.dump.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -87,25 +87,29 @@ def test_rows_in_disorder_within_one_row_group(tmp_path: Path) -> None:
     assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == expected(table)[KEY]
 
 
+@pytest.mark.parametrize("batch", [8, 8_192])
 @pytest.mark.parametrize("until", [None, 50])
-@pytest.mark.parametrize("at", [3, 30, 60, 98])
-def test_disorder_is_found_while_it_is_read(at: int, until: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [3, 7, 9, 30, 60, 79, 98])
+def test_disorder_is_found_while_it_is_read(
+    at: int, until: int | None, batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """First it is no error, wherever it is; of what was seen in order once it is another file."""
+    monkeypatch.setattr(reader, "_BATCH_ROWS", batch)
+    monkeypatch.setattr(reader, "_LEAST_ROWS", 1)
     table = rows()
     swapped = [*range(100)]
     swapped[at], swapped[at + 1] = at + 1, at
-    path = save(table, tmp_path / "a.parquet", row_group_size=10)
+    path = save(table, tmp_path / "a.parquet", row_group_size=100)
     part = whole(path, until=until)
     wanted = [row for row in expected(table)[KEY] if until is None or row[3] <= until]
     passage = Passage()
     assert pa.concat_tables(iter_slice(part, ALL, LOCAL, 7, None, passage)).num_rows == len(wanted)
-    assert (passage.ordered, passage.seen_to) == (True, part.last)
+    assert passage.ordered and passage.has_seen(part)
     keys = pa.concat_tables(iter_slice(part, ("key",), LOCAL, 7, None, passage))
-    assert keys.column_names == (["key"] if until is None else ["key", "offset"])
+    assert keys.column_names == ["key"]
     assert keys.column("key").to_pylist() == [row[0] for row in wanted]
-    save(table.take(swapped), path, row_group_size=10)
-    in_slice = until is None or at < until
-    if in_slice:
+    save(table.take(swapped), path, row_group_size=100)
+    if until is None or at < until:
         with pytest.raises(DumpError, match="not what it was"):
             list(iter_slice(part, ALL, LOCAL, 7, None, passage))
         with pytest.raises(OutOfOrder):
@@ -113,10 +117,23 @@ def test_disorder_is_found_while_it_is_read(at: int, until: int | None, tmp_path
     # What was seen of the first rows says nothing of the others.
     first = replace(part, last=20)
     passage = Passage()
-    found = pa.concat_tables(all_tables(first, ALL, 7, passage=passage)).num_rows
-    assert found == 21 and passage.seen_to == (20 if passage.ordered else -1)
+    assert pa.concat_tables(all_tables(first, ALL, 7, passage=passage)).num_rows == 21
+    assert passage.ordered is passage.has_seen(first) is (at > 19)
+    assert not passage.has_seen(part)
     tables = all_tables(part, ALL, 7, passage=passage)
     assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == wanted
+
+
+def test_what_was_seen_is_one_range(tmp_path: Path) -> None:
+    part = replace(whole(save(rows(), tmp_path / "a.parquet")), first=10, last=20)
+    passage = Passage()
+    assert not passage.has_seen(part)
+    passage.saw(part)
+    passage.saw(replace(part, first=22, last=30))  # of 21 nobody knows
+    passage.saw(replace(part, first=5, last=12))
+    assert passage.has_seen(replace(part, first=12)) and not passage.has_seen(replace(part, last=21))
+    passage.saw(replace(part, first=21, last=25))
+    assert passage.has_seen(replace(part, last=25)) and not passage.has_seen(replace(part, first=9))
 
 
 def test_equal_duplicates_count_once(tmp_path: Path) -> None:

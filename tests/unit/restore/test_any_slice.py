@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import random
 import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kstate_cli.change.build import BuildDatabase, build_database, verify_database
+from kstate_cli.dump import reader
 from kstate_cli.dump.model import Slice
 from kstate_cli.dump.slices import cut
 from kstate_cli.formats.keys import SessionKey, WindowKey
@@ -22,9 +25,11 @@ from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import StoreKind, store_kind, store_kinds
 from kstate_cli.formats.values import Header, encode_headers
 from kstate_cli.releases import release
+from kstate_cli.restore import row_order
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import digest_of
+from kstate_cli.restore.winners import LastOfEachKey
 from kstate_cli.rocks.shadow import Shadow
 
 from .slicing import HOUR, MIB, NOW, Headers, job_of, sorted_rows, write_dump
@@ -106,9 +111,17 @@ def expected(kind: StoreKind, records: Sequence[Record], job: SliceJob) -> tuple
     return rows, oldest
 
 
+@pytest.fixture(params=[8, 8_192])
+def batch_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many rows are looked at together; in few, a row out of order is seen only with a later batch."""
+    monkeypatch.setattr(reader, "_BATCH_ROWS", request.param)
+    monkeypatch.setattr(reader, "_LEAST_ROWS", 1)
+
+
+@pytest.mark.usefixtures("batch_rows")
 @pytest.mark.parametrize("kind_name", KINDS)
 @pytest.mark.parametrize("memory", [64 * MIB, 4_000, 300], ids=["at-once", "waiting-in-a-file", "in-parts"])
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -> None:
     kind = store_kind(kind_name)
@@ -138,6 +151,44 @@ def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -
         # Nothing of an attempt that took the rows for ordered.
         assert {str(one) for one in staging.glob("*.sst")} == {file.path for file in result.files}
         assert [one for one in staging.iterdir() if one.suffix not in (".sst", ".done", ".started")] == []
+
+
+@pytest.mark.usefixtures("batch_rows")
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if store_kind(kind).key.time_ordered and "window" in kind])
+def test_a_late_row_of_a_part_that_has_expired(tmp_path: Path, kind: str) -> None:
+    """Of a part without a live row no value is read; a row of it that comes last in the file is live all the same."""
+    live = (0, 300)
+    records = [
+        (WindowKey(b"key-%06d" % at, NOW + (3 * HOUR if at in live else -50 * HOUR), 0).to_bytes(), b"value")
+        for at in range(600)
+    ]
+    rows = {}
+    for name, order in (("ordered", None), ("late", [at for at in range(600) if at != 300] + [300])):
+        staging = tmp_path / name
+        staging.mkdir()
+        dump = write_dump(tmp_path / f"dump-{name}", records, order=order)
+        result = build_sorted_files(replace(job_of(dump, kind, staging), memory=300))
+        assert result.records == len(records)
+        rows[name] = sorted_rows(result, tmp_path / f"database-{name}")
+    assert rows["late"] == rows["ordered"] and len(rows["late"]) >= len(live)
+
+
+def test_nothing_of_an_attempt_is_held_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys take more than half of a task's memory."""
+    made: list[weakref.ref[LastOfEachKey]] = []
+
+    class Watched(LastOfEachKey):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            assert all(one() is None for one in made)
+            super().__init__(*args, **kwargs)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(row_order, "LastOfEachKey", Watched)
+    records = [(b"key-%05d" % at, b"value") for at in range(3_000)]
+    dump = write_dump(tmp_path / "dump", records, order=[*range(2_998), 2_999, 2_998])
+    (tmp_path / "staging").mkdir()
+    result = build_sorted_files(job_of(dump, "key-value", tmp_path / "staging"))
+    assert (result.records, len(made)) == (3_000, 2)
 
 
 @pytest.mark.parametrize("kind", ["key-value", "session"])

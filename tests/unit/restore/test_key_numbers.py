@@ -38,6 +38,19 @@ def test_numbers_sort_and_differ_as_keys_do(keys: tuple[bytes, bytes, list[bytes
     assert [rows[at] for at in order_of(parts)] == sorted(rows)
 
 
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 500, 131_072, 131_073])
+@pytest.mark.parametrize("width", [1, 7, 12])
+def test_one_bit_of_one_key_is_found_wherever_it_is(count: int, width: int) -> None:
+    rng = np.random.default_rng(count)
+    same = rng.integers(0, 256, width, dtype=np.uint8)
+    for at in {0, count // 2, count - 1, *rng.integers(0, count, 5).tolist()}:
+        table = np.tile(same, (count, 1))
+        bits = np.zeros(width, dtype=np.uint8)
+        bits[rng.integers(width)] = 1 << rng.integers(8)
+        table[at] ^= bits
+        assert differing_bits(table).tolist() == (bits if count > 1 else bits * 0).tolist()
+
+
 @given(KEYS)
 def test_the_way_back(keys: tuple[bytes, bytes, list[bytes]]) -> None:
     table = table_of(keys)
