@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.byte_tables import binary_of
+from kstate_cli.restore.numbered_keys import NumberedKeys
 from kstate_cli.restore.winners import LastOfEachKey, numbered
 
 any_keys = st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"", b"a", b"b"]))
@@ -110,6 +114,45 @@ def test_what_is_held_while_keys_become_others(later: bytes, most: int) -> None:
     blocks = 3 * (8 << 20)  # keys that become numbers again, and what is made on the way
     assert peak < most * known_bytes + blocks, (held, peak)
     assert pool.bytes_allocated() - before < most * known_bytes + blocks
+
+
+@pytest.mark.parametrize("longer", [0, 9, 300])
+def test_keys_take_a_quarter_more_than_their_memory_at_the_most(longer: int) -> None:
+    """As numbers that wait: before they are known nobody can say how many of them are new."""
+    memory, batch = 1 << 20, 512
+    last = LastOfEachKey(1 << 20, memory, in_parts=True)
+    most, first = 0, 0
+    while not last.full:
+        names = [b"key-%08d" % number + b"x" * longer for number in range(first, first + batch)]
+        last.add(*numbered(pa.array(names, pa.binary()), first))
+        first += batch
+        # What a slice would hold that ended here.
+        ended = copy.deepcopy(last)
+        ended._settle()
+        most = max(most, ended._held)
+    assert memory <= most <= memory * 1.25 + batch * (longer + 100)
+
+
+def test_merging_takes_no_more_than_what_waits() -> None:
+    """Seen from outside: the sort takes memory that nothing in Python is told of."""
+    code = """
+import numpy as np
+from kstate_cli.restore.numbered_keys import _Some, NumberedKeys
+from tests.memory import peak_bytes
+keys = NumberedKeys(1)
+keys._like, keys._bits, keys._shift = np.zeros(8, np.uint8), np.full(8, 0x0F, np.uint8), 20
+keys._known = _Some(np.arange(0, 8_000_000 << 20, 1 << 20, dtype=np.uint64), None)
+new = (np.random.default_rng(1).integers(0, 16_000_000, 4_000_000).astype(np.uint64) << np.uint64(20)) | np.uint64(1)
+keys._waiting, waiting = [_Some(new, None)], new.nbytes
+del new
+before = peak_bytes()
+keys.settle()
+print(peak_bytes() - before, waiting, len(keys._known.word))
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    more, waiting, rows = map(int, said.split())
+    assert 8_000_000 < rows < 12_000_000
+    assert more < waiting * NumberedKeys.growth * 1.25, (more, waiting)
 
 
 def test_what_is_told_in_parts_takes_less() -> None:
