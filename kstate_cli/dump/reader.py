@@ -86,8 +86,8 @@ def iter_slice(
             low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
             window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
             pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
-            found = [table for piece in pieces for table in _batches(window, piece, names, files)]
-            table = _concatenated(found, names)
+            parts = [table for piece in pieces for table in _batches(window, piece, names, files)]
+            table = _concatenated(parts, names)
             _compare_repeated(window, table, files)
             yield sorted_once(table).select(columns)
 
