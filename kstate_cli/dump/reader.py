@@ -77,9 +77,8 @@ def iter_slice(
     listener = passage.listener if "value" in columns else None
     with OpenFiles(filesystem, direct=passage.direct, listener=listener) as files:
         if offsets is None:
-            if passage.has_seen(part) and all(_is_inside(part, piece) for piece in part.pieces):
-                names = [*columns]
-            tables = _packed(_in_order(part, names, files, most, passage), max_rows, max_bytes)
+            read = [*columns] if passage.has_seen(part) else names
+            tables = _packed(_in_order(part, read, files, most, passage), max_rows, max_bytes)
             yield from (table.select(columns) for table in tables)
             return
         for begin in range(0, len(offsets), most):
@@ -130,13 +129,14 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
     in_path = {name for name, _ in piece.hive}
     select = [name for name in ("topic", "partition") if piece.mixed and name not in in_path]
     rows = max(_LEAST_ROWS, min(_BATCH_ROWS, _BATCH_BYTES * piece.rows // max(piece.bytes, 1)))
-    inside = _is_inside(part, piece)
+    if "offset" not in names and not _is_inside(part, piece):
+        select.append("offset")
     try:
         for batch in files.get(piece, frozenset((*names, *select))).iter_batches(
             rows, row_groups=list(piece.row_groups), columns=[*names, *select], use_threads=False
         ):
             table = pa.Table.from_batches([batch])
-            mask = _mask(table, part, select, inside)
+            mask = _mask(table, part, piece, select)
             table = _canonical(table, names, piece)
             if mask is not None:
                 table = table.filter(mask)
@@ -151,7 +151,7 @@ def _is_inside(part: Slice, piece: Piece) -> bool:
     return part.first <= piece.first and piece.last <= part.last
 
 
-def _mask(table: pa.Table, part: Slice, select: list[str], inside: bool) -> Any:
+def _mask(table: pa.Table, part: Slice, piece: Piece, select: list[str]) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -160,7 +160,7 @@ def _mask(table: pa.Table, part: Slice, select: list[str], inside: bool) -> Any:
         terms.append(pc.equal(pc.cast(table.column("topic"), pa.string()), part.topic))
     if "partition" in select:
         terms.append(pc.equal(table.column("partition"), part.partition))
-    if not inside:
+    if not _is_inside(part, piece):
         offsets = table.column("offset")
         terms += [pc.greater_equal(offsets, part.first), pc.less_equal(offsets, part.last)]
     mask = None

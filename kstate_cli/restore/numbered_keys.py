@@ -104,8 +104,6 @@ class NumberedKeys:
 
     def settle(self) -> None:
         """Deduplicates what waits."""
-        import numpy as np
-
         if not self._waiting:
             return
         if self._together:
@@ -115,16 +113,24 @@ class NumberedKeys:
             self._known.word[known:].sort()
             _keep_last(self._known.word, self._shift)
         else:
-            word, record = self._known.word, _of(self._known)
-            self._known = self._none()
-            new = np.concatenate([some.word for some in self._waiting])
-            new_record = np.concatenate([_of(some) for some in self._waiting])
-            self._waiting.clear()
-            order = np.argsort(new)
-            word, record = np.concatenate((word, new[order])), np.concatenate((record, new_record[order]))
-            del new, new_record, order
-            self._known = _last_of_each(word, record)
+            self._settle_apart()
         self.waiting_bytes = 0
+
+    def _settle_apart(self) -> None:
+        """The same where the number of a record has no room beside its key."""
+        import numpy as np
+
+        word = np.concatenate([some.word for some in self._waiting])
+        record = np.concatenate([_of(some) for some in self._waiting])
+        self._waiting.clear()
+        order = np.argsort(word)
+        word = np.concatenate((self._known.word, word[order]))
+        record = np.concatenate((_of(self._known), record[order]))
+        self._known = self._none()
+        order = np.argsort(word, kind="stable")  # only merges, as in _keep_last
+        word = word[order]
+        first = np.flatnonzero(np.append(np.True_, word[1:] != word[:-1]))
+        self._known = _Some(word[first], np.maximum.reduceat(record[order], first))
 
     def cut(self, count: int) -> bytes:
         """Keeps the ``count`` lowest known keys; drops the next one, which is returned, and all above it."""
@@ -252,13 +258,3 @@ def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
         kept += len(chosen)
         del some, following
     word.resize(kept, refcheck=False)
-
-
-def _last_of_each(word: npt.NDArray[np.uint64], record: Ints) -> _Some:
-    """The distinct keys, sorted, and the highest record of each."""
-    import numpy as np
-
-    order = np.argsort(word, kind="stable")  # merges, as above
-    word = word[order]
-    first = np.flatnonzero(np.append(np.True_, word[1:] != word[:-1]))
-    return _Some(word[first], np.maximum.reduceat(record[order], first))
