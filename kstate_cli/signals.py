@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -92,6 +93,45 @@ def now_and_then(look: Callable[[], object], seconds: float) -> Iterator[None]:
         over.set()
         if thread.ident is not None:
             thread.join()
+
+
+class FullPool:
+    """Threads that have all started. What is asked of them starts none, so that no signal has to be held for it.
+
+    Holding them takes ten calls of the system: too much for each of many small jobs.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        """RuntimeError where the system has no room for so many threads."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        begun = threading.Barrier(threads + 1)
+        with signals_held():
+            try:
+                # None is idle before all have begun: each of these starts a thread.
+                for _ in range(threads):
+                    self._pool.submit(begun.wait)
+                begun.wait()
+            except BaseException:
+                begun.abort()
+                raise
+
+    def ask(self, function: Callable[[Job], Answer], job: Job) -> Future[Answer]:
+        """Hands a job to whichever is free first."""
+        return self._pool.submit(function, job)
+
+    def shutdown(self) -> None:
+        """Waits until all that was asked for is done, and ends the threads."""
+        self._pool.shutdown()
+
+    def __enter__(self) -> FullPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
 
 
 def submitted(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Final, Protocol
 
 from kstate_cli.capacity import memory_here
 from kstate_cli.direct import aligned, open_direct, read_into
-from kstate_cli.signals import submitted
+from kstate_cli.signals import FullPool
 
 BLOCK_BYTES: Final = 1 << 20
 """A read of the disk."""
@@ -36,7 +36,7 @@ class Listener(Protocol):
 class DirectFile(io.RawIOBase):
     """A local file in blocks. What is read of it is a view of one, and stays as it is."""
 
-    def __init__(self, path: str, pool: ThreadPoolExecutor, listener: Listener | None = None) -> None:
+    def __init__(self, path: str, pool: FullPool, listener: Listener | None = None) -> None:
         """``pool``: reads ahead. Raises OSError."""
         super().__init__()
         self._descriptor = open_direct(path, os.O_RDONLY)
@@ -166,7 +166,7 @@ class DirectFile(io.RawIOBase):
             block: Future[memoryview] = Future()
             block.set_result(self._load(number))
         else:
-            (block,) = submitted(self._pool, self._load, [number])
+            block = self._pool.ask(self._load, number)
         self._blocks[number] = block
 
     def _load(self, number: int) -> memoryview:

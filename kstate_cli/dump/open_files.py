@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
+
+from kstate_cli.signals import FullPool
 
 from .direct_file import READ_AHEAD, DirectFile, Listener, Span
 from .errors import DumpError, printable
@@ -78,7 +79,7 @@ class OpenFiles:
     def __init__(self, filesystem: FileSystem, *, direct: bool = False, listener: Listener | None = None) -> None:
         self._filesystem, self._listener = filesystem, listener
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
-        self._pool = ThreadPoolExecutor(READ_AHEAD, thread_name_prefix="read-ahead") if direct else None
+        self._pool = FullPool(READ_AHEAD, "read-ahead") if direct else None
 
     def __enter__(self) -> OpenFiles:
         return self

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from kstate_cli.errors import Interrupted
 from kstate_cli.restore.signals import first_signal_only
 from kstate_cli.spark.side_thread import in_side_thread
-from kstate_cli.signals import mapped, signals_held, submitted
+from kstate_cli.signals import FullPool, mapped, signals_held, submitted
 
 armed = []
 
@@ -50,7 +50,7 @@ def run(script: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("how", ["submitted", "mapped"])
+@pytest.mark.parametrize("how", ["submitted(pool, abs, range(8))", "mapped(pool, abs, range(8))"])
 def test_a_pool_ends_whenever_a_signal_comes(how: str) -> None:
     """A thread that was half started would keep the process from ending, where the pool is not yet in anybody's hands."""
     script = f"""
@@ -61,7 +61,7 @@ for _ in range(120):
         armed.append(True)
         pool = ThreadPoolExecutor(4)
         pools.append(pool)
-        {how}(pool, abs, range(8))
+        {how}
         armed.clear()
     except Interrupted:
         hit += 1
@@ -69,6 +69,43 @@ for _ in range(120):
 print(hit)
 """
     assert int(run(script)) >= 30
+
+
+def test_a_full_pool_starts_no_thread_any_more() -> None:
+    """For that signals would have to be held; and those that are asked do the work."""
+    script = """
+before = threading.active_count()
+with FullPool(3, "three") as pool:
+    assert threading.active_count() == before + 3
+    threading._start_new_thread = None
+    assert [one.result() for one in [pool.ask(abs, -number) for number in range(500)]] == [*range(500)]
+    (failed,) = [pool.ask(abs, "text")]
+    try:
+        failed.result()
+    except TypeError:
+        print("its own error")
+assert threading.active_count() == before
+"""
+    assert run(script) == "its own error\n"
+
+
+def test_a_full_pool_without_room_for_its_threads_is_none() -> None:
+    script = """
+begin, left = threading._start_new_thread, [2]
+
+def at_most_two(*arguments):
+    left[0] -= 1
+    if left[0] < 0:
+        raise RuntimeError("can't start new thread")
+    return begin(*arguments)
+
+threading._start_new_thread = at_most_two
+try:
+    FullPool(4, "four")
+except RuntimeError as error:
+    print(error)
+"""
+    assert run(script) == "can't start new thread\n"
 
 
 def test_only_the_first_signal_is_raised() -> None:
@@ -119,6 +156,7 @@ except ZeroDivisionError:
 STARTS = {
     "in_side_thread": "in_side_thread(lambda: None)",
     "now_and_then": "with now_and_then(lambda: None, 0.01): pass",
+    "FullPool": "FullPool(2, 'two').shutdown()",
     "start": "start(threading.Thread(target=lambda: None, daemon=True))",
 }
 

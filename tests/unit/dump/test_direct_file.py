@@ -8,7 +8,6 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -25,6 +24,7 @@ from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.model import Slice
 from kstate_cli.dump.open_files import OpenFiles, Passage
 from kstate_cli.dump.reader import iter_slice
+from kstate_cli.signals import FullPool
 
 from .support import ALL, all_tables, several, write
 from .test_reader import LOCAL, whole
@@ -93,7 +93,7 @@ def test_a_file_like_any_other(tmp_path: Path, path: str) -> None:
     (tmp_path / path).write_bytes(data)
     rng = random.Random(11)
     with (
-        ThreadPoolExecutor(2) as pool,
+        FullPool(2, "read-ahead") as pool,
         DirectFile(str(tmp_path / path), pool) as file,
         open(tmp_path / path, "rb") as it,
     ):
