@@ -56,7 +56,9 @@ VALUE_BYTES = 100
 GIB = 1024**3
 
 
-def kstate(folder: Path, dump: Path, memory: int, name: str = APP, stores: str = SPEC) -> dict[str, float]:
+def kstate(
+    folder: Path, dump: Path, memory: int, name: str = APP, stores: str = SPEC, engine: str = "spark"
+) -> dict[str, float]:
     """Seconds of the whole command, and of its parts by the journal."""
     app = folder / "kstate" / name
     shutil.rmtree(app.parent, ignore_errors=True)
@@ -67,7 +69,7 @@ def kstate(folder: Path, dump: Path, memory: int, name: str = APP, stores: str =
     command = [sys.executable, "-m", "kstate_cli", "restore", str(app), "--from-changelog", str(dump), "--for", "4.3"]
     began = time.monotonic()
     subprocess.run(
-        [*command, "--spec", str(spec), "--memory", str(memory), "--quiet", "-o", "json"],
+        [*command, "--spec", str(spec), "--memory", str(memory), "--engine", engine, "--quiet", "-o", "json"],
         check=True,
         stdout=subprocess.DEVNULL,
     )
