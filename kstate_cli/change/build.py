@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.change.newfiles import take_access
 from kstate_cli.change.owner import own_like
@@ -17,11 +18,11 @@ from kstate_cli.rocks.files import unflushed_logs
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 
-_FEW_FILES = 3
-"""So many overlapping files stay as they are: RocksDB's universal compaction begins with four."""
-MOST_OVERLAPPING = 8
-"""More of them in a database that was there are merged: at 20 RocksDB slows down writes of who opens it, at 36 it stops
-them (``level0_slowdown_writes_trigger``, ``level0_stop_writes_trigger``)."""
+FEW_LAYERS: Final = 3
+"""So many layers stay as they are: RocksDB's universal compaction begins with four."""
+MOST_OVERLAPPING: Final = 8
+"""More overlapping files in a database that was there are merged: at 20 RocksDB slows down writes of who opens it, at
+36 it stops them (``level0_slowdown_writes_trigger``, ``level0_stop_writes_trigger``)."""
 _ENTRIES = re.compile(r"# entries=(\d+)")
 
 
@@ -55,6 +56,8 @@ class BuildDatabase:
     rows: int
     """Rows and deletes in all of them together."""
     deletes: int
+    layers: int
+    """In how many of the files a key may be at the most: those of one layer have none in common."""
     offsets: OffsetsRecord | None
     """The whole content of the column family ``offsets``; None for releases that have none."""
     exists: bool = False
@@ -76,7 +79,7 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
             if step.family not in store.column_families:
                 store.create(step.family)
             store.ingest(step.family, [Path(file) for file in step.sorted_files], move=True)
-            if not step.exists and store.overlapping(step.family) > _FEW_FILES:
+            if not step.exists and store.overlapping(step.family) > FEW_LAYERS:
                 store.compact(step.family)
             elif step.sorted_files and step.exists and store.overlapping(step.family) > MOST_OVERLAPPING:
                 store.merge_small(step.family, MOST_OVERLAPPING)
@@ -118,7 +121,7 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
             match = _ENTRIES.search(shadow.table_properties(step.family))
             entries = int(match[1]) if match else 0
             # A compaction leaves out what is overwritten or deleted; nothing may be left of deletes alone.
-            wrong = entries != step.rows if len(step.sorted_files) <= _FEW_FILES else entries > step.rows
+            wrong = entries != step.rows if step.layers <= FEW_LAYERS else entries > step.rows
             if wrong or (step.rows > step.deletes and not entries):
                 raise RocksError(f"{step.path}: {entries} entries, where the sorted files have {step.rows}")
         if full:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kstate_cli.restore.convert import Ints
+    from kstate_cli.restore.layers import Layer
     from kstate_cli.restore.ordered_versions import HistoryRows
     from kstate_cli.restore.versioned import VersionedReplay
-    from kstate_cli.rocks.sorted_file import SortedFileWriter
 
 REPLAYED_BYTES = 1_000
 """What a version takes while its key is replayed."""
@@ -42,11 +42,8 @@ _PREFIX = 8
 class RowSink(Protocol):
     """Where rows go."""
 
-    def open(self, segment: int | None) -> SortedFileWriter:
-        """A new sorted file."""
-
-    def close(self, writer: SortedFileWriter, segment: int | None) -> None:
-        """Completes it."""
+    def open(self, segment: int | None) -> Layer:
+        """The next layer."""
 
 
 Batches = Callable[[tuple[str, ...]], "Iterator[pa.Table]"]
@@ -246,7 +243,7 @@ def _write(histories: _Histories, rows: HistoryRows, writers: RowSink) -> None:
     # Keys are compared as bytes: the segment of the latest versions, -1, comes last.
     order = np.lexsort((rows.keys, rows.segments.view(np.uint64)))
     nothing = pa.scalar(b"")
-    writer = writers.open(None)
+    layer = writers.open(None)
     for first in range(0, len(order), _WRITE_ROWS):
         part = order[first : first + _WRITE_ROWS]
         segments = np.ascontiguousarray(rows.segments[part].astype(">i8"))
@@ -254,5 +251,5 @@ def _write(histories: _Histories, rows: HistoryRows, writers: RowSink) -> None:
         keys = pc.binary_join_element_wise(
             prefixes.cast(pa.binary()), histories.names.take(pa.array(rows.keys[part])), nothing
         )
-        writer.put(keys, rows.values.take(pa.array(part)), deletes=True)
-    writers.close(writer, None)
+        layer.put(keys, rows.values.take(pa.array(part)), deletes=True)
+    layer.close()

@@ -41,6 +41,8 @@ class SliceJob:
     """The dump is read around the page cache of this host."""
     digests: tuple[tuple[str, str], ...] = ()
     """Paths of files that this task takes the SHA-256 of, and what it has to be; each file is one task's."""
+    file_bytes: int = 0
+    """A sorted file that has so many bytes ends, and the next one begins; 0: each layer is one file."""
     base: str = ""
     """The database that a versioned store is caught up from, on the host of the task; empty for a rebuild."""
 
@@ -57,7 +59,7 @@ class SliceJob:
 
 @dataclass(frozen=True, slots=True)
 class SortedFile:
-    """One SST: the sorted rows of one slice in one database."""
+    """One SST: sorted rows of one slice in one database."""
 
     segment: int | None
     """Start of the segment in ms, None for a store without segments."""
@@ -67,6 +69,8 @@ class SortedFile:
     size: int
     digest: str
     """SHA-256 of the file, in hex, taken by the task that wrote it."""
+    layer: int
+    """The number of its layer within the slice: files of one layer have no key in common, and follow each other."""
 
 
 @dataclass(frozen=True, slots=True)

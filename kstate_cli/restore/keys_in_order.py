@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from kstate_cli.restore.waiting_file import WaitingFile
@@ -26,6 +26,8 @@ class KeysInOrder:
         self._batches: list[tuple[int, int]] = []
         """By window: where it is in the file."""
         self._read: tuple[int, pa.BinaryArray] | None = None
+        self._ahead: Generator[list[pa.Array], None, None] | None = None
+        """The windows behind the one that was read last."""
 
     @property
     def nbytes(self) -> int:
@@ -53,13 +55,26 @@ class KeysInOrder:
             return self._held.slice(first, last - first)
         number = bisect_right(self._starts, first) - 1
         if self._read is None or self._read[0] != number:
-            assert self._file is not None
-            (keys,) = self._file.read(self._batches[number])
-            self._read = number, keys
+            self._read = number, self._window(number)
         return self._read[1].slice(first - self._starts[number], last - first)
+
+    def _window(self, number: int) -> pa.BinaryArray:
+        assert self._file is not None
+        if self._ahead is None or self._read is None or number != self._read[0] + 1:
+            self._stop()
+            self._ahead = self._file.read_all(self._batches[number:])
+        (keys,) = next(self._ahead)
+        return keys
+
+    def _stop(self) -> None:
+        """Here, not wherever it is dropped: a signal that comes while a thread is waited for would be lost there."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
 
     def close(self) -> None:
         """Gives back memory and disk."""
+        self._stop()
         self._held = self._read = None
         if self._file is not None:
             self._file.close()

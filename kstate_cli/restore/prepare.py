@@ -25,6 +25,7 @@ from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.judge import Action
 from kstate_cli.restore.plan import RestoredPartition, StoreWork
 from kstate_cli.restore.staging import Staging
+from kstate_cli.rocks.settings import TARGET_FILE_BYTES
 from kstate_cli.signals import mapped
 from kstate_cli.spark.context import SparkSettings
 from kstate_cli.spec.model import StoreSpec
@@ -170,14 +171,14 @@ def make_jobs(work: Sequence[StoreWork], slicing: Slicing) -> list[SliceJob]:
     pieces = 1 if partitions >= 3 * tasks or partitions % tasks == 0 else -(-2 * tasks // partitions)
     jobs: list[SliceJob] = []
     for one in work:
-        number = 0
+        mine: list[SliceJob] = []
         for part in one.parts:
             if part.verdict.action is Action.LEAVE and not one.rebuild:
                 continue
             for piece, uri in _slices(one, part, slicing, pieces):
-                made = _jobs_of(one, piece, uri, slicing, number)
-                jobs += [replace(job, number=number + at) for at, job in enumerate(made)]
-                number = jobs[-1].number + 1
+                made = _jobs_of(one, piece, uri, slicing, len(mine))
+                mine += [replace(job, number=len(mine) + at) for at, job in enumerate(made)]
+        jobs += mine
     return sorted(jobs, key=lambda job: -job.slice.bytes)
 
 
@@ -244,6 +245,8 @@ def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: 
         tombstones=not work.rebuild or number > 0,
         positions=_tells_positions(slicing.dump, spec),
         direct=direct,
+        # In a database that has rows already RocksDB may take each file for a layer of its own.
+        file_bytes=TARGET_FILE_BYTES if work.rebuild else 0,
     )
     if kind.key is not KeySchema.VERSIONED:
         return [job]
@@ -295,7 +298,7 @@ def _databases(
     report: RestoredStore,
 ) -> list[Step]:
     spec, kind = work.spec, store_kind(work.spec.kind)
-    by_segment: dict[int | None, list[SortedFile]] = {}
+    by_segment: dict[int | None, list[tuple[int, SortedFile]]] = {}
     for result in results:
         report.records += result.records
         report.null_keys += result.null_keys
@@ -307,7 +310,7 @@ def _databases(
                 continue
             report.rows += file.rows
             report.deleted += file.deletes
-            by_segment.setdefault(file.segment, []).append(file)
+            by_segment.setdefault(file.segment, []).append((result.number, file))
     position = _position(work, results, oldest)
     report.has_position = not position.is_empty
     record = None
@@ -324,7 +327,8 @@ def _databases(
     if not targets and (not kind.key.segmented or (record is not None and not in_a_file(spec.kind))):
         targets = {FIRST_SEGMENT if kind.key.segmented else None}
     for segment in sorted(targets, key=lambda s: -1 if s is None else s):
-        files = by_segment.get(segment, [])
+        numbered = by_segment.get(segment, [])
+        files = [file for _, file in numbered]
         if not files and record is None and segment in before:
             continue
         steps.append(
@@ -336,6 +340,7 @@ def _databases(
                 sorted_files=tuple(str(paths[file.path]) for file in files),
                 rows=sum(file.rows + file.deletes for file in files),
                 deletes=sum(file.deletes for file in files),
+                layers=len({(number, file.layer) for number, file in numbered}),
                 offsets=record,
                 exists=segment in before,
             )

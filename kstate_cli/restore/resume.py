@@ -57,7 +57,7 @@ def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
 
 
 def _rows_of(job: SliceJob) -> SliceJob:
-    """What decides which rows it makes."""
+    """What decides which rows it makes, and in which files."""
     return replace(job, staging="", memory=0, identity="", direct=False, digests=())
 
 
@@ -113,7 +113,13 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
     try:
         files = [
             SortedFile(
-                None if one[0] is None else int(one[0]), str(one[1]), int(one[2]), int(one[3]), int(one[4]), str(one[5])
+                segment=None if one[0] is None else int(one[0]),
+                path=str(one[1]),
+                rows=int(one[2]),
+                deletes=int(one[3]),
+                size=int(one[4]),
+                digest=str(one[5]),
+                layer=int(one[6]),
             )
             for one in note["files"]
         ]

@@ -2,16 +2,15 @@
 
 A slice is read at least twice. First its keys: the last record of each key, the segments, and the order of rows
 follow from them alone (:mod:`kstate_cli.restore.row_order`). Then the values of those last records; rows come out in
-order, so that each segment is one SST, or, where keys are many, one for each range of keys.
+order, so that each segment is one layer, or, where keys are many, one for each range of keys
+(:mod:`kstate_cli.restore.layers`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 import uuid
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,17 +20,16 @@ from kstate_cli.dump.open_files import OutOfOrder, Passage
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
-from kstate_cli.releases import release
 from kstate_cli.restore import convert
 from kstate_cli.restore.arrow_pool import choose_pool
 from kstate_cli.restore.batches import BATCH_PARTS, batch_bytes, batch_records, batches, rows_together
 from kstate_cli.restore.consistency import carry_positions, merge_positions
-from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
+from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.restore.layers import Layer, Layers
 from kstate_cli.restore.row_order import Orders, RowOrder, oldest_segment
 from kstate_cli.restore.row_values import row_values
 from kstate_cli.restore.staging import Staging
 from kstate_cli.restore.values_in_order import ROW_BYTES, ValuesInOrder, window_starts
-from kstate_cli.rocks.sorted_file import SortedFileWriter
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,8 +43,8 @@ _BATCH_COPIES = 4
 """A batch is held as it was read, as what is wanted of it, and in the order of the rows."""
 _TOGETHER_PART = 2
 """Values are put in order once they take so small a part of what a batch may take."""
-_TOGETHER_COPIES = 3
-"""They are held as they came, as one, and in the order of the rows."""
+_TOGETHER_COPIES = 4
+"""At the most: as one and in the order of the rows; and those before them, with the bytes that are written of them."""
 
 
 @dataclass(slots=True)
@@ -54,36 +52,6 @@ class _RecordCounts:
     records: int = 0
     null_keys: int = 0
     data_bytes: int = 0
-
-
-@dataclass(slots=True)
-class _SortedFileSink:
-    """The SST that is being written; a segment may have several."""
-
-    job: SliceJob
-    staging: Staging
-    attempt: str
-    files: list[SortedFile] = field(default_factory=list)
-    _opened: Counter[int | None] = field(init=False, default_factory=Counter)
-
-    def open(self, segment: int | None) -> SortedFileWriter:
-        where = "" if segment is None else f"-{segment}"
-        number = self._opened[segment]
-        self._opened[segment] += 1
-        again = f"-{number}" if number else ""
-        path = self.staging.new_file(f"{self.job.label}{where}-{self.attempt}{again}.sst")
-        return SortedFileWriter(path, release(self.job.release))
-
-    def aside(self) -> str:
-        """A path for keys or values that wait: whoever opens it takes away its name."""
-        return self.staging.new_file(f"{self.job.label}-{self.attempt}.waiting")
-
-    def close(self, writer: SortedFileWriter, segment: int | None) -> None:
-        digest = writer.finish()
-        if digest is not None:
-            size = os.path.getsize(writer.path)
-            path = self.staging.publish(writer.path)
-            self.files.append(SortedFile(segment, path, writer.rows, writer.deletes, size, digest))
 
 
 def build_sorted_files(job: SliceJob) -> SliceResult:
@@ -107,7 +75,7 @@ def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
     staging.mark_started(job, attempt)
     kind = store_kind(job.kind)
     counts = _RecordCounts()
-    writers = _SortedFileSink(job, staging, attempt)
+    writers = Layers(job, staging, attempt)
     try:
         with DigestsBeside(job.digests) as digests:
             passage = Passage(job.direct, digests, ordered)
@@ -176,7 +144,7 @@ class _Positions:
 
 
 def _build_rows(
-    job: SliceJob, kind: StoreKind, writers: _SortedFileSink, counts: _RecordCounts, passage: Passage
+    job: SliceJob, kind: StoreKind, writers: Layers, counts: _RecordCounts, passage: Passage
 ) -> tuple[int, int | None, _Positions]:
     """Rows of segments that have expired, the highest segment time, and what Positions there are."""
     import pyarrow as pa
@@ -193,16 +161,20 @@ def _build_rows(
     return orders.expired, orders.max_time, positions
 
 
-def _write(kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: _RecordCounts, passage: Passage) -> None:
+def _write(kind: StoreKind, order: RowOrder, writers: Layers, counts: _RecordCounts, passage: Passage) -> None:
     """The second reading: values of the winners, and their SSTs."""
+    with contextlib.closing(_values(order, writers)) as values:
+        _read_values(kind, order, values, counts, passage)
+        _write_rows(kind, order, values, writers)
+
+
+def _write_rows(kind: StoreKind, order: RowOrder, values: ValuesInOrder, writers: Layers) -> None:
     import numpy as np
     import pyarrow.compute as pc
 
-    job = order.job
-    values = _values(kind, order, writers, counts, passage)
-    windows = values.windows()
+    job, windows = order.job, values.windows()
     for segment, begin, end in order.segments:
-        writer = writers.open(segment)
+        layer = writers.open(segment)
         gone = np.zeros(end - begin, dtype=np.bool_)
         last = begin
         while last < end:
@@ -211,13 +183,13 @@ def _write(kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: _
             if kind.key.time_ordered:
                 keys = convert.base_keys(kind.key, keys)
                 gone[first - begin : last - begin] = pc.is_null(some).to_numpy(zero_copy_only=False)
-            writer.put(keys, some, deletes=job.tombstones)
+            layer.put(keys, some, deletes=job.tombstones)
         if kind.key.time_ordered and job.indexed:
-            _write_index(job, order.keys.between(begin, end), gone, writer)
-        writers.close(writer, segment)
+            _write_index(job, order.keys.between(begin, end), gone, layer)
+        layer.close()
 
 
-def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_], writer: SortedFileWriter) -> None:
+def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_], layer: Layer) -> None:
     """Index rows begin with 01, base rows with 00: they come after all of them."""
     import pyarrow as pa
 
@@ -225,23 +197,19 @@ def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_
     for first in range(0, len(keys), _INDEX_ROWS):
         part = by_key[first : first + _INDEX_ROWS]
         values = pa.array([None if one else b"" for one in gone[part].tolist()], pa.binary())
-        writer.put(convert.index_keys(convert.taken(keys, part)), values, deletes=job.tombstones)
+        layer.put(convert.index_keys(convert.taken(keys, part)), values, deletes=job.tombstones)
 
 
-def _values(
-    kind: StoreKind, order: RowOrder, writers: _SortedFileSink, counts: _RecordCounts, passage: Passage
-) -> ValuesInOrder:
-    """Reads the values of all rows; one that does not fit the memory waits in a file."""
-    import numpy as np
-    import pyarrow as pa
-
+def _values(order: RowOrder, writers: Layers) -> ValuesInOrder:
+    """For the values of all rows; what does not fit the memory waits in a file."""
     job = order.job
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
     most = max(job.memory // BATCH_PARTS, 1)
     together = batch_bytes(job) // _TOGETHER_PART
+    # Keys that wait are read ahead only while rows are handed out: then there are no batches any more.
     held = order.keys.nbytes + order.places.nbytes + _BATCH_COPIES * min(batch_bytes(job), batch_records(job) * each)
     held += _TOGETHER_COPIES * min(together, order.places.rows * (each + ROW_BYTES))
-    values = ValuesInOrder(
+    return ValuesInOrder(
         rows=order.places.rows,
         starts=window_starts(order.segments, rows_together(job)),
         memory=max(int((job.memory - held) * _VALUES_PART), most),
@@ -249,12 +217,22 @@ def _values(
         new_file=writers.aside,
         together=together,
     )
+
+
+def _read_values(
+    kind: StoreKind, order: RowOrder, values: ValuesInOrder, counts: _RecordCounts, passage: Passage
+) -> None:
+    """The values of all rows, in the order of the records."""
+    import numpy as np
+    import pyarrow as pa
+
+    job = order.job
     if not order.places.rows:
         if not passage.has_seen(job.slice):
             # A later part leaves out whatever is before it: a record that comes late in its file would be nobody's.
             for _ in batches(job, ("offset",), passage):
                 pass
-        return values
+        return
     # Offsets once more: a file that has become another one since its keys were read is told by them.
     columns = ["value", "offset"]
     if kind.needs_timestamp:
@@ -282,4 +260,3 @@ def _values(
         if kind.needs_headers:
             headers = pa.concat_arrays([batch.column("headers").take(pa.array(at)) for batch, at in parts])
         values.add(rows, row_values(kind, some, times, headers, job.shown))
-    return values

@@ -156,7 +156,7 @@ class Staging:
         """Leaves a note of a finished attempt: for progress, and for the run that resumes this one."""
         note = {k: v for k, v in asdict(result).items() if k not in ("files", "positions")}
         note["identity"] = job.identity
-        note["files"] = [[f.segment, f.path, f.rows, f.deletes, f.size, f.digest] for f in result.files]
+        note["files"] = [[f.segment, f.path, f.rows, f.deletes, f.size, f.digest, f.layer] for f in result.files]
         note["positions"] = [[segment, position.as_map()] for segment, position in result.positions]
         # As it will be read: JSON's names are text.
         note["seal"] = seal(parse_json(json.dumps(note).encode()))

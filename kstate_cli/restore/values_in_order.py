@@ -7,11 +7,13 @@ of any size would be one read of the disk for each row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.restore.convert import apart, taken
 from kstate_cli.restore.waiting_file import WaitingFile
+from kstate_cli.signals import FullPool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,24 +34,68 @@ _Part = tuple["npt.NDArray[np.int32]", "pa.BinaryArray"]
 """Numbers of rows, rising from window to window, and their values."""
 
 
-@dataclass(slots=True)
 class _File:
-    """Values that wait, by the part that they belong to."""
+    """Values that wait, by the part that they belong to. They are written while others are read and dealt out."""
 
-    file: WaitingFile
-    batches: list[list[tuple[int, int]]]
-    """By part: where its batches are in the file."""
-
-    def write(self, part: int, rows: npt.NDArray[np.int32], values: pa.BinaryArray) -> None:
-        """Appends a batch. Raises OSError."""
+    def __init__(self, path: str, begins: Ints) -> None:
+        """``begins``: the first row of each part. Raises OSError."""
         import pyarrow as pa
 
-        self.batches[part].append(self.file.append(pa.array(rows), values))
+        self._file = WaitingFile(path, pa.schema([("row", pa.int32()), ("value", pa.binary())]))
+        self._begins = begins
+        self._batches: list[list[tuple[int, int]]] = [[] for _ in begins]
+        """By part: where its batches are in the file."""
+        self._pool = FullPool(1, "waiting")
+        self._writing: Future[None] | None = None
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        return len(self._batches)
+
+    def put_away(self, some: list[_Part]) -> None:
+        """Takes these, once those before them are written. Raises OSError, of those too."""
+        self.settle()
+        self._writing = self._pool.ask(self._write, some)
+
+    def complete(self) -> None:
+        """Waits until everything is written; nothing is put away any more. Raises OSError."""
+        self.settle()
+        # What its thread has taken of Arrow's memory is given back.
+        self._pool.shutdown()
+
+    def settle(self) -> None:
+        """Waits until everything is written. Raises OSError."""
+        writing, self._writing = self._writing, None
+        try:
+            if writing is not None:
+                writing.result()
+        finally:
+            # Else its error would hold the future, and the future the error: the file would stay until that is noticed.
+            del writing
+
+    def _write(self, some: list[_Part]) -> None:
+        import numpy as np
+        import pyarrow as pa
+
+        for rows, values in some:
+            # Rows rise from window to window only: the border of a part is that of a window.
+            number = np.searchsorted(self._begins, rows, "right") - 1
+            cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
+            for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+                where = self._file.append(pa.array(rows[low:high]), values.slice(low, high - low))
+                self._batches[int(number[low])].append(where)
 
     def read(self, part: int) -> Iterator[_Part]:
         """The batches of a part, in the order in which they were written. Raises OSError."""
-        for rows, values in self.file.read_all(self.batches[part]):
+        for rows, values in self._file.read_all(self._batches[part]):
             yield rows.to_numpy(), values
+
+    def close(self) -> None:
+        """Ends its thread, and gives back its room."""
+        self._pool.shutdown()
+        self._writing = None
+        self._file.close()
 
 
 class Places:
@@ -91,7 +137,10 @@ class Places:
 
 @dataclass(slots=True)
 class ValuesInOrder:
-    """Takes the values of records, and hands out those of rows, window by window. ``add`` all, then ``windows``."""
+    """Takes the values of records, and hands out those of rows, window by window. ``add`` all, then ``windows``.
+
+    Whatever happens, :meth:`close` it: what waits has a thread, and room on the disk.
+    """
 
     rows: int
     starts: Ints
@@ -156,15 +205,15 @@ class ValuesInOrder:
         part = apart(rows[order]), taken(values, order)
         self._taken_rows += len(rows)
         if self._file is not None:
-            self._put_away(self._file, part)
+            self._file.put_away([part])
             return
         self._held.append(part)
         self._held_bytes += part[0].nbytes + part[1].nbytes
         if self._held_bytes > self.memory:
             self._file = self._made_file()
-            for one in self._held:
-                self._put_away(self._file, one)
-            self._held.clear()
+            held, self._held = self._held, []
+            self._file.put_away(held)
+            self._file.settle()
 
     def windows(self) -> Iterator[tuple[int, int, pa.BinaryArray]]:
         """(first row, end row, values), in order; never over the border of a window. Call it once. Raises OSError."""
@@ -172,16 +221,21 @@ class ValuesInOrder:
         if self._file is None:
             yield from self._handed_out(self._held, 0, len(self.starts))
             return
-        try:
-            parts = len(self._file.batches)
-            for number in range(parts):
-                begin, end = (-(-len(self.starts) * one // parts) for one in (number, number + 1))
-                for first, upto in self._lots(begin, end):
-                    low, high = self._row(first), self._row(upto)
-                    read = (_between(part, low, high) for part in self._file.read(number))
-                    yield from self._handed_out([part for part in read if len(part[0])], first, upto)
-        finally:
-            self._file.file.close()
+        self._file.complete()
+        parts = self._file.parts
+        for number in range(parts):
+            begin, end = (-(-len(self.starts) * one // parts) for one in (number, number + 1))
+            for first, upto in self._lots(begin, end):
+                low, high = self._row(first), self._row(upto)
+                read = (_between(part, low, high) for part in self._file.read(number))
+                yield from self._handed_out([part for part in read if len(part[0])], first, upto)
+
+    def close(self) -> None:
+        """Gives back memory, thread and disk; nothing is added or handed out any more."""
+        self._new.clear()
+        self._held.clear()
+        if self._file is not None:
+            self._file.close()
 
     def _lots(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Windows of a part that fit the memory together, or one that does not."""
@@ -234,25 +288,10 @@ class ValuesInOrder:
         return int(self.starts[window]) if window < len(self.starts) else self.rows
 
     def _made_file(self) -> _File:
-        import pyarrow as pa
-
         expected = self._held_bytes * self.rows // max(self._taken_rows, 1)
         parts = -(-expected * _SPARE // max(self.memory, 1))
         parts = max(1, min(parts, _MOST_PARTS, len(self.starts)))
-        schema = pa.schema([("row", pa.int32()), ("value", pa.binary())])
-        return _File(WaitingFile(self.new_file(), schema), [[] for _ in range(parts)])
-
-    def _put_away(self, file: _File, part: _Part) -> None:
-        import numpy as np
-
-        rows, values = part
-        parts = len(file.batches)
-        begins = self.starts[[-(-len(self.starts) * one // parts) for one in range(parts)]]
-        # Rows rise from window to window only: the border of a part is that of a window.
-        number = np.searchsorted(begins, rows, "right") - 1
-        cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
-        for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True):
-            file.write(int(number[low]), rows[low:high], values.slice(low, high - low))
+        return _File(self.new_file(), self.starts[[-(-len(self.starts) * one // parts) for one in range(parts)]])
 
 
 def _between(part: _Part, first: int, last: int) -> _Part:

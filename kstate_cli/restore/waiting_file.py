@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.direct import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
-from kstate_cli.signals import submitted
+from kstate_cli.signals import FullPool
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ class _Room:
 
 
 class WaitingFile:
-    """Takes batches, and gives each back any number of times. It goes with this process, however that ends.
+    """Takes batches, and gives them back any number of times. It goes with this process, however that ends.
 
     What waits is as large as what is made of it, and is read once: it goes around the page cache.
     """
@@ -70,20 +70,16 @@ class WaitingFile:
                 self._waiting = 0
         return where
 
-    def read(self, where: tuple[int, int]) -> list[pa.Array]:
-        """The columns of a batch. Raises OSError."""
-        return self._columns(self._filled(self._room(where)))
-
-    def read_all(self, places: Sequence[tuple[int, int]]) -> Iterator[list[pa.Array]]:
+    def read_all(self, places: Sequence[tuple[int, int]]) -> Generator[list[pa.Array], None, None]:
         """The columns of batches, in this order; a few are read before they are asked for. Raises OSError.
 
         None is to be added meanwhile.
         """
         ahead: deque[Future[_Room]] = deque()
-        with ThreadPoolExecutor(_AHEAD, thread_name_prefix="waiting") as pool:
+        with FullPool(_AHEAD, "waiting") as pool:
             for where in places:
                 # Memory that each thread takes for itself would be kept for each.
-                ahead += submitted(pool, self._filled, [self._room(where)])
+                ahead.append(pool.ask(self._filled, self._room(where)))
                 if len(ahead) > _AHEAD:
                     yield self._columns(ahead.popleft().result())
             while ahead:

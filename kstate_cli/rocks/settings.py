@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 OWN_SST_FORMAT: Final = 6
 """The highest that the RocksDB of rocksdict writes and reads: a release may read a later one, and reads this."""
+TARGET_FILE_BYTES: Final = 64 << 20
+"""Where RocksDB's compactions end a file and begin the next, below the first level (``target_file_size_base``): Streams
+leaves its default."""
 _BLOCK_BYTES = 4096
 _BLOOM_BITS = 10
 _DATA_BUFFER_BYTES, _DATA_BUFFERS = 16 * 1024 * 1024, 3

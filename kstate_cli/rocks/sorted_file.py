@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rocksdict import SstFileWriter
 
-_OBJECTS: Final = 1_024
+OBJECTS: Final = 1_024
 """Rows that are Python objects at once: so few that Python keeps their memory, and the processor's cache has it."""
 
 
@@ -38,8 +38,8 @@ class SortedFileWriter:
             return
         writer, digest = self._open()
         with as_rocks_error():
-            for first in range(0, len(keys), _OBJECTS):
-                some = keys.slice(first, _OBJECTS).to_pylist(), values.slice(first, _OBJECTS).to_pylist()
+            for first in range(0, len(keys), OBJECTS):
+                some = keys.slice(first, OBJECTS).to_pylist(), values.slice(first, OBJECTS).to_pylist()
                 self._put(writer, *some, deletes=deletes)
                 digest.follow()
 
@@ -56,6 +56,11 @@ class SortedFileWriter:
             elif deletes:
                 del writer[key]
                 self.deletes += 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the blocks that are complete."""
+        return 0 if self._made is None else self._made[0].file_size()
 
     def finish(self) -> str | None:
         """Completes the file; its SHA-256, in hex. None, and no file, without a row or a delete. Raises OSError too."""

@@ -14,8 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.broker.client import ask_broker
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import unproven_too
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.tables import tables
+from kstate_cli.statedir.database import is_database
 from tests import json_lines
 from tests.directories.support import data_rows, meaning
 from tests.done import Done
@@ -73,7 +77,9 @@ class Restored:
         return {row["path"]: row["message"] for row in self.of("step") if row["action"] == "restore store"}
 
 
-def run_restore(directory: Path, dump: Path, release: str, spec: Path, *options: str) -> Done:
+def run_restore(
+    directory: Path, dump: Path, release: str, spec: Path, *options: str, module: str = "kstate_cli"
+) -> Done:
     """``kstate restore`` as a user calls it. Spark is given longer than other commands: these machines are shared.
 
     Unless the test names the engine it is Spark only where everything is run (KSTATE_INTEROP=all): Spark runs the very
@@ -83,7 +89,7 @@ def run_restore(directory: Path, dump: Path, release: str, spec: Path, *options:
         options = (*options, *IN_PROCESS)
     java = os.environ.get("JDK_JAVA_OPTIONS", _QUICK)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "kstate_cli", "restore", str(directory), "--from-changelog", str(dump), "--for", release,
+    command = [sys.executable, "-m", module, "restore", str(directory), "--from-changelog", str(dump), "--for", release,
                "--spec", str(spec), "-o", "json", *unproven_too("{}.{}".format(*number(release))), *options]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": java}
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
@@ -93,9 +99,11 @@ def run_restore(directory: Path, dump: Path, release: str, spec: Path, *options:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def restore(directory: Path, dump: Path, release: str, spec: Path, *options: str) -> Restored:
+def restore(
+    directory: Path, dump: Path, release: str, spec: Path, *options: str, module: str = "kstate_cli"
+) -> Restored:
     """The same, when it must succeed. ``kv-nolog`` has no changelog: a warning."""
-    done = run_restore(directory, dump, release, spec, "--warnings-ok", *options)
+    done = run_restore(directory, dump, release, spec, "--warnings-ok", *options, module=module)
     assert done.status == 0, done.told
     return Restored(done)
 
@@ -177,6 +185,19 @@ def write_spec(directory: Path, path: Path, *, memory: bool = False, global_topi
 def rows_by_store(directory: Path, *, task: str = "") -> dict[str, Any]:
     """Database and column family -> sorted rows, without the column family ``offsets``; only of one task if named."""
     return {name: rows for name, rows in data_rows(directory).items() if name.startswith(task)}
+
+
+def levels_of(directory: Path) -> list[list[int]]:
+    """Of each column family with rows how many SSTs each level of RocksDB has."""
+    levels = []
+    for path in sorted(one for one in directory.rglob("*") if one.is_dir() and is_database(one)):
+        with Shadow(path) as shadow:
+            for family in shadow.column_families:
+                if family == OFFSETS_CF:
+                    continue
+                parts = shadow.sstables(family).split("--- level ")[1:]
+                levels.append([sum(1 for _ in tables(part)) for part in parts])
+    return [one for one in levels if any(one)]
 
 
 def different(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, int]]:

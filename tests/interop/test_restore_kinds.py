@@ -14,25 +14,41 @@ from pathlib import Path
 
 import pytest
 
+from kstate_cli.change.build import FEW_LAYERS
+
 from . import dumps
 from .harness import App, Harness, Run, Step
 from .releases import PROVING, forgets_global_tables, number, only_what_is_forgotten
-from .restoring import ON_SPARK, changelogs, different, dump_changelogs, restore, rows_by_store, write_spec
+from .restoring import (
+    IN_PROCESS,
+    ON_SPARK,
+    changelogs,
+    different,
+    dump_changelogs,
+    levels_of,
+    restore,
+    rows_by_store,
+    write_spec,
+)  # fmt: skip
 from .support import ALL, BATCH, application, good, records_with_value, restored, sum_of, told_positions, wiped
 from .test_matrix import without_arrival_order
 
 pytestmark = pytest.mark.interop
 
 DEFAULT = [("kinds", "4.3.1", "eos"), ("kinds", "3.9.2", "alos"), ("headers-joins", "4.3.1", "eos")]
-CASES = (
+IN_ONE_FILE, IN_MANY = "one file", "many files"
+SMALL_FILES = "tests.interop.small_files"
+WHOLE = (
     [(topology, PROVING, guarantee)
      for topology in ("kinds", *(("headers", "headers-joins") if number(PROVING) >= (4, 3) else ()))
      for guarantee in ("alos", "eos")]
     if PROVING else
     [*itertools.product(["kinds"], ["3.9.2", "4.2.1", "4.3.1"], ["alos", "eos"]),
      *itertools.product(["headers", "headers-joins"], ["4.3.1"], ["alos", "eos"])]
-    if ALL else DEFAULT
+    if ALL else DEFAULT[:1]
 )  # fmt: skip
+CASES = [*((*case, IN_ONE_FILE) for case in WHOLE), *((*case, IN_MANY) for case in ([] if PROVING else DEFAULT[1:]))]
+"""Of each layer one file, made on Spark; or many, and several layers in a database, as from hundreds of MiB on."""
 GARBLED = "/grace-join-Buffer/"
 """
 Streams rewrites the keys of this buffer when it restores it, and then finds nothing in it; kstate keeps them
@@ -72,7 +88,7 @@ def restored_by_streams(harness: Harness, release: str, app: App, state: Path) -
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize(("topology", "release", "guarantee"), CASES)
+@pytest.mark.parametrize(("topology", "release", "guarantee", "files"), CASES)
 def test_restored_directory_serves_the_same(
     harness: Harness,
     tmp_path: Path,
@@ -80,6 +96,7 @@ def test_restored_directory_serves_the_same(
     topology: str,
     release: str,
     guarantee: str,
+    files: str,
 ) -> None:
     app = application(topology, guarantee)
     harness.produce(release, app, BATCH)
@@ -90,7 +107,13 @@ def test_restored_directory_serves_the_same(
     spec = write_spec(directory, tmp_path / "kstate.toml", memory=topology == "kinds", global_topic=untold)
     directory.rename(tmp_path / "lost")
 
-    done = restore(directory, dump, release, spec, *ON_SPARK)
+    many = files == IN_MANY
+    options, module = (IN_PROCESS, SMALL_FILES) if many else (ON_SPARK, "kstate_cli")
+    done = restore(directory, dump, release, spec, *options, module=module)
+    if many:
+        assert any(max(one) > FEW_LAYERS for one in levels_of(directory))
+    if many and topology == "kinds":
+        assert any(min(sorted(one)[-2:]) > 1 for one in levels_of(directory))
     assert done.summary["left"] == 0, done.done.told
     assert done.summary["records"] > 0
     streams = restored_by_streams(harness, release, app, tmp_path / "streams")

@@ -87,6 +87,12 @@ def test_pages() -> None:
     assert whole_pages(PAGE_BYTES + 1, 2 * PAGE_BYTES + 1) == (PAGE_BYTES, 3 * PAGE_BYTES)
 
 
+def read(waiting: WaitingFile, place: tuple[int, int]) -> list[list[Any]]:
+    """A batch by its columns."""
+    (columns,) = waiting.read_all([place])
+    return [column.to_pylist() for column in columns]
+
+
 @pytest.mark.usefixtures("refused")
 def test_batches_that_wait_come_back_whenever_they_are_asked_for(tmp_path: Path) -> None:
     """Of any size, among others that are still being added; also those that are not in the file yet."""
@@ -101,10 +107,10 @@ def test_batches_that_wait_come_back_whenever_they_are_asked_for(tmp_path: Path)
         where = waiting.append(pa.array(numbers, pa.int32()), pa.array(values, pa.binary()))
         known.append((where, numbers, values))
         for place, some, theirs in (known[-1], random_.choice(known)):
-            assert [column.to_pylist() for column in waiting.read(place)] == [some, theirs]
+            assert read(waiting, place) == [some, theirs]
     assert sum(size for (_, size), _, _ in known) > 4 << 20
     for place, some, theirs in known:
-        assert [column.to_pylist() for column in waiting.read(place)] == [some, theirs]
+        assert read(waiting, place) == [some, theirs]
     waiting.close()
 
 
@@ -161,5 +167,5 @@ def test_a_file_that_has_lost_something_is_told(tmp_path: Path) -> None:
     where = waiting.append(*batch)
     os.ftruncate(waiting._file.fileno(), 1 << 20)
     with pytest.raises(OSError, match="has lost some"):
-        waiting.read(where)
+        [*waiting.read_all([where])]
     waiting.close()

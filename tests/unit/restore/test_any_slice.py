@@ -249,6 +249,7 @@ def test_many_sorted_files_become_one_database(tmp_path: Path, overlap: bool) ->
         sorted_files=tuple(file.path for file in files),
         rows=sum(file.rows + file.deletes for file in files),
         deletes=sum(file.deletes for file in files),
+        layers=len(files),
         offsets=None,
     )
     inodes = {os.stat(file.path).st_ino for file in files}

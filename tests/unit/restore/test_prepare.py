@@ -1,4 +1,4 @@
-"""Which task reads around the page cache, and which takes whose digest."""
+"""What tasks are told: how they read, whose digest they take, where files end; and what is made of what they tell."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from kstate_cli.change.build import BuildDatabase
 from kstate_cli.dump.open import read_dump
 from kstate_cli.releases import release
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.judge import Allowed
 from kstate_cli.restore.plan import RestoreOptions
 from kstate_cli.restore.planner import plan_restore
-from kstate_cli.restore.prepare import Slicing, Slots, make_jobs, with_digests
+from kstate_cli.restore.prepare import Slicing, Slots, make_jobs, to_steps, with_digests
 from kstate_cli.restore.resume import identified
+from kstate_cli.restore.sorted_files import build_sorted_files
+from kstate_cli.restore.staging import Staging
 from kstate_cli.spec.combine import resolve_spec
 from kstate_cli.spec.toml_file import parse_draft
 from tests.bench.make_dump import make_dump
@@ -43,6 +46,31 @@ def test_how_a_file_is_read_does_not_decide_which_rows_it_makes(tmp_path: Path) 
     job = job_of(write_dump(tmp_path / "dump", [(b"k", b"v")]), "key-value", tmp_path)
     (plain, around) = identified([job, replace(job, direct=True, digests=(("a", "b"),), memory=7)])
     assert plain.identity == around.identity
+
+
+def test_slices_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbered; files end only where the store is new; each slice is a layer of its database."""
+    monkeypatch.setattr("kstate_cli.restore.prepare._MOST_RECORDS", 25)
+    monkeypatch.setattr("tests.bench.make_dump.FILE_RECORDS", 20)
+    folder, app, to = tmp_path / "dump", tmp_path / support.APP, release("4.3")
+    make_dump(folder, support.TOPIC, records=100, keys=30, value_bytes=10, partitions=2)
+    dump = read_dump(str(folder), complete=False, committed_only=False)
+    spec = resolve_spec(None, parse_draft(support.SPEC))
+    plan = plan_restore(app, None, spec, dump, RestoreOptions(to, allowed=Allowed()))
+    (tmp_path / "staging").mkdir()
+    slicing = Slicing(app, dump, to, str(tmp_path / "staging"), Slots(2, 64 * MIB), lambda rows: (rows, ""))
+    jobs = make_jobs(plan.work, slicing)
+    count = len(jobs) // 2
+    assert count > 1
+    for task in ("0_0", "0_1"):
+        assert sorted(job.number for job in jobs if job.task == task) == [*range(count)]
+    assert {job.file_bytes for job in jobs} == {64 << 20}
+    caught_up = make_jobs([replace(one, rebuild=False) for one in plan.work], slicing)
+    assert {job.file_bytes for job in caught_up} == {0}
+    results = [build_sorted_files(job) for job in jobs]
+    steps, _ = to_steps(plan.work, results, to, Staging(slicing.staging), tmp_path, app)
+    built = [step for step in steps if isinstance(step, BuildDatabase)]
+    assert [(step.layers, len(step.sorted_files)) for step in built] == [(count, count)] * 2
 
 
 @pytest.mark.parametrize(("memory", "around"), [(64 * MIB, False), (383 * MIB, False), (384 * MIB, True)])

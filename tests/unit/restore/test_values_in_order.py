@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import itertools
+import threading
+import time
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kstate_cli.direct import PAGE_BYTES, write_from
 from kstate_cli.restore.values_in_order import ValuesInOrder, window_starts
+from kstate_cli.restore.waiting_file import WaitingFile
+from tests.unit.test_direct import deleted_files
 
 NUMBERS = itertools.count()
 
@@ -75,3 +83,80 @@ def test_what_is_put_in_order_together(tmp_path: Path, size: int | None) -> None
         tracemalloc.stop()
     assert taken._held
     assert max(peak, most) < 3 * together
+
+
+def test_what_is_still_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = WaitingFile.append
+
+    def slowly(file: WaitingFile, *columns: pa.Array) -> tuple[int, int]:
+        time.sleep(0.003)
+        return append(file, *columns)
+
+    monkeypatch.setattr(WaitingFile, "append", slowly)
+    values = in_order(tmp_path, 600, width=20, memory=1_000, most=1 << 20, together=3_000)
+    order = np.random.default_rng(3).permutation(600)
+    for some in np.split(order, 60):
+        values.add(some, pa.array([b"%d" % row * 20 for row in some.tolist()]))
+    assert values._held == []
+    rows = [value for *_, part in values.windows() for value in part.to_pylist()]
+    assert rows == [b"%d" % row * 20 for row in range(600)]
+    values.close()
+
+
+def test_closed_whatever_has_happened(tmp_path: Path) -> None:
+    """Before anything is handed out, amid it, twice: no thread, no file."""
+    before, open_before = threading.active_count(), deleted_files()
+    for windows in (0, 1):
+        values = in_order(tmp_path, 600, width=20, memory=1_000, most=1 << 20, together=3_000)
+        for first in range(0, 600, 10):
+            values.add(np.arange(first, first + 10), pa.array([b"value" * 20] * 10))
+        given = values.windows()
+        assert [len(next(given)[2]) for _ in range(windows)] == [20] * windows
+        assert deleted_files() == open_before + 1
+        values.close()
+        values.close()
+        assert (threading.active_count(), deleted_files()) == (before, open_before)
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """What only the collector of cycles would give back stays."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("good", [0, 1, 5, 10_000], ids=["first", "second", "some", "last"])
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int) -> None:
+    """What is written behind the back of the one who adds is his error all the same, at the latest before a row comes."""
+    left = [good]
+
+    def until_full(descriptor: int, buffer: memoryview, begin: int) -> None:
+        left[0] -= 1
+        if left[0] == -1:  # once: there may be room again for what comes after it
+            raise OSError(errno.ENOSPC, "full")
+        write_from(descriptor, buffer, begin)
+
+    monkeypatch.setattr("kstate_cli.restore.waiting_file.write_from", until_full)
+    monkeypatch.setattr("kstate_cli.restore.waiting_file._TOGETHER", PAGE_BYTES)
+    before, open_before = threading.active_count(), deleted_files()
+    row = pa.array([b"value" * 20] * 10)
+
+    def all_rows() -> int:
+        values = in_order(tmp_path, 2_000, width=100, memory=1_000, most=1 << 20, together=3_000)
+        for first in range(0, 2_000, 10):
+            values.add(np.arange(first, first + 10), row)
+        return sum(len(part) for *_, part in values.windows())
+
+    if good == 10_000:
+        assert all_rows() == 2_000
+        assert left[0] < good - 20
+    else:
+        with pytest.raises(OSError, match="full"):
+            all_rows()
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert (threading.active_count(), deleted_files()) == (before, open_before)
+    assert not [*tmp_path.iterdir()]

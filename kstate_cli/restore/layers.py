@@ -1,0 +1,83 @@
+"""Layers: rows for one database in the order of their keys, in files about as large as RocksDB makes its own.
+
+RocksDB keeps the filter of a file in one block, and its index in another. Those of a file of several GiB take tens of
+MiB, which may be more than a shard of a block cache holds: where indexes and filters are kept in it
+(``cache_index_and_filter_blocks``), every lookup would read them anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.releases import release
+from kstate_cli.restore.jobs import SliceJob, SortedFile
+from kstate_cli.restore.staging import Staging
+from kstate_cli.rocks.sorted_file import OBJECTS, SortedFileWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOOK_ROWS: Final = OBJECTS
+"""The size of a file is looked at after so many rows: as many as the writer takes at once."""
+
+
+@dataclass(slots=True)
+class Layers:
+    """What an attempt at a slice writes: for each segment one layer, or several."""
+
+    job: SliceJob
+    staging: Staging
+    attempt: str
+    files: list[SortedFile] = field(default_factory=list)
+    """Those that are complete, of all layers."""
+    _opened: Counter[int | None] = field(init=False, default_factory=Counter)
+    _count: int = field(init=False, default=0)
+
+    def open(self, segment: int | None) -> Layer:
+        """The next one, which wins over those before it."""
+        number, self._count = self._count, self._count + 1
+        return Layer(self, segment, number)
+
+    def aside(self) -> str:
+        """A path for keys or values that wait: whoever opens it takes away its name."""
+        return self.staging.new_file(f"{self.job.label}-{self.attempt}.waiting")
+
+    def writer(self, segment: int | None) -> SortedFileWriter:
+        """For the next file of a segment; no two have one name."""
+        where = "" if segment is None else f"-{segment}"
+        number = self._opened[segment]
+        self._opened[segment] += 1
+        again = f"-{number}" if number else ""
+        path = self.staging.new_file(f"{self.job.label}{where}-{self.attempt}{again}.sst")
+        return SortedFileWriter(path, release(self.job.release))
+
+
+class Layer:
+    """Rows in the order of their keys. Raises RocksError and OSError."""
+
+    def __init__(self, layers: Layers, segment: int | None, number: int) -> None:
+        self._layers, self._segment, self._number = layers, segment, number
+        self._writer = layers.writer(segment)
+
+    def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
+        """As :meth:`SortedFileWriter.put`: all keys of a layer rise strictly."""
+        most = self._layers.job.file_bytes
+        for first in range(0, len(keys), LOOK_ROWS):
+            if most and self._writer.size >= most:
+                self.close()
+                self._writer = self._layers.writer(self._segment)
+            self._writer.put(keys.slice(first, LOOK_ROWS), values.slice(first, LOOK_ROWS), deletes=deletes)
+
+    def close(self) -> None:
+        """Completes its last file. Without a row or a delete there is none."""
+        writer, layers = self._writer, self._layers
+        digest = writer.finish()
+        if digest is not None:
+            size = os.path.getsize(writer.path)
+            path = layers.staging.publish(writer.path)
+            layers.files.append(
+                SortedFile(self._segment, path, writer.rows, writer.deletes, size, digest, layer=self._number)
+            )

@@ -1,0 +1,131 @@
+"""Layers in as many files as RocksDB would make of them: the same rows, and databases that keep these files."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.build import FEW_LAYERS, BuildDatabase, build_database, verify_database
+from kstate_cli.formats.keys import SessionKey, WindowKey
+from kstate_cli.formats.store_kinds import store_kind, store_kinds
+from kstate_cli.releases import release
+from kstate_cli.restore import layers
+from kstate_cli.restore.jobs import SliceResult, SortedFile
+from kstate_cli.restore.sorted_files import build_sorted_files
+from kstate_cli.restore.staging import digest_of
+from kstate_cli.rocks.create import data_family
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.shadow import Shadow
+
+from .slicing import HOUR, MIB, NOW, Records, job_of, sorted_rows, write_dump
+
+KINDS = sorted(kind.name for kind in store_kinds() if kind.told)
+
+
+@pytest.fixture(autouse=True)
+def row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file ends with the block that is complete."""
+    monkeypatch.setattr(layers, "LOOK_ROWS", 1)
+
+
+def records_of(kind: str, seed: int = 0) -> Records:
+    """So many that each segment has several blocks of rows; every ninth is a tombstone."""
+    rng, schema = random.Random(f"{kind} {seed}"), store_kind(kind).key
+    records = []
+    for at in range(1_200):
+        name = b"key-%05d" % rng.randrange(800)
+        time = NOW + rng.randrange(2) * HOUR
+        if schema.windows:
+            name = WindowKey(name, time, 0).to_bytes()
+        elif schema.sessions:
+            name = SessionKey(name, time, time + 1).to_bytes()
+        records.append((name, None if at % 9 == 0 else rng.randbytes(100)))
+    return records
+
+
+def made(tmp_path: Path, kind: str, name: str, file_bytes: int, memory: int = 64 * MIB, seed: int = 0) -> SliceResult:
+    dump = tmp_path / "dump"
+    if not dump.exists():
+        write_dump(dump, records_of(kind, seed))
+    (tmp_path / name).mkdir()
+    job = replace(job_of(dump, kind, tmp_path / name), file_bytes=file_bytes, memory=memory, tombstones=False)
+    return build_sorted_files(job)
+
+
+def by_layer(result: SliceResult) -> dict[tuple[int | None, int], list[SortedFile]]:
+    several: dict[tuple[int | None, int], list[SortedFile]] = {}
+    for file in result.files:
+        several.setdefault((file.segment, file.layer), []).append(file)
+    return several
+
+
+@pytest.mark.parametrize("memory", [64 * MIB, 40_000], ids=["at-once", "in-parts"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_of_a_layer_rise_and_hold_what_one_would(tmp_path: Path, kind: str, memory: int) -> None:
+    whole = made(tmp_path, kind, "whole", 0, memory)
+    parted = made(tmp_path, kind, "parted", 1, memory)
+    one_each, several = by_layer(whole), by_layer(parted)
+    assert all(len(files) == 1 for files in one_each.values())
+    assert several.keys() == one_each.keys()
+    assert max(len(files) for files in several.values()) > 3
+    for layer, files in several.items():
+        (file,) = one_each[layer]
+        parts = [sorted_rows(replace(parted, files=(one,)), tmp_path / Path(one.path).name[:-4]) for one in files]
+        assert [key for part in parts for key in part] == sorted(key for part in parts for key in part)
+        together = {key: value for part in parts for key, value in part.items()}
+        assert together == sorted_rows(replace(whole, files=(file,)), tmp_path / Path(file.path).name[:-4])
+        assert sum(one.rows for one in files) == file.rows == len(together)
+        assert all(one.digest == digest_of(one.path) and one.size == os.path.getsize(one.path) for one in files)
+    assert {str(one) for one in (tmp_path / "parted").glob("*.sst")} == {file.path for file in parted.files}
+    assert replace(parted, files=(), attempt="", seconds=0.0) == replace(whole, files=(), attempt="", seconds=0.0)
+
+
+def step_of(files: list[SortedFile], count: int) -> BuildDatabase:
+    return BuildDatabase(
+        path="0_0/rocksdb/store",
+        kind="key-value",
+        release=release("4.3"),
+        family=data_family("key-value"),
+        sorted_files=tuple(file.path for file in files),
+        rows=sum(file.rows + file.deletes for file in files),
+        deletes=sum(file.deletes for file in files),
+        layers=count,
+        offsets=None,
+    )
+
+
+def test_a_database_keeps_the_files_of_few_layers(tmp_path: Path) -> None:
+    """A level of RocksDB for each, however many files they are; a later one wins."""
+    files: list[SortedFile] = []
+    rows: dict[bytes, bytes] = {}
+    for number in range(FEW_LAYERS):
+        (tmp_path / str(number)).mkdir()
+        result = made(tmp_path / str(number), "key-value", "staging", 1, seed=number)
+        files += result.files
+        rows |= sorted_rows(result, tmp_path / f"alone-{number}")
+    step = step_of(files, FEW_LAYERS)
+    inodes = {os.stat(file.path).st_ino for file in files}
+    staged = tmp_path / "staged"
+    staged.mkdir()
+    build_database(step, staged, staged)
+    verify_database(step, staged, full=True)
+    kept = {os.stat(file).st_ino for file in (staged / step.path).glob("*.sst")}
+    assert kept == inodes
+    with Shadow(staged / step.path) as shadow:
+        assert dict(shadow.rows(step.family)) == rows
+
+
+def test_entries_of_a_layer_of_many_files_are_counted(tmp_path: Path) -> None:
+    """Nothing was merged: a file too few is an error, however many there are."""
+    files = list(made(tmp_path, "key-value", "staging", 1).files)
+    assert len(files) > FEW_LAYERS + 1
+    step = step_of(files, 1)
+    staged = tmp_path / "staged"
+    staged.mkdir()
+    build_database(replace(step, sorted_files=step.sorted_files[:-1]), staged, staged)
+    with pytest.raises(RocksError, match="entries, where the sorted files have"):
+        verify_database(step, staged, full=False)
