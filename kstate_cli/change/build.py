@@ -51,13 +51,14 @@ class BuildDatabase:
     kind: str
     release: Release
     family: str
-    sorted_files: tuple[str, ...]
-    """SSTs on this host, oldest first; on the same file system they are taken, not copied."""
+    layers: tuple[tuple[str, ...], ...]
+    """SSTs on this host, oldest layer first; on the same file system they are taken, not copied.
+
+    Files of one layer have no key in common, and follow each other in the order of keys.
+    """
     rows: int
     """Rows and deletes in all of them together."""
     deletes: int
-    layers: int
-    """In how many of the files a key may be at the most: those of one layer have none in common."""
     offsets: OffsetsRecord | None
     """The whole content of the column family ``offsets``; None for releases that have none."""
     exists: bool = False
@@ -65,7 +66,7 @@ class BuildDatabase:
 
     def describe(self) -> str:
         """One line for the journal."""
-        return f"{len(self.sorted_files)} sorted files with {self.rows} rows into {self.family}"
+        return f"{sum(map(len, self.layers))} sorted files with {self.rows} rows into {self.family}"
 
 
 def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
@@ -78,10 +79,10 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
         with WritableStore(path, step.release) as store:
             if step.family not in store.column_families:
                 store.create(step.family)
-            store.ingest(step.family, [Path(file) for file in step.sorted_files], move=True)
+            store.ingest(step.family, [[Path(file) for file in layer] for layer in step.layers], move=True)
             if not step.exists and store.overlapping(step.family) > FEW_LAYERS:
                 store.compact(step.family)
-            elif step.sorted_files and step.exists and store.overlapping(step.family) > MOST_OVERLAPPING:
+            elif step.layers and step.exists and store.overlapping(step.family) > MOST_OVERLAPPING:
                 store.merge_small(step.family, MOST_OVERLAPPING)
             if step.offsets is not None:
                 store.set_offsets(encode_rows(step.offsets))
@@ -121,7 +122,7 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
             match = _ENTRIES.search(shadow.table_properties(step.family))
             entries = int(match[1]) if match else 0
             # A compaction leaves out what is overwritten or deleted; nothing may be left of deletes alone.
-            wrong = entries != step.rows if step.layers <= FEW_LAYERS else entries > step.rows
+            wrong = entries != step.rows if len(step.layers) <= FEW_LAYERS else entries > step.rows
             if wrong or (step.rows > step.deletes and not entries):
                 raise RocksError(f"{step.path}: {entries} entries, where the sorted files have {step.rows}")
         if full:

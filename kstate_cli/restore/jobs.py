@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
+from typing import Any, Final
 
 from kstate_cli.dump.model import Slice
 from kstate_cli.formats.position import Position
@@ -71,6 +72,26 @@ class SortedFile:
     """SHA-256 of the file, in hex, taken by the task that wrote it."""
     layer: int
     """The number of its layer within the slice: files of one layer have no key in common, and follow each other."""
+
+    def as_row(self) -> list[Any]:
+        """As a note of the slice has it, and :meth:`from_row` reads it."""
+        return list(astuple(self))
+
+    @classmethod
+    def from_row(cls, row: object) -> SortedFile:
+        """Raises ValueError for anything but a row of just these columns."""
+        if not isinstance(row, list) or len(row) != len(_COLUMNS):
+            raise ValueError(f"no row of a sorted file: {row!r}")
+        for value, column in zip(row, _COLUMNS, strict=True):
+            # By the very type: true is no number.
+            if type(value) not in column:
+                raise ValueError(f"no row of a sorted file: {row!r}")
+        return cls(*row)
+
+
+_COLUMNS: Final[tuple[tuple[type, ...], ...]] = ((int, type(None)), (str,), (int,), (int,), (int,), (str,), (int,))
+"""What the fields of a sorted file are as JSON has them."""
+assert len(_COLUMNS) == len(fields(SortedFile))
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,6 +288,23 @@ def to_steps(
     return tuple(done), reports
 
 
+@dataclass(slots=True)
+class _Rows:
+    """What a database is made of."""
+
+    layers: dict[tuple[int, int], list[str]] = field(default_factory=dict)
+    """Sorted files by slice and layer, oldest layer first."""
+    rows: int = 0
+    """Deletes too."""
+    deletes: int = 0
+
+    def add(self, number: int, file: SortedFile, path: str) -> None:
+        """The next file of a slice, which lies at ``path`` on this host."""
+        self.layers.setdefault((number, file.layer), []).append(path)
+        self.rows += file.rows + file.deletes
+        self.deletes += file.deletes
+
+
 def _databases(
     work: StoreWork,
     results: list[SliceResult],
@@ -298,7 +315,7 @@ def _databases(
     report: RestoredStore,
 ) -> list[Step]:
     spec, kind = work.spec, store_kind(work.spec.kind)
-    by_segment: dict[int | None, list[tuple[int, SortedFile]]] = {}
+    by_segment: dict[int | None, _Rows] = {}
     for result in results:
         report.records += result.records
         report.null_keys += result.null_keys
@@ -310,7 +327,7 @@ def _databases(
                 continue
             report.rows += file.rows
             report.deleted += file.deletes
-            by_segment.setdefault(file.segment, []).append((result.number, file))
+            by_segment.setdefault(file.segment, _Rows()).add(result.number, file, str(paths[file.path]))
     position = _position(work, results, oldest)
     report.has_position = not position.is_empty
     record = None
@@ -327,9 +344,8 @@ def _databases(
     if not targets and (not kind.key.segmented or (record is not None and not in_a_file(spec.kind))):
         targets = {FIRST_SEGMENT if kind.key.segmented else None}
     for segment in sorted(targets, key=lambda s: -1 if s is None else s):
-        numbered = by_segment.get(segment, [])
-        files = [file for _, file in numbered]
-        if not files and record is None and segment in before:
+        rows = by_segment.get(segment, _Rows())
+        if not rows.layers and record is None and segment in before:
             continue
         steps.append(
             BuildDatabase(
@@ -337,10 +353,9 @@ def _databases(
                 kind=spec.kind,
                 release=release,
                 family=kind.family.name,
-                sorted_files=tuple(str(paths[file.path]) for file in files),
-                rows=sum(file.rows + file.deletes for file in files),
-                deletes=sum(file.deletes for file in files),
-                layers=len({(number, file.layer) for number, file in numbered}),
+                layers=tuple(map(tuple, rows.layers.values())),
+                rows=rows.rows,
+                deletes=rows.deletes,
                 offsets=record,
                 exists=segment in before,
             )

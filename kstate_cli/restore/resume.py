@@ -22,9 +22,9 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.dump.location import open_location
 from kstate_cli.formats.position import Position
-from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
+from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.overview import SLICES_EVENT
-from kstate_cli.restore.staging import DONE, Staging, digest_of, seal
+from kstate_cli.restore.staging import DONE, Staging, digest_of, files_of, seal
 
 RESUMES_EVENT = "resumes"
 _ATTEMPT = re.compile("[0-9a-f]{12}")
@@ -111,18 +111,7 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
     Every byte of the files is read: what a host that went down has left may have any size, and any content.
     """
     try:
-        files = [
-            SortedFile(
-                segment=None if one[0] is None else int(one[0]),
-                path=str(one[1]),
-                rows=int(one[2]),
-                deletes=int(one[3]),
-                size=int(one[4]),
-                digest=str(one[5]),
-                layer=int(one[6]),
-            )
-            for one in note["files"]
-        ]
+        files = files_of(note)
         positions = tuple(
             (
                 None if segment is None else int(segment),

@@ -24,12 +24,13 @@ from kstate_cli.direct import chunks
 from kstate_cli.dump.location import open_location
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.json_text import parse_json
+from kstate_cli.restore.jobs import SortedFile
 from kstate_cli.restore.staging_area import below
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
+    from kstate_cli.restore.jobs import SliceJob, SliceResult
 
 STARTED, DONE = ".started", ".done"
 _NOTED: Final[dict[str, dict[str, type]]] = {
@@ -54,6 +55,11 @@ def seal(note: dict[str, Any]) -> str:
     """The digest of all that a note says. A note is believed only where it is the one that was written."""
     plain = {name: value for name, value in note.items() if name not in ("seal", "name")}
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def files_of(note: dict[str, Any]) -> list[SortedFile]:
+    """The sorted files that a note of a finished slice names. Raises ValueError."""
+    return [SortedFile.from_row(row) for row in note["files"]]
 
 
 def digest_of(path: str | Path, ended: Callable[[], bool] = lambda: False, *, direct: bool = False) -> str:
@@ -156,7 +162,7 @@ class Staging:
         """Leaves a note of a finished attempt: for progress, and for the run that resumes this one."""
         note = {k: v for k, v in asdict(result).items() if k not in ("files", "positions")}
         note["identity"] = job.identity
-        note["files"] = [[f.segment, f.path, f.rows, f.deletes, f.size, f.digest, f.layer] for f in result.files]
+        note["files"] = [file.as_row() for file in result.files]
         note["positions"] = [[segment, position.as_map()] for segment, position in result.positions]
         # As it will be read: JSON's names are text.
         note["seal"] = seal(parse_json(json.dumps(note).encode()))
@@ -203,15 +209,18 @@ class Staging:
             {
                 (note["task"], note["store"], note["number"])
                 for note in self.notes(DONE)
-                if note["seal"] == seal(note) and all(self._is_there(file) for file in note["files"])
+                if note["seal"] == seal(note) and self._are_there(note)
             }
         )
 
-    def _is_there(self, file: list[Any]) -> bool:
-        path = os.path.join(local(self.target), os.path.basename(str(file[1])))
+    def _are_there(self, note: dict[str, Any]) -> bool:
+        folder = local(self.target)
         try:
-            return os.path.getsize(path) == int(file[4])
-        except OSError:
+            return all(
+                os.path.getsize(os.path.join(folder, os.path.basename(file.path))) == file.size
+                for file in files_of(note)
+            )
+        except (OSError, ValueError):
             return False
 
     def keep_finished(self) -> None:
@@ -221,8 +230,8 @@ class Staging:
             return
         kept = set()
         for note in self.notes(DONE):
-            files = [file for file in note["files"] if isinstance(file, list) and len(file) > 1]
-            kept |= {note["name"], *(os.path.basename(str(file[1])) for file in files)}
+            with contextlib.suppress(ValueError):
+                kept |= {note["name"], *(os.path.basename(file.path) for file in files_of(note))}
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
             if name not in kept:

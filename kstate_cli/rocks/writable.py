@@ -139,11 +139,11 @@ class WritableStore:
                 iterator.next()
             iterator.status()
 
-    def ingest(self, family: str, paths: Sequence[Path], *, move: bool = False) -> None:
-        """Takes SSTs in, one after another: where they share a key, the later one wins over it and over the rows here.
+    def ingest(self, family: str, layers: Iterable[Sequence[Path]], *, move: bool = False) -> None:
+        """Takes layers of SSTs in, one after another: a later one wins over those before it and over the rows here.
 
-        ``move`` takes the files themselves where they lie on the same file system; else they are copied. A file is
-        never half taken: each is there, with all its rows, or not at all.
+        Files of one layer share no key. ``move`` takes the files themselves where they lie on the same file system;
+        else they are copied. A layer is never half taken: all its files are there, with all their rows, or none.
         """
         from rocksdict import IngestExternalFileOptions
 
@@ -151,8 +151,8 @@ class WritableStore:
         options.set_move_files(move)
         with as_rocks_error():
             handle = self._open.get_column_family(family)
-            for path in paths:
-                handle.ingest_external_file([str(path)], options)
+            for paths in layers:
+                handle.ingest_external_file([str(path) for path in paths], options)
 
     def compact(self, family: str) -> None:
         """Merges everything in a column family to the bottommost level, where deletions leave with what they delete.

@@ -70,7 +70,7 @@ def _template(path: Path, kind: str, size: int) -> None:
         file = path.with_name("run.sst")
         _run(file, path, ((b"key-%09d" % n + suffix, random_bytes(VALUE_BYTES)) for n in range(run, rows, RUNS)))
         with WritableStore(path) as store:
-            store.ingest(data_family(kind), [file], move=True)
+            store.ingest(data_family(kind), [[file]], move=True)
     for log in path.glob("LOG.old.*"):
         log.unlink()
 

@@ -41,7 +41,7 @@ def test_the_real_release_opens_it(tmp_path: Path, releases: dict[str, Jvm], nam
         rows: dict[bytes, bytes | None] = {os.urandom(12): os.urandom(60) for _ in range(3000)}
         with WritableStore(path) as store:
             store.ingest(
-                family, [sorted_file(tmp_path / "1.sst", rows, path), sorted_file(tmp_path / "2.sst", rows, path)]
+                family, [[sorted_file(tmp_path / "1.sst", rows, path)], [sorted_file(tmp_path / "2.sst", rows, path)]]
             )
             if compacted:
                 store.compact(family)

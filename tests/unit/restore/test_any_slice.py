@@ -246,10 +246,9 @@ def test_many_sorted_files_become_one_database(tmp_path: Path, overlap: bool) ->
         kind="key-value",
         release=release("4.3"),
         family="default",
-        sorted_files=tuple(file.path for file in files),
+        layers=tuple((file.path,) for file in files),
         rows=sum(file.rows + file.deletes for file in files),
         deletes=sum(file.deletes for file in files),
-        layers=len(files),
         offsets=None,
     )
     inodes = {os.stat(file.path).st_ino for file in files}

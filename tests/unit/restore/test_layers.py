@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,31 +85,31 @@ def test_files_of_a_layer_rise_and_hold_what_one_would(tmp_path: Path, kind: str
     assert replace(parted, files=(), attempt="", seconds=0.0) == replace(whole, files=(), attempt="", seconds=0.0)
 
 
-def step_of(files: list[SortedFile], count: int) -> BuildDatabase:
+def step_of(*layers: Sequence[SortedFile]) -> BuildDatabase:
+    files = [file for layer in layers for file in layer]
     return BuildDatabase(
         path="0_0/rocksdb/store",
         kind="key-value",
         release=release("4.3"),
         family=data_family("key-value"),
-        sorted_files=tuple(file.path for file in files),
+        layers=tuple(tuple(file.path for file in layer) for layer in layers),
         rows=sum(file.rows + file.deletes for file in files),
         deletes=sum(file.deletes for file in files),
-        layers=count,
         offsets=None,
     )
 
 
 def test_a_database_keeps_the_files_of_few_layers(tmp_path: Path) -> None:
     """A level of RocksDB for each, however many files they are; a later one wins."""
-    files: list[SortedFile] = []
+    made_of: list[tuple[SortedFile, ...]] = []
     rows: dict[bytes, bytes] = {}
     for number in range(FEW_LAYERS):
         (tmp_path / str(number)).mkdir()
         result = made(tmp_path / str(number), "key-value", "staging", 1, seed=number)
-        files += result.files
+        made_of.append(result.files)
         rows |= sorted_rows(result, tmp_path / f"alone-{number}")
-    step = step_of(files, FEW_LAYERS)
-    inodes = {os.stat(file.path).st_ino for file in files}
+    step = step_of(*made_of)
+    inodes = {os.stat(file.path).st_ino for files in made_of for file in files}
     staged = tmp_path / "staged"
     staged.mkdir()
     build_database(step, staged, staged)
@@ -121,11 +122,11 @@ def test_a_database_keeps_the_files_of_few_layers(tmp_path: Path) -> None:
 
 def test_entries_of_a_layer_of_many_files_are_counted(tmp_path: Path) -> None:
     """Nothing was merged: a file too few is an error, however many there are."""
-    files = list(made(tmp_path, "key-value", "staging", 1).files)
+    files = made(tmp_path, "key-value", "staging", 1).files
     assert len(files) > FEW_LAYERS + 1
-    step = step_of(files, 1)
+    step = step_of(files)
     staged = tmp_path / "staged"
     staged.mkdir()
-    build_database(replace(step, sorted_files=step.sorted_files[:-1]), staged, staged)
+    build_database(replace(step, layers=(step.layers[0][:-1],)), staged, staged)
     with pytest.raises(RocksError, match="entries, where the sorted files have"):
         verify_database(step, staged, full=False)

@@ -17,7 +17,7 @@ from kstate_cli.errors import RunFailed
 from kstate_cli.formats.store_kinds import store_kinds
 from kstate_cli.releases import release
 from kstate_cli.restore.file_names import fitting
-from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.plan import StoreWork
 from kstate_cli.restore.prepare import to_steps
 from kstate_cli.restore.resume import kept_slices, take_over
@@ -140,6 +140,28 @@ def test_a_note_is_believed_whole_or_not_at_all(tmp_path: Path) -> None:
         taken += [(at, one) for one in take_over(app, run, folder, [job]).results]
         shutil.rmtree(run.path)
     assert taken == []
+
+
+@pytest.mark.parametrize("segment", [None, 3_600_000])
+def test_the_row_of_a_file_is_read_as_it_was_written_or_not_at_all(segment: int | None) -> None:
+    """A column too few or too many, or of another type: neither is guessed."""
+    file = SortedFile(segment, "a.sst", rows=1, deletes=2, size=3, digest="ab", layer=4)
+    row = json.loads(json.dumps(file.as_row()))
+    assert SortedFile.from_row(row) == file
+    others = [row[:at] + row[at + 1 :] for at in range(len(row))] + [[*row, 0]]
+    others += [
+        [*row[:at], other, *row[at + 1 :]] for at in range(len(row)) for other in (True, 1.0, [], {}, None, "1", 1)
+    ]
+    refused = 0
+    for other in (*others, None, "row", {"segment": None}):
+        if isinstance(other, list) and list(map(type, other)) == list(map(type, row)):
+            continue
+        if isinstance(other, list) and other[1:] == row[1:] and type(other[0]) in (int, type(None)):
+            continue
+        with pytest.raises(ValueError, match="no row of a sorted file"):
+            SortedFile.from_row(other)
+        refused += 1
+    assert refused > 40
 
 
 def work_of() -> StoreWork:

@@ -110,10 +110,10 @@ def test_later_files_win_and_a_compaction_drops_what_is_deleted(tmp_path: Path, 
     ]
     with WritableStore(path) as store:
         assert store.column_families == {"default", "offsets"}
-        store.ingest("default", files[:2], move=move)
+        store.ingest("default", [[file] for file in files[:2]], move=move)
         assert dict(store.rows("default")) == {b"a": b"1", b"b": b"2"}
         assert store.write_rows("default", [(b"a", None), (b"e", b"5"), (b"e", b"6")]) == 3
-        store.ingest("default", files[2:], move=move)
+        store.ingest("default", [[file] for file in files[2:]], move=move)
         store.set_offsets(encode_rows(LAST))
     wanted = {b"b": b"4", b"d": b"3", b"e": b"6"}
     assert contents(path, "default") == wanted
@@ -137,7 +137,7 @@ def test_runs_of_a_release_before_4_0_have_format_5(tmp_path: Path) -> None:
     path = tmp_path / "store"
     create_store(path, layout_of("key-value", release("3.9")))
     with WritableStore(path) as store:
-        store.ingest("default", [sorted_file(tmp_path / "1.sst", {b"a": b"1"}, path)])
+        store.ingest("default", [[sorted_file(tmp_path / "1.sst", {b"a": b"1"}, path)]])
         store.write_rows("default", [(b"b", b"1")])
     assert footers(path) == {(5, sst.CHECKSUM_CRC32C)}
     with WritableStore(path) as store:
@@ -177,8 +177,25 @@ def test_a_broken_run_is_an_error(tmp_path: Path) -> None:
     broken = tmp_path / "2.sst"
     broken.write_bytes(good.read_bytes()[:-1])
     with pytest.raises(RocksError, match="Corruption"), WritableStore(path) as store:
-        store.ingest("default", [good, broken])
+        store.ingest("default", [[good], [broken]])
     assert contents(path, "default") == {b"a": b"1"}
+
+
+def test_a_layer_is_taken_in_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    create_store(path, layout_of("key-value", release("4.3")))
+    files = [sorted_file(tmp_path / f"{name}.sst", {name.encode(): b"1"}, path) for name in "abc"]
+    files[1].write_bytes(files[1].read_bytes()[:-1])
+    with pytest.raises(RocksError, match="Corruption"), WritableStore(path) as store:
+        store.ingest("default", [files], move=True)
+    assert contents(path, "default") == {}
+    assert all(file.exists() for file in files)
+    files[1] = sorted_file(tmp_path / "d.sst", {b"b": b"2"}, path)
+    with WritableStore(path) as store:
+        store.ingest("default", [files], move=True)
+        assert store.overlapping("default") == 1
+    assert contents(path, "default") == {b"a": b"1", b"b": b"2", b"c": b"1"}
+    assert not any(file.exists() for file in files)
 
 
 def test_rows_in_the_write_ahead_log_are_an_error(tmp_path: Path) -> None:
