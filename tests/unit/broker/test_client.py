@@ -1,0 +1,68 @@
+"""A client that asks a broker ends where it is left. Real librdkafka; nobody listens. With brokers: tests/interop."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.broker import client
+from kstate_cli.broker.reading import ReadFrom, assigned_consumer
+from kstate_cli.errors import RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
+
+NOBODY = "127.0.0.1:1"
+
+
+def threads_of_clients() -> list[str]:
+    """Those of librdkafka begin with rdk."""
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            names.append((task / "comm").read_text().strip())
+    return [name for name in names if name.startswith("rdk")]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_REFUSED_SECONDS", 0.1)
+
+
+@pytest.fixture
+def without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_connect", lambda admin, heard: None)
+
+
+def test_a_client_that_nobody_answers_has_ended_when_that_is_told() -> None:
+    with pytest.raises(RunFailed, match="does not answer") as raised, client.admin_client(NOBODY, {}):
+        pass
+    assert raised.value.__traceback__ is not None, "which holds whatever was there"
+    assert threads_of_clients() == []
+
+
+@pytest.mark.usefixtures("without_a_connection")
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
+def test_a_client_has_ended_however_it_is_left(error: type[BaseException] | None) -> None:
+    with contextlib.ExitStack() as stack:
+        if error is not None:
+            stack.enter_context(pytest.raises(error))
+        with client.admin_client(NOBODY, {}) as admin:
+            assert threads_of_clients() != []
+            admin.list_consumer_groups(request_timeout=30)
+            if error is not None:
+                raise error
+    assert threads_of_clients() == []
+    assert admin is not None, "it is still referred to"
+
+
+def test_a_consumer_has_ended_however_it_is_left() -> None:
+    place = ReadFrom(TopicPartition("topic", 0), 0)
+    with (
+        pytest.raises(ValueError, match="left"),
+        assigned_consumer(NOBODY, {}, "group", [place], committed=True) as one,
+    ):
+        assert threads_of_clients() != []
+        raise ValueError("left")
+    assert one is not None
+    assert threads_of_clients() == []
