@@ -1,12 +1,13 @@
 """What a record costs in dumps of several sizes: the whole command, each time as many records of each key.
 
-    python -m tests.bench.every_size --folder DIR [--records 20000000 250000000] [--rounds 3] [--engine local]
+    python -m tests.bench.every_size --folder DIR [--records 20000000 250000000] [--rounds 3] [--engine spark local]
 
-With ``--engine local`` nothing is hidden in the start of Spark: that of Python, the plan, the digests, slices, databases
-and the switch are in each figure. *From the disk*: the dump alone was just put out of the page cache.
-Prints a line for each run, then medians, and what each is of the first size. Nothing is asserted.
+With ``local`` nothing is hidden in the start of Spark: that of Python, the plan, the digests, slices, databases and the
+switch are in each figure. With ``spark`` there is a second figure, without that start. *Disk*: the dump alone was just
+put out of the page cache; what that has no room for is read from nowhere else. Sizes and engines in turns. Prints a line
+for each run, then medians, and what the rate of each is of that of the first size. Nothing is asserted.
 
-250 million records take 34 GB, and while they are restored as much again.
+250 million records take 34 GB, and while they are restored up to 21 GB more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+from collections.abc import Callable
 from pathlib import Path
+
+from kstate_cli.dump.direct_file import larger_than_cache
 
 from .make_dump import make_dump
 from .restore import APP, GIB, VALUE_BYTES, kstate
@@ -47,7 +51,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, nargs="+", default=[20_000_000, 250_000_000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, default=3 * GIB)
-    parser.add_argument("--engine", choices=["local", "spark"], default="local")
+    parser.add_argument("--engine", choices=["spark", "local"], nargs="+", default=["local"])
     arguments = parser.parse_args()
     arguments.folder.mkdir(exist_ok=True)
     dumps = {count: arguments.folder / f"dump-{count}" for count in arguments.records}
@@ -56,21 +60,41 @@ def main() -> None:
             keys = count // RECORDS_OF_A_KEY
             topic = f"{APP}-bulk-changelog"
             make_dump(dump, topic, records=count, keys=keys, value_bytes=VALUE_BYTES, partitions=2)
-    told: dict[tuple[int, str], list[float]] = {}
+    told: dict[tuple[int, str, str], list[float]] = {}
     for _ in range(arguments.rounds):
         for count, dump in dumps.items():
-            for where, prepare in (("page cache", into_the_cache), ("disk", out_of_the_cache)):
-                prepare(dump)
-                took = kstate(arguments.folder, dump, arguments.memory, engine=arguments.engine)["whole"]
-                told.setdefault((count, where), []).append(took)
-                print(f"{count:>12,} from the {where:10} {took:7.1f} s", flush=True)
-    for (count, where), times in told.items():
-        took = statistics.median(times)
-        first = statistics.median(told[arguments.records[0], where]) / arguments.records[0]
+            for where, prepare in places(dump):
+                for engine in arguments.engine:
+                    prepare(dump)
+                    seconds = kstate(arguments.folder, dump, arguments.memory, engine=engine)
+                    for what in ("whole", "without spark") if engine == "spark" else ("whole",):
+                        told.setdefault((count, where, f"{engine}, {what}"), []).append(seconds[what])
+                        print(f"{count:>12,}  {where:10}  {engine}, {what:13} {seconds[what]:7.1f} s", flush=True)
+    report(told, arguments.records[0])
+
+
+def report(told: dict[tuple[int, str, str], list[float]], first_size: int) -> None:
+    """Medians, and what they are of those of the first size."""
+    for (count, where, what), times in told.items():
+        rate = count / statistics.median(times)
+        ratios = ""
+        for place in ("page cache", "disk"):
+            first = told.get((first_size, place, what))
+            if first is not None:
+                of_first = rate * statistics.median(first) / first_size
+                ratios += f"  {of_first:.2f} of the first size from the {place}"
         print(
-            f"{count:>12,} from the {where:10} {took:7.1f} s (median)"
-            f"  {count / took / 1e6:5.2f} M records/s, {first / (took / count):.2f} of the first size"
+            f"{count:>12,}  {where:10}  {what:20} {statistics.median(times):7.1f} s"
+            f" ({min(times):.1f} to {max(times):.1f})  {rate / 1e6:5.2f} M records/s{ratios}"
         )
+
+
+def places(dump: Path) -> list[tuple[str, Callable[[Path], None]]]:
+    """Where it can be read from."""
+    from_disk: list[tuple[str, Callable[[Path], None]]] = [("disk", out_of_the_cache)]
+    if larger_than_cache(map(str, dump.rglob("*.parquet"))):
+        return from_disk
+    return [("page cache", into_the_cache), *from_disk]
 
 
 if __name__ == "__main__":
