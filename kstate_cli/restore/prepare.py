@@ -289,7 +289,7 @@ def to_steps(
 
 
 @dataclass(slots=True)
-class _Rows:
+class _Taken:
     """What a database is made of."""
 
     layers: dict[tuple[int, int], list[str]] = field(default_factory=dict)
@@ -315,7 +315,7 @@ def _databases(
     report: RestoredStore,
 ) -> list[Step]:
     spec, kind = work.spec, store_kind(work.spec.kind)
-    by_segment: dict[int | None, _Rows] = {}
+    by_segment: dict[int | None, _Taken] = {}
     for result in results:
         report.records += result.records
         report.null_keys += result.null_keys
@@ -327,7 +327,7 @@ def _databases(
                 continue
             report.rows += file.rows
             report.deleted += file.deletes
-            by_segment.setdefault(file.segment, _Rows()).add(result.number, file, str(paths[file.path]))
+            by_segment.setdefault(file.segment, _Taken()).add(result.number, file, str(paths[file.path]))
     position = _position(work, results, oldest)
     report.has_position = not position.is_empty
     record = None
@@ -344,7 +344,7 @@ def _databases(
     if not targets and (not kind.key.segmented or (record is not None and not in_a_file(spec.kind))):
         targets = {FIRST_SEGMENT if kind.key.segmented else None}
     for segment in sorted(targets, key=lambda s: -1 if s is None else s):
-        rows = by_segment.get(segment, _Rows())
+        rows = by_segment.get(segment, _Taken())
         if not rows.layers and record is None and segment in before:
             continue
         steps.append(
