@@ -66,7 +66,7 @@ class Startable(Protocol):
 
 
 def start(what: Startable) -> None:
-    """Starts a thread; the only way that threads are started here.
+    """Starts a thread. Here, in :func:`submitted` and in :class:`FullPool` alone threads are started.
 
     ``Thread.start`` takes the thread out of the list of those that are about to begin when something is raised while it
     waits for it; the thread, which has begun all the same, looks for itself there, dies of a KeyError, and Python
@@ -107,15 +107,16 @@ class FullPool:
 
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         begun = threading.Barrier(threads + 1)
-        with signals_held():
-            try:
+        try:
+            with signals_held():
                 # None is idle before all have begun: each of these starts a thread.
                 for _ in range(threads):
                     self._pool.submit(begun.wait)
                 begun.wait()
-            except BaseException:
-                begun.abort()
-                raise
+        except BaseException:
+            begun.abort()
+            self._pool.shutdown()
+            raise
 
     def ask(self, function: Callable[[Job], Answer], job: Job) -> Future[Answer]:
         """Hands a job to whichever is free first."""

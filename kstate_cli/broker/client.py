@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.broker.facts import LogFacts
@@ -49,21 +49,13 @@ def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminC
     except (KafkaException, ValueError, TypeError) as error:
         raise refused_by_client(error) from None
     try:
-        with _ended(admin):
+        # Else it ends where it is collected. An error that is being told holds it until Python itself ends, and by then
+        # its threads would call Python.
+        with admin:
             _connect(admin, heard)
             yield admin
     except KafkaException as error:
         raise _failed(bootstrap, error) from None
-
-
-@contextmanager
-def _ended(admin: AdminClient) -> Iterator[None]:
-    """Ends it here, not where it happens to be collected.
-
-    An error that is being told holds it until Python itself ends, and its threads would call Python by then.
-    """
-    with admin if hasattr(admin, "__exit__") else nullcontext():  # clients before 2.13 end when they are collected
-        yield
 
 
 def _connect(admin: AdminClient, heard: list[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from .columns import KNOWN, column_type, converted
@@ -50,7 +50,7 @@ def iter_slice(
     max_rows: int,
     max_bytes: int | None,
     passage: Passage,
-) -> Iterator[pa.Table]:
+) -> Generator[pa.Table, None, None]:
     """The rows of :func:`read_slice`, of these columns alone, in tables of at most ``max_rows`` rows.
 
     A table has about ``max_bytes`` bytes at the most.

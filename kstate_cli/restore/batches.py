@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli.dump.location import open_location
@@ -32,8 +32,11 @@ class CountSink(Protocol):
     data_bytes: int
 
 
-def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Iterator[pa.Table]:
-    """The records of the slice, in the order of their offsets. Raises DumpError and OSError."""
+def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Generator[pa.Table, None, None]:
+    """The records of the slice, in the order of their offsets. Raises DumpError and OSError.
+
+    It may have threads that read ahead: whoever asks for it closes it.
+    """
     filesystem = open_location(job.dump_uri)[0]
     if job.slice.ordered:
         yield from iter_slice(job.slice, columns, filesystem, batch_records(job), batch_bytes(job), passage)

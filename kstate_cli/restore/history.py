@@ -7,7 +7,8 @@ already, are replayed record by record.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -46,7 +47,7 @@ class RowSink(Protocol):
         """The next layer."""
 
 
-Batches = Callable[[tuple[str, ...]], "Iterator[pa.Table]"]
+Batches = Callable[[tuple[str, ...]], "Generator[pa.Table, None, None]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class _Histories:
     values: pa.LargeBinaryArray
 
 
-def build_history(job: SliceJob, batches: Batches, writers: RowSink, counts: CountSink) -> int | None:
+def build_history(job: SliceJob, batches: Batches, layers: RowSink, counts: CountSink) -> int | None:
     """Writes what the slice makes, which is the whole of what is restored of a partition; returns its stream time (ms).
 
     Of the slice only keys of the job's bucket are kept in memory; which records the grace period drops depends on all
@@ -68,9 +69,7 @@ def build_history(job: SliceJob, batches: Batches, writers: RowSink, counts: Cou
     """
     accepted, stream_time = _accepted(job, batches, counts)
     histories = _read(job, batches, counts, accepted)
-    _write(
-        histories, _in_base(job, histories, stream_time) if job.base else _rows(job, histories, stream_time), writers
-    )
+    _write(histories, _in_base(job, histories, stream_time) if job.base else _rows(job, histories, stream_time), layers)
     return stream_time if len(accepted) else None
 
 
@@ -81,13 +80,14 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
     from kstate_cli.restore.versioned import NO_TIMESTAMP, accepted_mask
 
     parts = []
-    for table in batches(("key", "timestamp")):
-        valid = table.column("key").is_valid().to_numpy()
-        if job.bucket[0] == 0:  # every bucket reads all of them
-            counts.records += len(table)
-            counts.null_keys += len(table) - int(valid.sum())
-        counts.data_bytes += table.nbytes
-        parts.append(table.column("timestamp").to_numpy().astype(np.int64)[valid])
+    with closing(batches(("key", "timestamp"))) as tables:
+        for table in tables:
+            valid = table.column("key").is_valid().to_numpy()
+            if job.bucket[0] == 0:  # every bucket reads all of them
+                counts.records += len(table)
+                counts.null_keys += len(table) - int(valid.sum())
+            counts.data_bytes += table.nbytes
+            parts.append(table.column("timestamp").to_numpy().astype(np.int64)[valid])
     times = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
     try:
         before = _newest(job.base) if job.base else NO_TIMESTAMP
@@ -155,22 +155,23 @@ def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[
 
     keys, values, times, at = [], [], [], 0
     # Offsets once more: a file that has become another one since it was read first is told by them.
-    for table in batches(("key", "value", "timestamp", "offset")):
-        counts.data_bytes += table.nbytes
-        valid = table.column("key").is_valid().to_numpy()
-        chosen = valid.copy()
-        upto = at + int(valid.sum())
-        chosen[valid] = accepted[at:upto]
-        at = upto
-        number, buckets = job.bucket
-        if buckets > 1:
-            chosen[chosen] = [
-                zlib.crc32(key) % buckets == number for key in table.column("key").filter(chosen).to_pylist()
-            ]
-        taken = table.filter(pa.array(chosen)).combine_chunks()
-        keys += taken.column("key").chunks
-        values += taken.column("value").cast(pa.large_binary()).chunks
-        times.append(taken.column("timestamp").to_numpy().astype(np.int64))
+    with closing(batches(("key", "value", "timestamp", "offset"))) as tables:
+        for table in tables:
+            counts.data_bytes += table.nbytes
+            valid = table.column("key").is_valid().to_numpy()
+            chosen = valid.copy()
+            upto = at + int(valid.sum())
+            chosen[valid] = accepted[at:upto]
+            at = upto
+            number, buckets = job.bucket
+            if buckets > 1:
+                chosen[chosen] = [
+                    zlib.crc32(key) % buckets == number for key in table.column("key").filter(chosen).to_pylist()
+                ]
+            taken = table.filter(pa.array(chosen)).combine_chunks()
+            keys += taken.column("key").chunks
+            values += taken.column("value").cast(pa.large_binary()).chunks
+            times.append(taken.column("timestamp").to_numpy().astype(np.int64))
     coded = pa.chunked_array(keys, pa.binary()).combine_chunks().dictionary_encode()
     sorted_keys = convert.sort_order(coded.dictionary)
     rank = np.empty(len(sorted_keys), dtype=np.int64)
@@ -235,7 +236,7 @@ def _load(job: SliceJob, replay: VersionedReplay, wanted: set[bytes]) -> None:
         replay.load(key, rows)
 
 
-def _write(histories: _Histories, rows: HistoryRows, writers: RowSink) -> None:
+def _write(histories: _Histories, rows: HistoryRows, layers: RowSink) -> None:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -243,7 +244,7 @@ def _write(histories: _Histories, rows: HistoryRows, writers: RowSink) -> None:
     # Keys are compared as bytes: the segment of the latest versions, -1, comes last.
     order = np.lexsort((rows.keys, rows.segments.view(np.uint64)))
     nothing = pa.scalar(b"")
-    layer = writers.open(None)
+    layer = layers.open(None)
     for first in range(0, len(order), _WRITE_ROWS):
         part = order[first : first + _WRITE_ROWS]
         segments = np.ascontiguousarray(rows.segments[part].astype(">i8"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields
-from typing import Any, Final
+from dataclasses import astuple, dataclass
+from typing import Any, Final, get_args, get_type_hints
 
 from kstate_cli.dump.model import Slice
 from kstate_cli.formats.position import Position
@@ -44,6 +44,11 @@ class SliceJob:
     """Paths of files that this task takes the SHA-256 of, and what it has to be; each file is one task's."""
     file_bytes: int = 0
     """A sorted file that has so many bytes ends, and the next one begins; 0: each layer is one file."""
+    existing: tuple[int | None, ...] = ()
+    """Segments (their start in ms; None for a store without segments) that have rows: each layer of theirs is one file.
+
+    RocksDB may take each file for a layer of its own there.
+    """
     base: str = ""
     """The database that a versioned store is caught up from, on the host of the task; empty for a rebuild."""
 
@@ -80,18 +85,20 @@ class SortedFile:
     @classmethod
     def from_row(cls, row: object) -> SortedFile:
         """Raises ValueError for anything but a row of just these columns."""
-        if not isinstance(row, list) or len(row) != len(_COLUMNS):
-            raise ValueError(f"no row of a sorted file: {row!r}")
-        for value, column in zip(row, _COLUMNS, strict=True):
-            # By the very type: true is no number.
-            if type(value) not in column:
-                raise ValueError(f"no row of a sorted file: {row!r}")
-        return cls(*row)
+        # By the very type: true is no number.
+        if isinstance(row, list) and len(row) == len(_COLUMNS) and all(map(_is_one_of, row, _COLUMNS)):
+            return cls(*row)
+        raise ValueError(f"no row of a sorted file: {row!r}")
 
 
-_COLUMNS: Final[tuple[tuple[type, ...], ...]] = ((int, type(None)), (str,), (int,), (int,), (int,), (str,), (int,))
-"""What the fields of a sorted file are as JSON has them."""
-assert len(_COLUMNS) == len(fields(SortedFile))
+def _is_one_of(value: object, types: tuple[type, ...]) -> bool:
+    return type(value) in types
+
+
+_COLUMNS: Final[tuple[tuple[type, ...], ...]] = tuple(
+    get_args(one) or (one,) for one in get_type_hints(SortedFile).values()
+)
+"""What each field may be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOOK_ROWS: Final = OBJECTS
-"""The size of a file is looked at after so many rows: as many as the writer takes at once."""
+"""So many rows are put at once, and the size of the file is looked at then."""
 
 
 @dataclass(slots=True)
@@ -33,12 +33,14 @@ class Layers:
     attempt: str
     files: list[SortedFile] = field(default_factory=list)
     """Those that are complete, of all layers."""
-    _opened: Counter[int | None] = field(init=False, default_factory=Counter)
-    _count: int = field(init=False, default=0)
+    _files_of: Counter[int | None] = field(init=False, default_factory=Counter)
+    """By segment: how many have begun."""
+    _opened: int = field(init=False, default=0)
+    """Layers."""
 
     def open(self, segment: int | None) -> Layer:
         """The next one, which wins over those before it."""
-        number, self._count = self._count, self._count + 1
+        number, self._opened = self._opened, self._opened + 1
         return Layer(self, segment, number)
 
     def aside(self) -> str:
@@ -48,8 +50,8 @@ class Layers:
     def writer(self, segment: int | None) -> SortedFileWriter:
         """For the next file of a segment; no two have one name."""
         where = "" if segment is None else f"-{segment}"
-        number = self._opened[segment]
-        self._opened[segment] += 1
+        number = self._files_of[segment]
+        self._files_of[segment] += 1
         again = f"-{number}" if number else ""
         path = self.staging.new_file(f"{self.job.label}{where}-{self.attempt}{again}.sst")
         return SortedFileWriter(path, release(self.job.release))
@@ -64,20 +66,22 @@ class Layer:
 
     def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
         """As :meth:`SortedFileWriter.put`: all keys of a layer rise strictly."""
-        most = self._layers.job.file_bytes
+        job = self._layers.job
+        most = 0 if self._segment in job.existing else job.file_bytes
         for first in range(0, len(keys), LOOK_ROWS):
             if most and self._writer.size >= most:
-                self.close()
+                self._complete(self._writer)
                 self._writer = self._layers.writer(self._segment)
             self._writer.put(keys.slice(first, LOOK_ROWS), values.slice(first, LOOK_ROWS), deletes=deletes)
 
     def close(self) -> None:
-        """Completes its last file. Without a row or a delete there is none."""
-        writer, layers = self._writer, self._layers
+        """Completes its last file: nothing is put any more. Without a row or a delete there is none."""
+        self._complete(self._writer)
+
+    def _complete(self, writer: SortedFileWriter) -> None:
         digest = writer.finish()
         if digest is not None:
-            size = os.path.getsize(writer.path)
-            path = layers.staging.publish(writer.path)
-            layers.files.append(
+            size, path = os.path.getsize(writer.path), self._layers.staging.publish(writer.path)
+            self._layers.files.append(
                 SortedFile(self._segment, path, writer.rows, writer.deletes, size, digest, layer=self._number)
             )

@@ -29,6 +29,7 @@ from kstate_cli.rocks.settings import TARGET_FILE_BYTES
 from kstate_cli.signals import mapped
 from kstate_cli.spark.context import SparkSettings
 from kstate_cli.spec.model import StoreSpec
+from kstate_cli.statedir.model import Database
 from kstate_cli.statedir.names import segment_folder
 from kstate_cli.texts import size_text
 
@@ -245,8 +246,8 @@ def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: 
         tombstones=not work.rebuild or number > 0,
         positions=_tells_positions(slicing.dump, spec),
         direct=direct,
-        # In a database that has rows already RocksDB may take each file for a layer of its own.
-        file_bytes=TARGET_FILE_BYTES if work.rebuild else 0,
+        file_bytes=TARGET_FILE_BYTES,
+        existing=tuple(_before(work)),
     )
     if kind.key is not KeySchema.VERSIONED:
         return [job]
@@ -254,6 +255,13 @@ def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: 
     buckets = max(1, -(-held // memory))
     base = str(slicing.app / work.path) if not work.rebuild else ""
     return [replace(job, bucket=(bucket, buckets), base=base) for bucket in range(buckets)]
+
+
+def _before(work: StoreWork) -> dict[int | None, Database]:
+    """The databases that are caught up, by the start of their segment; None of a store without segments."""
+    if work.rebuild or work.existing is None:
+        return {}
+    return {database.segment_start: database for database in work.existing.store.databases}
 
 
 def _tells_positions(dump: Dump, spec: StoreSpec) -> bool:
@@ -334,9 +342,7 @@ def _databases(
     if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
         record = closed(work.offsets, position)
     steps: list[Step] = []
-    before = (
-        {} if work.rebuild or work.existing is None else {d.segment_start: d for d in work.existing.store.databases}
-    )
+    before = _before(work)
     for start, database in before.items():
         if start is not None and oldest is not None and start < oldest:
             steps.append(_expired(app, database.path))

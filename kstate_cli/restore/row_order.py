@@ -8,7 +8,8 @@ before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -46,7 +47,7 @@ _LEAST_KEPT, _MOST_KEPT = 0.5, 0.9
 """Of the keys that fill the memory, as a range is made smaller."""
 
 Segments = list[tuple[int | None, int, int]]
-"""(segment, first row, end row): the rows of one SST."""
+"""(segment, first row, end row): the rows of one layer."""
 
 
 class PositionSink(Protocol):
@@ -63,7 +64,7 @@ class RowOrder:
     job: SliceJob
     """With the records that are to be read for their values."""
     keys: KeysInOrder
-    """Changelog keys, sorted by segment and row key within each SST."""
+    """Changelog keys, sorted by segment and row key within each layer."""
     places: Places
     segments: Segments
 
@@ -109,13 +110,14 @@ class Orders:
     def _part(self, part: SliceJob) -> tuple[RowOrder, Slice | None]:
         """Of as many records as there is memory for, and the others."""
         last, upto, number = self._last_of_each(self._budget), part.slice.last, 0
-        for table in self._read(part, "offset"):
-            for chunk in table.column("key").chunks:
-                last.add(*numbered(chunk, number))
-                number += len(chunk)
-            if last.full and part.slice.ordered:
-                upto = int(table.column("offset")[-1].as_py())
-                break
+        with closing(self._read(part, "offset")) as tables:
+            for table in tables:
+                for chunk in table.column("key").chunks:
+                    last.add(*numbered(chunk, number))
+                    number += len(chunk)
+                if last.full and part.slice.ordered:
+                    upto = int(table.column("offset")[-1].as_py())
+                    break
         mine, rest = cut(part.slice, upto)
         group = _Ranges(rows_together(self.job), KeysInOrder(self.new_file))
         group.add(*self._arranged(last.finish()), alone=True)
@@ -142,14 +144,15 @@ class Orders:
     def _range(self, lowest: bytes, memory: int) -> LastOfEachKey:
         """Of the keys from ``lowest`` on as many as there is memory for."""
         last, number = self._last_of_each(memory, in_parts=self._in_parts), 0
-        for table in self._read(self.job):
-            for chunk in table.column("key").chunks:
-                last.add(*numbered(chunk, number, lowest, last.bound))
-                number += len(chunk)
-            if last.full:
-                # As many as will have grown to about what there is room for at the end.
-                part = min(max(number / max(self.job.slice.rows, 1), _LEAST_KEPT), _MOST_KEPT)
-                last.cut(part)
+        with closing(self._read(self.job)) as tables:
+            for table in tables:
+                for chunk in table.column("key").chunks:
+                    last.add(*numbered(chunk, number, lowest, last.bound))
+                    number += len(chunk)
+                if last.full:
+                    # As many as will have grown to about what there is room for at the end.
+                    part = min(max(number / max(self.job.slice.rows, 1), _LEAST_KEPT), _MOST_KEPT)
+                    last.cut(part)
         self._counted = True
         return last
 
@@ -172,19 +175,23 @@ class Orders:
         """Of a store that is one database."""
         return 0 if self.kind.key.segmented else None
 
-    def _read(self, part: SliceJob, *more: str) -> Iterator[pa.Table]:
+    def _read(self, part: SliceJob, *more: str) -> Generator[pa.Table, None, None]:
         """The keys of all records, and ``more`` columns; what is to be told of them is told once."""
         counted = ("headers",) if part.positions and not self._counted else ()
-        for table in batches(part, ("key", *more, *counted), self.passage):
-            if not self._counted:
-                column = table.column("key")
-                self.counts.records += len(table)
-                self.counts.null_keys += column.null_count
-                self.counts.data_bytes += column.nbytes
-                if part.positions:
-                    for keys, headers in zip(column.chunks, table.column("headers").chunks, strict=True):
-                        self.positions.add(keys, headers)
-            yield table
+        with closing(batches(part, ("key", *more, *counted), self.passage)) as tables:
+            for table in tables:
+                if not self._counted:
+                    self._count(part, table)
+                yield table
+
+    def _count(self, part: SliceJob, table: pa.Table) -> None:
+        column = table.column("key")
+        self.counts.records += len(table)
+        self.counts.null_keys += column.null_count
+        self.counts.data_bytes += column.nbytes
+        if part.positions:
+            for keys, headers in zip(column.chunks, table.column("headers").chunks, strict=True):
+                self.positions.add(keys, headers)
 
     def _arranged(self, winners: Winners) -> tuple[pa.BinaryArray, Ints, Segments]:
         """Keys and records of rows that are live, by segment."""

@@ -44,7 +44,8 @@ _BATCH_COPIES = 4
 _TOGETHER_PART = 2
 """Values are put in order once they take so small a part of what a batch may take."""
 _TOGETHER_COPIES = 4
-"""At the most: as one and in the order of the rows; and those before them, with the bytes that are written of them."""
+"""At the most: these as one array, and in the order of the rows; those before them, and the bytes that these become as
+they are written."""
 
 
 @dataclass(slots=True)
@@ -75,7 +76,7 @@ def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
     staging.mark_started(job, attempt)
     kind = store_kind(job.kind)
     counts = _RecordCounts()
-    writers = Layers(job, staging, attempt)
+    layers = Layers(job, staging, attempt)
     try:
         with DigestsBeside(job.digests) as digests:
             passage = Passage(job.direct, digests, ordered)
@@ -83,9 +84,9 @@ def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
                 from kstate_cli.restore.history import build_history
 
                 expired, positions = 0, _Positions(job, kind)
-                max_time = build_history(job, partial(batches, job, passage=passage), writers, counts)
+                max_time = build_history(job, partial(batches, job, passage=passage), layers, counts)
             else:
-                expired, max_time, positions = _build_rows(job, kind, writers, counts, passage)
+                expired, max_time, positions = _build_rows(job, kind, layers, counts, passage)
             digests.finish()
     except BaseException:
         staging.discard(attempt)
@@ -95,7 +96,7 @@ def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
         task=job.task,
         store=job.store,
         attempt=attempt,
-        files=tuple(writers.files),
+        files=tuple(layers.files),
         records=counts.records,
         data_bytes=counts.data_bytes,
         null_keys=counts.null_keys,
@@ -144,16 +145,16 @@ class _Positions:
 
 
 def _build_rows(
-    job: SliceJob, kind: StoreKind, writers: Layers, counts: _RecordCounts, passage: Passage
+    job: SliceJob, kind: StoreKind, layers: Layers, counts: _RecordCounts, passage: Passage
 ) -> tuple[int, int | None, _Positions]:
     """Rows of segments that have expired, the highest segment time, and what Positions there are."""
     import pyarrow as pa
 
     positions = _Positions(job, kind)
-    orders = Orders(job, kind, counts, positions, writers.aside, passage)
+    orders = Orders(job, kind, counts, positions, layers.aside, passage)
     for order in orders.all():
         try:
-            _write(kind, order, writers, counts, passage)
+            _write(kind, order, layers, counts, passage)
         finally:
             order.keys.close()
         del order  # while what follows is read
@@ -161,32 +162,33 @@ def _build_rows(
     return orders.expired, orders.max_time, positions
 
 
-def _write(kind: StoreKind, order: RowOrder, writers: Layers, counts: _RecordCounts, passage: Passage) -> None:
+def _write(kind: StoreKind, order: RowOrder, layers: Layers, counts: _RecordCounts, passage: Passage) -> None:
     """The second reading: values of the winners, and their SSTs."""
-    with contextlib.closing(_values(order, writers)) as values:
+    with contextlib.closing(_values(order, layers)) as values:
         _read_values(kind, order, values, counts, passage)
-        _write_rows(kind, order, values, writers)
+        _write_rows(kind, order, values, layers)
 
 
-def _write_rows(kind: StoreKind, order: RowOrder, values: ValuesInOrder, writers: Layers) -> None:
+def _write_rows(kind: StoreKind, order: RowOrder, values: ValuesInOrder, layers: Layers) -> None:
     import numpy as np
     import pyarrow.compute as pc
 
-    job, windows = order.job, values.windows()
-    for segment, begin, end in order.segments:
-        layer = writers.open(segment)
-        gone = np.zeros(end - begin, dtype=np.bool_)
-        last = begin
-        while last < end:
-            first, last, some = next(windows)
-            keys = order.keys.between(first, last)
-            if kind.key.time_ordered:
-                keys = convert.base_keys(kind.key, keys)
-                gone[first - begin : last - begin] = pc.is_null(some).to_numpy(zero_copy_only=False)
-            layer.put(keys, some, deletes=job.tombstones)
-        if kind.key.time_ordered and job.indexed:
-            _write_index(job, order.keys.between(begin, end), gone, layer)
-        layer.close()
+    job = order.job
+    with contextlib.closing(values.windows()) as windows:
+        for segment, begin, end in order.segments:
+            layer = layers.open(segment)
+            gone = np.zeros(end - begin, dtype=np.bool_)
+            last = begin
+            while last < end:
+                first, last, some = next(windows)
+                keys = order.keys.between(first, last)
+                if kind.key.time_ordered:
+                    keys = convert.base_keys(kind.key, keys)
+                    gone[first - begin : last - begin] = pc.is_null(some).to_numpy(zero_copy_only=False)
+                layer.put(keys, some, deletes=job.tombstones)
+            if kind.key.time_ordered and job.indexed:
+                _write_index(job, order.keys.between(begin, end), gone, layer)
+            layer.close()
 
 
 def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_], layer: Layer) -> None:
@@ -200,7 +202,7 @@ def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_
         layer.put(convert.index_keys(convert.taken(keys, part)), values, deletes=job.tombstones)
 
 
-def _values(order: RowOrder, writers: Layers) -> ValuesInOrder:
+def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
     """For the values of all rows; what does not fit the memory waits in a file."""
     job = order.job
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
@@ -214,7 +216,7 @@ def _values(order: RowOrder, writers: Layers) -> ValuesInOrder:
         starts=window_starts(order.segments, rows_together(job)),
         memory=max(int((job.memory - held) * _VALUES_PART), most),
         most=most,
-        new_file=writers.aside,
+        new_file=layers.aside,
         together=together,
     )
 
@@ -230,8 +232,9 @@ def _read_values(
     if not order.places.rows:
         if not passage.has_seen(job.slice):
             # A later part leaves out whatever is before it: a record that comes late in its file would be nobody's.
-            for _ in batches(job, ("offset",), passage):
-                pass
+            with contextlib.closing(batches(job, ("offset",), passage)) as tables:
+                for _ in tables:
+                    pass
         return
     # Offsets once more: a file that has become another one since its keys were read is told by them.
     columns = ["value", "offset"]
@@ -240,23 +243,24 @@ def _read_values(
     if kind.needs_headers:
         columns.append("headers")
     number = 0
-    for table in batches(job, tuple(columns), passage):
-        chosen, rows = order.places.wanted(number, len(table))
-        number += len(table)
-        if not len(rows):
-            continue
-        counts.data_bytes += table.nbytes
-        bounds = np.cumsum([0, *(batch.num_rows for batch in table.to_batches())])
-        cuts = np.searchsorted(chosen, bounds)
-        parts = [
-            (batch, chosen[low:high] - bound)
-            for batch, bound, low, high in zip(table.to_batches(), bounds, cuts, cuts[1:], strict=False)
-            if high > low
-        ]
-        some = pa.concat_arrays([convert.taken(batch.column("value"), at) for batch, at in parts])
-        times, headers = np.empty(0, dtype=np.int64), None
-        if kind.needs_timestamp:
-            times = np.concatenate([batch.column("timestamp").to_numpy()[at] for batch, at in parts])
-        if kind.needs_headers:
-            headers = pa.concat_arrays([batch.column("headers").take(pa.array(at)) for batch, at in parts])
-        values.add(rows, row_values(kind, some, times, headers, job.shown))
+    with contextlib.closing(batches(job, tuple(columns), passage)) as tables:
+        for table in tables:
+            chosen, rows = order.places.wanted(number, len(table))
+            number += len(table)
+            if not len(rows):
+                continue
+            counts.data_bytes += table.nbytes
+            bounds = np.cumsum([0, *(batch.num_rows for batch in table.to_batches())])
+            cuts = np.searchsorted(chosen, bounds)
+            parts = [
+                (batch, chosen[low:high] - bound)
+                for batch, bound, low, high in zip(table.to_batches(), bounds, cuts, cuts[1:], strict=False)
+                if high > low
+            ]
+            some = pa.concat_arrays([convert.taken(batch.column("value"), at) for batch, at in parts])
+            times, headers = np.empty(0, dtype=np.int64), None
+            if kind.needs_timestamp:
+                times = np.concatenate([batch.column("timestamp").to_numpy()[at] for batch, at in parts])
+            if kind.needs_headers:
+                headers = pa.concat_arrays([batch.column("headers").take(pa.array(at)) for batch, at in parts])
+            values.add(rows, row_values(kind, some, times, headers, job.shown))

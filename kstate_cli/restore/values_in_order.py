@@ -6,8 +6,9 @@ of any size would be one read of the disk for each row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,18 +55,18 @@ class _File:
         return len(self._batches)
 
     def put_away(self, some: list[_Part]) -> None:
-        """Takes these, once those before them are written. Raises OSError, of those too."""
+        """Takes these, once those before them are written. Raises OSError where those cannot be."""
         self.settle()
         self._writing = self._pool.ask(self._write, some)
 
     def complete(self) -> None:
-        """Waits until everything is written; nothing is put away any more. Raises OSError."""
+        """Nothing is put away any more: waits for what is still being written, and ends the thread. Raises OSError."""
         self.settle()
         # What its thread has taken of Arrow's memory is given back.
         self._pool.shutdown()
 
     def settle(self) -> None:
-        """Waits until everything is written. Raises OSError."""
+        """Waits until what was put away is written. Raises OSError where it cannot be."""
         writing, self._writing = self._writing, None
         try:
             if writing is not None:
@@ -86,10 +87,11 @@ class _File:
                 where = self._file.append(pa.array(rows[low:high]), values.slice(low, high - low))
                 self._batches[int(number[low])].append(where)
 
-    def read(self, part: int) -> Iterator[_Part]:
+    def read(self, part: int) -> Generator[_Part, None, None]:
         """The batches of a part, in the order in which they were written. Raises OSError."""
-        for rows, values in self._file.read_all(self._batches[part]):
-            yield rows.to_numpy(), values
+        with closing(self._file.read_all(self._batches[part])) as batches:
+            for rows, values in batches:
+                yield rows.to_numpy(), values
 
     def close(self) -> None:
         """Ends its thread, and gives back its room."""
@@ -213,9 +215,9 @@ class ValuesInOrder:
             self._file = self._made_file()
             held, self._held = self._held, []
             self._file.put_away(held)
-            self._file.settle()
+            self._file.settle()  # else all of it would be held while more comes
 
-    def windows(self) -> Iterator[tuple[int, int, pa.BinaryArray]]:
+    def windows(self) -> Generator[tuple[int, int, pa.BinaryArray], None, None]:
         """(first row, end row, values), in order; never over the border of a window. Call it once. Raises OSError."""
         self._deal_out()
         if self._file is None:
@@ -227,8 +229,9 @@ class ValuesInOrder:
             begin, end = (-(-len(self.starts) * one // parts) for one in (number, number + 1))
             for first, upto in self._lots(begin, end):
                 low, high = self._row(first), self._row(upto)
-                read = (_between(part, low, high) for part in self._file.read(number))
-                yield from self._handed_out([part for part in read if len(part[0])], first, upto)
+                with closing(self._file.read(number)) as read:
+                    mine = [one for part in read if len((one := _between(part, low, high))[0])]
+                yield from self._handed_out(mine, first, upto)
 
     def close(self) -> None:
         """Gives back memory, thread and disk; nothing is added or handed out any more."""

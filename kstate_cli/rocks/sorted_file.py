@@ -33,15 +33,16 @@ class SortedFileWriter:
         self._made: tuple[SstFileWriter, DigestAsWritten] | None = None
 
     def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
-        """Adds rows, whose keys must rise strictly. A null value is a delete, written only with ``deletes``."""
+        """Adds rows, whose keys must rise strictly. A null value is a delete, written only with ``deletes``.
+
+        All of them become Python objects at once: no more than :data:`OBJECTS` are to be put together.
+        """
         if not len(keys):
             return
         writer, digest = self._open()
         with as_rocks_error():
-            for first in range(0, len(keys), OBJECTS):
-                some = keys.slice(first, OBJECTS).to_pylist(), values.slice(first, OBJECTS).to_pylist()
-                self._put(writer, *some, deletes=deletes)
-                digest.follow()
+            self._put(writer, keys.to_pylist(), values.to_pylist(), deletes=deletes)
+            digest.follow()
 
     def _put(self, writer: SstFileWriter, keys: list[bytes], values: list[bytes | None], *, deletes: bool) -> None:
         if None not in values:

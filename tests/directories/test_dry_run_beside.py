@@ -21,7 +21,7 @@ from .test_locks import held
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")
 BUSY = """
-import fcntl, os, select, sys
+import fcntl, os, select, sys, time
 from rocksdict import Options, Rdict
 app = sys.argv[1]
 lock = open(os.path.join(app, ".lock"), "r+")
@@ -40,6 +40,9 @@ while not select.select([sys.stdin], [], [], 0)[0]:
         rows.flush()
     if number % 40 == 0:
         rows.compact_range(None, None)
+    # Fifty flushes a second, far more than an application's. Without a pause its files never stand still for a reader
+    # on a machine with other work, who then rightly says so.
+    time.sleep(0.002)
 """
 
 

@@ -47,7 +47,8 @@ WHOLE = (
      *itertools.product(["headers", "headers-joins"], ["4.3.1"], ["alos", "eos"])]
     if ALL else DEFAULT[:1]
 )  # fmt: skip
-CASES = [*((*case, IN_ONE_FILE) for case in WHOLE), *((*case, IN_MANY) for case in ([] if PROVING else DEFAULT[1:]))]
+PARTED = [("kinds", PROVING, "eos")] if PROVING else DEFAULT[1:]
+CASES = [*((*case, IN_ONE_FILE) for case in WHOLE), *((*case, IN_MANY) for case in PARTED)]
 """Of each layer one file, made on Spark; or many, and several layers in a database, as from hundreds of MiB on."""
 GARBLED = "/grace-join-Buffer/"
 """

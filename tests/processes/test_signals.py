@@ -100,12 +100,13 @@ def at_most_two(*arguments):
     return begin(*arguments)
 
 threading._start_new_thread = at_most_two
+before = threading.active_count()
 try:
     FullPool(4, "four")
 except RuntimeError as error:
-    print(error)
+    print(error, threading.active_count() - before)
 """
-    assert run(script) == "can't start new thread\n"
+    assert run(script) == "can't start new thread 0\n"
 
 
 def test_only_the_first_signal_is_raised() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -237,12 +238,14 @@ def test_in_a_bucket(objects: ObjectStore) -> None:
                              env=support.environment(), stderr=subprocess.PIPE, text=True)
             for name in ("web-1", "web-2")
         ]  # fmt: skip
-        said = []
         try:
-            said = [process.communicate(timeout=60)[1] for process in processes]
+            with contextlib.suppress(subprocess.TimeoutExpired):  # then what all have said tells why
+                for process in processes:
+                    process.wait(timeout=60)
         finally:
             for process in processes:  # one that waits on goes on asking a store that other tests look at
                 process.kill()
+        said = [process.communicate()[1] for process in processes]
         assert [process.returncode for process in processes] == [0, 0], said
     lost = subprocess.run([*argv, "s3://no-such-bucket/start", "--hosts", "2"], env=support.environment(),
                           capture_output=True, text=True, check=False)  # fmt: skip

@@ -48,13 +48,23 @@ def records_of(kind: str, seed: int = 0) -> Records:
     return records
 
 
-def made(tmp_path: Path, kind: str, name: str, file_bytes: int, memory: int = 64 * MIB, seed: int = 0) -> SliceResult:
+def made(
+    tmp_path: Path,
+    kind: str,
+    name: str,
+    file_bytes: int,
+    memory: int = 64 * MIB,
+    seed: int = 0,
+    *,
+    deletes: bool = False,
+    existing: tuple[int | None, ...] = (),
+) -> SliceResult:
     dump = tmp_path / "dump"
     if not dump.exists():
         write_dump(dump, records_of(kind, seed))
     (tmp_path / name).mkdir()
-    job = replace(job_of(dump, kind, tmp_path / name), file_bytes=file_bytes, memory=memory, tombstones=False)
-    return build_sorted_files(job)
+    job = replace(job_of(dump, kind, tmp_path / name), file_bytes=file_bytes, memory=memory, tombstones=deletes)
+    return build_sorted_files(replace(job, existing=existing))
 
 
 def by_layer(result: SliceResult) -> dict[tuple[int | None, int], list[SortedFile]]:
@@ -100,15 +110,19 @@ def step_of(*layers: Sequence[SortedFile]) -> BuildDatabase:
 
 
 def test_a_database_keeps_the_files_of_few_layers(tmp_path: Path) -> None:
-    """A level of RocksDB for each, however many files they are; a later one wins."""
+    """A level of RocksDB for each, however many files they are; a later one wins, and its deletes do."""
     made_of: list[tuple[SortedFile, ...]] = []
     rows: dict[bytes, bytes] = {}
     for number in range(FEW_LAYERS):
         (tmp_path / str(number)).mkdir()
-        result = made(tmp_path / str(number), "key-value", "staging", 1, seed=number)
+        result = made(tmp_path / str(number), "key-value", "staging", 1, seed=number, deletes=number > 0)
         made_of.append(result.files)
-        rows |= sorted_rows(result, tmp_path / f"alone-{number}")
+        for key, value in records_of("key-value", number):
+            assert key is not None
+            rows.pop(key, None)
+            rows |= {} if value is None else {key: value}
     step = step_of(*made_of)
+    assert step.stays and step.deletes > 50
     inodes = {os.stat(file.path).st_ino for files in made_of for file in files}
     staged = tmp_path / "staged"
     staged.mkdir()
@@ -118,6 +132,18 @@ def test_a_database_keeps_the_files_of_few_layers(tmp_path: Path) -> None:
     assert kept == inodes
     with Shadow(staged / step.path) as shadow:
         assert dict(shadow.rows(step.family)) == rows
+
+
+@pytest.mark.parametrize("kind", ["key-value", "window", "time-ordered-window", "versioned", "grace-buffer"])
+def test_a_database_that_has_rows_gets_one_file_for_each_layer(tmp_path: Path, kind: str) -> None:
+    """A new segment of the same store is a new database."""
+    plain = made(tmp_path, kind, "plain", 1)
+    segments = sorted({file.segment for file in plain.files}, key=str)
+    parted = made(tmp_path, kind, "parted", 1, existing=(segments[0],))
+    of_segment = {segment: [file for file in parted.files if file.segment == segment] for segment in segments}
+    assert len(of_segment[segments[0]]) == 1
+    assert all(len(of_segment[segment]) > 3 for segment in segments[1:])
+    assert len(segments) == (2 if "window" in kind else 1)
 
 
 def test_entries_of_a_layer_of_many_files_are_counted(tmp_path: Path) -> None:

@@ -10,20 +10,22 @@ import pytest
 from kstate_cli.change.build import BuildDatabase
 from kstate_cli.dump.open import read_dump
 from kstate_cli.releases import release
-from kstate_cli.restore.jobs import SliceJob
-from kstate_cli.restore.judge import Allowed
-from kstate_cli.restore.plan import RestoreOptions
+from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
+from kstate_cli.restore.judge import Action, Allowed
+from kstate_cli.restore.plan import RestoreOptions, StoreWork
 from kstate_cli.restore.planner import plan_restore
 from kstate_cli.restore.prepare import Slicing, Slots, make_jobs, to_steps, with_digests
 from kstate_cli.restore.resume import identified
 from kstate_cli.restore.sorted_files import build_sorted_files
-from kstate_cli.restore.staging import Staging
+from kstate_cli.restore.staging import Staging, digest_of
 from kstate_cli.spec.combine import resolve_spec
+from kstate_cli.spec.model import StoreSpec
 from kstate_cli.spec.toml_file import parse_draft
+from kstate_cli.statedir.scan import read_application
 from tests.bench.make_dump import make_dump
 from tests.restore import support
 
-from .slicing import MIB, job_of, write_dump
+from .slicing import HOUR, MIB, job_of, write_dump
 
 
 def of_files(job: SliceJob, *paths: str) -> SliceJob:
@@ -49,7 +51,7 @@ def test_how_a_file_is_read_does_not_decide_which_rows_it_makes(tmp_path: Path) 
 
 
 def test_slices_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbered; files end only where the store is new; each slice is a layer of its database."""
+    """Numbered; each is a layer of its database."""
     monkeypatch.setattr("kstate_cli.restore.prepare._MOST_RECORDS", 25)
     monkeypatch.setattr("tests.bench.make_dump.FILE_RECORDS", 20)
     folder, app, to = tmp_path / "dump", tmp_path / support.APP, release("4.3")
@@ -64,9 +66,7 @@ def test_slices_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert count > 1
     for task in ("0_0", "0_1"):
         assert sorted(job.number for job in jobs if job.task == task) == [*range(count)]
-    assert {job.file_bytes for job in jobs} == {64 << 20}
-    caught_up = make_jobs([replace(one, rebuild=False) for one in plan.work], slicing)
-    assert {job.file_bytes for job in caught_up} == {0}
+    assert {(job.file_bytes, job.existing) for job in jobs} == {(64 << 20, ())}
     results = [build_sorted_files(job) for job in jobs]
     steps, _ = to_steps(plan.work, results, to, Staging(slicing.staging), tmp_path, app)
     built = [step for step in steps if isinstance(step, BuildDatabase)]
@@ -88,3 +88,57 @@ def test_what_is_read_ahead_is_of_the_memory(memory: int, around: bool, tmp_path
     assert [job.direct for job in jobs] == [around] * 2
     assert {job.memory for job in jobs} == {memory - 48 * MIB if around else memory}
     assert not any(job.direct for job in make_jobs(plan.work, replace(slicing, direct=False)))
+
+
+def test_files_become_layers_oldest_slice_first(tmp_path: Path) -> None:
+    """However the slices came back; of each segment, with its own counts."""
+
+    def file(slice_: int, layer: int, number: int, segment: int) -> SortedFile:
+        path = tmp_path / f"{slice_}-{layer}-{number}-{segment}.sst"
+        path.write_bytes(path.name.encode())
+        return SortedFile(
+            segment, str(path), rows=10 + number, deletes=layer, size=path.stat().st_size,
+            digest=digest_of(path), layer=layer,
+        )  # fmt: skip
+
+    def result(number: int) -> SliceResult:
+        # As they are made: the layers of one segment after those of another, each file by file.
+        layers = [(0, 0), (1, 0), (2, 3_600_000), (3, 3_600_000)]
+        files = tuple(file(number, layer, one, segment) for layer, segment in layers for one in range(2))
+        return SliceResult(number, "0_0", "store", "a" * 12, files, 0, 0, 0, 0, None, (), 0.0)
+
+    spec = StoreSpec(
+        name="store", kind="window", changelog="app-store-changelog", retention_ms=HOUR, segment_interval_ms=HOUR
+    )
+    work = StoreWork("0_0", spec, (), rebuild=True, existing=None, offsets={})
+    steps, (report,) = to_steps(
+        [work], [result(1), result(0)], release("4.2"), Staging(str(tmp_path)), tmp_path, tmp_path / "app"
+    )
+    built = [step for step in steps if isinstance(step, BuildDatabase)]
+    assert [[[Path(path).name for path in layer] for layer in step.layers] for step in built] == [
+        [[f"{number}-{layer}-{one}-{segment}.sst" for one in range(2)] for number in range(2) for layer in layers]
+        for segment, layers in ((0, (0, 1)), (3_600_000, (2, 3)))
+    ]
+    assert [(step.rows, step.deletes) for step in built] == [(84 + 4, 4), (84 + 20, 20)]
+    assert (report.rows, report.deleted) == (168, 24)
+
+
+def test_databases_that_are_caught_up_are_known_to_their_slices(tmp_path: Path) -> None:
+    app, to, folder = tmp_path / support.APP, release("4.3"), tmp_path / "dump"
+    make_dump(folder, support.TOPIC, records=100, keys=30, value_bytes=10, partitions=2)
+    support.good(support.restore(app, folder, "--engine", "local"))
+    dump = read_dump(str(folder), complete=False, committed_only=False)
+    spec = resolve_spec(None, parse_draft(support.SPEC))
+    options = RestoreOptions(to, allowed=Allowed(rebuild="asked for", asked=True))
+    plan = plan_restore(app, read_application(app), spec, dump, options)
+    slicing = Slicing(app, dump, to, str(tmp_path), Slots(2, 64 * MIB), lambda rows: (rows, ""))
+    assert {job.existing for job in make_jobs(plan.work, slicing)} == {()}
+    caught_up = [
+        replace(
+            one,
+            rebuild=False,
+            parts=tuple(replace(part, verdict=replace(part.verdict, action=Action.CATCH_UP)) for part in one.parts),
+        )
+        for one in plan.work
+    ]
+    assert {job.existing for job in make_jobs(caught_up, slicing)} == {(None,)}

@@ -9,6 +9,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -59,8 +60,30 @@ def test_values_of_any_order(
     for first, end, part in taken.windows():
         assert first == len(found) and end - first == len(part)
         found += part.to_pylist()
+    taken.close()
     assert found == values
     assert not [*tmp_path.iterdir()]
+
+
+def test_what_is_held_while_more_is_written(tmp_path: Path) -> None:
+    """What comes, as one and in order; what came before it, and what that becomes as it is written."""
+    together, rows, batch, memory = 4 << 20, 1 << 19, 16_384, 1 << 20
+    taken = in_order(tmp_path, rows, width=4_096, memory=memory, most=1 << 20, together=together)
+    values = pa.array([bytes(100)] * batch, pa.binary())
+    order = np.random.default_rng(1).permutation(rows)
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    files = 0
+    pa.set_memory_pool(pool)
+    try:
+        for first in range(0, rows, batch):
+            taken.add(order[first : first + batch], values)
+            files += taken._file is not None
+    finally:
+        pa.set_memory_pool(usual)
+    assert files > 20, "most of it waits in a file"
+    taken.close()
+    most = pool.max_memory()
+    assert 2 * together < most < 4 * together + memory, most / together
 
 
 @pytest.mark.parametrize("size", [None, 0, 8, 100])
@@ -127,14 +150,14 @@ def uncollected() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("uncollected")
-@pytest.mark.parametrize("good", [0, 1, 5, 10_000], ids=["first", "second", "some", "last"])
-def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int) -> None:
+@pytest.mark.parametrize("which", [0, 1, 5, -1, None], ids=["first", "second", "some", "last", "none"])
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int | None) -> None:
     """What is written behind the back of the one who adds is his error all the same, at the latest before a row comes."""
-    left = [good]
+    written, fails = [0], [-1]
 
     def until_full(descriptor: int, buffer: memoryview, begin: int) -> None:
-        left[0] -= 1
-        if left[0] == -1:  # once: there may be room again for what comes after it
+        written[0] += 1
+        if written[0] == fails[0]:  # once: there may be room again for what comes after it
             raise OSError(errno.ENOSPC, "full")
         write_from(descriptor, buffer, begin)
 
@@ -149,10 +172,11 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go
             values.add(np.arange(first, first + 10), row)
         return sum(len(part) for *_, part in values.windows())
 
-    if good == 10_000:
-        assert all_rows() == 2_000
-        assert left[0] < good - 20
-    else:
+    assert all_rows() == 2_000
+    whole, written[0] = written[0], 0
+    assert whole > 20
+    if which is not None:
+        fails[0] = which % whole + 1
         with pytest.raises(OSError, match="full"):
             all_rows()
     deadline = time.monotonic() + 10
@@ -160,3 +184,21 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go
         time.sleep(0.01)
     assert (threading.active_count(), deleted_files()) == (before, open_before)
     assert not [*tmp_path.iterdir()]
+
+
+def test_whoever_ends_amid_a_reading_leaves_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told holds whatever was there: threads that still read would read from a file that is closed."""
+
+    def fails(*_: object) -> None:
+        raise MemoryError("amid it")
+
+    values = in_order(tmp_path, 2_000, width=100, memory=1_000, most=1 << 20, together=3_000)
+    before = threading.active_count()
+    for first in range(0, 2_000, 10):
+        values.add(np.arange(first, first + 10), pa.array([b"value" * 20] * 10))
+    monkeypatch.setattr("kstate_cli.restore.values_in_order._between", fails)
+    with pytest.raises(MemoryError) as raised, closing(values.windows()) as windows:
+        next(windows)
+    assert raised.value.__traceback__ is not None
+    assert threading.active_count() == before
+    values.close()
