@@ -297,7 +297,7 @@ def to_steps(
 
 
 @dataclass(slots=True)
-class _Taken:
+class _MadeOf:
     """What a database is made of."""
 
     layers: dict[tuple[int, int], list[str]] = field(default_factory=dict)
@@ -323,7 +323,7 @@ def _databases(
     report: RestoredStore,
 ) -> list[Step]:
     spec, kind = work.spec, store_kind(work.spec.kind)
-    by_segment: dict[int | None, _Taken] = {}
+    by_segment: dict[int | None, _MadeOf] = {}
     for result in results:
         report.records += result.records
         report.null_keys += result.null_keys
@@ -335,7 +335,7 @@ def _databases(
                 continue
             report.rows += file.rows
             report.deleted += file.deletes
-            by_segment.setdefault(file.segment, _Taken()).add(result.number, file, str(paths[file.path]))
+            by_segment.setdefault(file.segment, _MadeOf()).add(result.number, file, str(paths[file.path]))
     position = _position(work, results, oldest)
     report.has_position = not position.is_empty
     record = None
@@ -350,8 +350,8 @@ def _databases(
     if not targets and (not kind.key.segmented or (record is not None and not in_a_file(spec.kind))):
         targets = {FIRST_SEGMENT if kind.key.segmented else None}
     for segment in sorted(targets, key=lambda s: -1 if s is None else s):
-        rows = by_segment.get(segment, _Taken())
-        if not rows.layers and record is None and segment in before:
+        made_of = by_segment.get(segment, _MadeOf())
+        if not made_of.layers and record is None and segment in before:
             continue
         steps.append(
             BuildDatabase(
@@ -359,9 +359,9 @@ def _databases(
                 kind=spec.kind,
                 release=release,
                 family=kind.family.name,
-                layers=tuple(map(tuple, rows.layers.values())),
-                rows=rows.rows,
-                deletes=rows.deletes,
+                layers=tuple(map(tuple, made_of.layers.values())),
+                rows=made_of.rows,
+                deletes=made_of.deletes,
                 offsets=record,
                 exists=segment in before,
             )
