@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.naming import naming
+
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -19,13 +21,8 @@ def replace_text(path: Path, text: str, *, mode: int) -> None:
 
     Raises OSError, which always names a file, with the old file as it was.
     """
-    try:
+    with naming(path):
         _replace(path, text, mode)
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        # What a descriptor was written to, an error of it does not say.
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def _replace(path: Path, text: str, mode: int) -> None:

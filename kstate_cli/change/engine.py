@@ -149,9 +149,11 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
             details=error.details,
             hint_details=[*filter(None, [error.hint]), *error.hint_details],
         )
-    where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return RunFailed(f"{plan.command} failed: {text}{where}", where=str(plan.app), hint=hint)
+    # A staging area, or a folder for temporary files, may lie on another file system.
+    file = error.filename if isinstance(error, OSError) else None
+    where = os.fsdecode(file) if isinstance(file, (str, bytes, os.PathLike)) else str(plan.app)
+    return RunFailed(f"{plan.command} failed: {text}", where=where, hint=hint)
 
 
 def _signal_of(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from kstate_cli.change.access import keep_attributes
 from kstate_cli.change.marks import MARKS
 from kstate_cli.change.owner import own_like
 from kstate_cli.errors import Refused
+from kstate_cli.naming import naming
 from kstate_cli.regular import open_regular
 from kstate_cli.rocks.private_copy import LINKED_SUFFIXES
 from kstate_cli.statedir.database import is_database
@@ -68,22 +69,19 @@ def copy_file(source: Path | str, target: Path | str, *, required: bool) -> None
     """
     original = open_regular(source)
     try:
-        stat = os.fstat(original)
-        copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.st_mode & 0o777)
-        try:
-            done = 0
-            while done < stat.st_size:
-                sent = os.sendfile(copy, original, done, min(stat.st_size - done, _CHUNK))
-                if sent == 0:
-                    raise OSError(errno.EIO, "is shorter than it was", str(source))
-                done += sent
-            _keep(stat, original, copy, required=required)
-        finally:
-            os.close(copy)
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(target)
-        raise
+        with naming(target):
+            stat = os.fstat(original)
+            copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.st_mode & 0o777)
+            try:
+                done = 0
+                while done < stat.st_size:
+                    sent = os.sendfile(copy, original, done, min(stat.st_size - done, _CHUNK))
+                    if sent == 0:
+                        raise OSError(errno.EIO, "is shorter than it was", str(source))
+                    done += sent
+                _keep(stat, original, copy, required=required)
+            finally:
+                os.close(copy)
     finally:
         os.close(original)
 

@@ -106,7 +106,7 @@ class Workers:
         environment = same_modules()
         for _ in range(self.count):
             process = subprocess.Popen(
-                another_python("from kstate_cli.parallel.workers import serve; serve()"),
+                another_python(f"from kstate_cli.parallel.workers import serve; serve({os.getpid()})"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
@@ -166,9 +166,11 @@ def _ended(status: int) -> HostError:
     )
 
 
-def serve() -> None:
-    """The life of a worker process."""
+def serve(parent: int) -> None:
+    """The life of a worker process. ``parent``: the process that it ends with."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return  # it died while this one began: nobody waits for an answer, and what its jobs write would be nobody's
     most_descriptors()
     # Ctrl-C and a supervisor's signal reach the whole group: the parent decides, and its end is theirs.
     for number in ENDING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ from kstate_cli.change.attempts import state_of
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.dump.location import open_location
+from kstate_cli.formats.numbers import MAX_I64, MIN_I64
 from kstate_cli.formats.position import Position
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.overview import SLICES_EVENT
@@ -114,8 +116,8 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
         files = files_of(note)
         positions = tuple(
             (
-                None if segment is None else int(segment),
-                Position.from_map({t: {int(p): o for p, o in of.items()} for t, of in position.items()}),
+                None if segment is None else _number(segment),
+                Position.from_map({t: {int(p): _number(o) for p, o in of.items()} for t, of in position.items()}),
             )
             for segment, position in note["positions"]
         )
@@ -135,13 +137,13 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
             store=job.store,
             attempt=_ATTEMPT.fullmatch(note["attempt"])[0],  # type: ignore[index]
             files=tuple(replace(f, path=str(folder / name)) for f, name in zip(files, names, strict=True)),
-            records=int(note["records"]),
-            data_bytes=int(note["data_bytes"]),
-            null_keys=int(note["null_keys"]),
-            expired=int(note["expired"]),
-            max_time=None if note["max_time"] is None else int(note["max_time"]),
+            records=_number(note["records"]),
+            data_bytes=_number(note["data_bytes"]),
+            null_keys=_number(note["null_keys"]),
+            expired=_number(note["expired"]),
+            max_time=None if note["max_time"] is None else _number(note["max_time"]),
             positions=positions,
-            seconds=float(note["seconds"]),
+            seconds=_seconds(note["seconds"]),
         )
         for name in names:
             os.rename(left / name, folder / name)
@@ -150,3 +152,17 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
     with contextlib.suppress(OSError):
         Staging(str(folder)).mark_done(job, result)
     return result
+
+
+def _number(value: object) -> int:
+    """Raises ValueError for anything but a number that a result may have."""
+    if type(value) is not int or not MIN_I64 <= value <= MAX_I64:
+        raise ValueError(f"no number: {value!r}")
+    return value
+
+
+def _seconds(value: object) -> float:
+    """Raises ValueError for anything but a finite number."""
+    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+        raise ValueError(f"no seconds: {value!r}")
+    return float(value)  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from kstate_cli.direct import chunks
 from kstate_cli.dump.location import open_location
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.json_text import parse_json
+from kstate_cli.naming import naming
 from kstate_cli.restore.jobs import SortedFile
 from kstate_cli.restore.staging_area import below
 
@@ -174,7 +175,7 @@ class Staging:
         if not is_local(self.target):
             return
         path = os.path.join(local(self.target), name)
-        with open(path + ".tmp", "w", encoding="utf-8") as file:
+        with naming(path), open(path + ".tmp", "w", encoding="utf-8") as file:
             json.dump(row, file)
         os.replace(path + ".tmp", path)
 

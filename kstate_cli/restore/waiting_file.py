@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.direct import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
+from kstate_cli.naming import naming
 from kstate_cli.signals import FullPool
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class WaitingFile:
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         """``path`` is free again at once. Raises OSError."""
-        self._schema = schema
+        self._schema, self._path = schema, path
         # Closed with this, whatever becomes of it: the room on the disk is given back only then.
         self._file = open(open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), "r+b", buffering=0)  # noqa: SIM115
         os.unlink(path)
@@ -65,7 +66,8 @@ class WaitingFile:
             self._waiting += len(some)
             data = data[len(some) :]
             if self._waiting == _TOGETHER:
-                write_from(self._file.fileno(), self._last, self._written)
+                with naming(self._path):
+                    write_from(self._file.fileno(), self._last, self._written)
                 self._written += _TOGETHER
                 self._waiting = 0
         return where
@@ -98,8 +100,9 @@ class WaitingFile:
 
     def _filled(self, room: _Room) -> _Room:
         in_file = min(room.first + len(room.pages), self._written) - room.first
-        if in_file > 0 and read_into(self._file.fileno(), room.pages[:in_file], room.first) != in_file:
-            raise OSError(errno.EIO, "a file that values wait in has lost some of them")
+        with naming(self._path):
+            if in_file > 0 and read_into(self._file.fileno(), room.pages[:in_file], room.first) != in_file:
+                raise OSError(errno.EIO, "a file that values wait in has lost some of them")
         if room.end > self._written:
             low = max(room.first, self._written)
             room.pages[low - room.first : room.end - room.first] = self._last[

@@ -214,6 +214,30 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     _until(lambda: not any(Path("/proc", path.name).exists() for path in tmp_path.iterdir()))
 
 
+def test_a_worker_that_comes_after_its_parent_has_died_does_nothing(tmp_path: Path) -> None:
+    """Killed while its workers import: a job that is in the pipe already is carried out by nobody."""
+    program = (
+        "import os, pickle, subprocess, sys\n"
+        "from kstate_cli.parallel import workers\n"
+        "from tests.processes.test_workers import write_later\n"
+        "late = workers.another_python(f'import time; time.sleep(1); '"
+        "    f'from kstate_cli.parallel.workers import serve; serve({os.getpid()})')\n"
+        "one = subprocess.Popen(late, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        f"pickle.dump((write_later, {str(tmp_path / 'late')!r}), one.stdin)\n"
+        "one.stdin.flush()\n"
+        "print(one.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
+    parent = subprocess.run(
+        [sys.executable, "-c", program], env=environment, check=False, capture_output=True, timeout=60
+    )
+    worker = int(parent.stdout)
+    _until(lambda: not Path("/proc", str(worker)).exists())
+    assert parent.stderr == b""
+    assert not [*tmp_path.iterdir()]
+
+
 def _until(condition: object) -> None:
     deadline = time.monotonic() + 60
     while not condition():  # type: ignore[operator]

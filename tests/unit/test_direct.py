@@ -166,6 +166,7 @@ def test_a_file_that_has_lost_something_is_told(tmp_path: Path) -> None:
     batch = pa.array([1], pa.int32()), pa.array([b"v" * (3 << 20)], pa.binary())
     where = waiting.append(*batch)
     os.ftruncate(waiting._file.fileno(), 1 << 20)
-    with pytest.raises(OSError, match="has lost some"):
+    with pytest.raises(OSError, match="has lost some") as raised:
         [*waiting.read_all([where])]
+    assert raised.value.filename == str(tmp_path / "waiting")
     waiting.close()

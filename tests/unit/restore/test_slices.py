@@ -22,7 +22,7 @@ from kstate_cli.restore.plan import StoreWork
 from kstate_cli.restore.prepare import to_steps
 from kstate_cli.restore.resume import kept_slices, take_over
 from kstate_cli.restore.sorted_files import build_sorted_files
-from kstate_cli.restore.staging import Staging
+from kstate_cli.restore.staging import Staging, seal
 from kstate_cli.spec.model import StoreSpec
 
 from .slicing import Records, job_of, key_of, write_dump
@@ -140,6 +140,22 @@ def test_a_note_is_believed_whole_or_not_at_all(tmp_path: Path) -> None:
         taken += [(at, one) for one in take_over(app, run, folder, [job]).results]
         shutil.rmtree(run.path)
     assert taken == []
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1.5, True, "1", None, [], 10**30, -(10**30)])
+@pytest.mark.parametrize("name", ["records", "data_bytes", "null_keys", "expired", "max_time", "seconds"])
+def test_numbers_of_a_note_that_no_slice_has(tmp_path: Path, name: str, value: object) -> None:
+    """Under a seal of its own: it is not believed, and does not stand in the way of the run."""
+    app, job, result = finished_slice(tmp_path, RECORDS[:20])
+    (path,) = Path(result.files[0].path).parent.glob("*.done")
+    note = {**json.loads(path.read_bytes()), name: value}
+    path.write_text(json.dumps({**note, "seal": seal(note)}).replace("NaN", "-1e999").replace("Infinity", "1e999"))
+    run, folder = run_of(app, "REBALANCING")
+    taken = take_over(app, run, folder, [job]).results
+    assert bool(taken) is (
+        (name, value) in (("max_time", None), ("seconds", 1.5), ("seconds", 10**30), ("seconds", -(10**30)))
+    )
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("segment", [None, 3_600_000])

@@ -177,8 +177,10 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wh
     assert whole > 20
     if which is not None:
         fails[0] = which % whole + 1
-        with pytest.raises(OSError, match="full"):
+        with pytest.raises(OSError, match="full") as raised:
             all_rows()
+        assert Path(raised.value.filename).parent == tmp_path
+        del raised
     deadline = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
