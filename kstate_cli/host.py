@@ -12,6 +12,7 @@ import os
 from typing import Final
 
 from kstate_cli.errors import RunFailed
+from kstate_cli.naming import file_of
 
 SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """This host has no more of something."""
@@ -44,8 +45,7 @@ def host_error(error: OSError) -> HostError | None:
     """What to raise where this host is short of something; None where the error is about what was asked for."""
     if error.errno not in SHORT:
         return None
-    name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes, os.PathLike)) else None
-    return _short(error.errno, name)
+    return _short(error.errno, file_of(error))
 
 
 def short_of(number: int, writes_in: str) -> HostError:

@@ -16,3 +16,8 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         if error.filename is None:
             error.filename = os.fspath(path)
         raise
+
+
+def file_of(error: OSError) -> str | None:
+    """The file that an error names; None where it names none."""
+    return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes, os.PathLike)) else None

@@ -85,10 +85,11 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
             if step.family not in store.column_families:
                 store.create(step.family)
             store.ingest(step.family, [[Path(file) for file in layer] for layer in step.layers], move=True)
-            if not step.exists and not step.stays and store.overlapping(step.family) > FEW_LAYERS:
+            if step.exists:
+                if step.layers and store.overlapping(step.family) > MOST_OVERLAPPING:
+                    store.merge_small(step.family, MOST_OVERLAPPING)
+            elif not step.stays and store.overlapping(step.family) > FEW_LAYERS:
                 store.compact(step.family)
-            elif step.layers and step.exists and store.overlapping(step.family) > MOST_OVERLAPPING:
-                store.merge_small(step.family, MOST_OVERLAPPING)
             if step.offsets is not None:
                 store.set_offsets(encode_rows(step.offsets))
     except RocksError as error:

@@ -26,6 +26,7 @@ from kstate_cli.change.switch import list_trees, switch
 from kstate_cli.change.system_calls import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, name_of_signal
+from kstate_cli.naming import file_of
 from kstate_cli.parallel.workers import Workers
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import signals_held
@@ -151,9 +152,8 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
         )
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     # A staging area, or a folder for temporary files, may lie on another file system.
-    file = error.filename if isinstance(error, OSError) else None
-    where = os.fsdecode(file) if isinstance(file, (str, bytes, os.PathLike)) else str(plan.app)
-    return RunFailed(f"{plan.command} failed: {text}", where=where, hint=hint)
+    file = file_of(error) if isinstance(error, OSError) else None
+    return RunFailed(f"{plan.command} failed: {text}", where=file or str(plan.app), hint=hint)
 
 
 def _signal_of(error: BaseException) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+
+from kstate_cli.naming import naming
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -30,17 +31,6 @@ def exchange(one: Path, other: Path) -> None:
     if done != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(one))
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Gives an OSError the name of what it is about: one of a descriptor has none."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
 
 
 def sync_file_system(path: Path) -> None:

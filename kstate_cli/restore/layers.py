@@ -62,23 +62,23 @@ class Layer:
 
     def __init__(self, layers: Layers, segment: int | None, number: int) -> None:
         self._layers, self._segment, self._number = layers, segment, number
+        self._most = 0 if segment in layers.job.existing else layers.job.file_bytes
         self._writer = layers.writer(segment)
 
     def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
         """As :meth:`SortedFileWriter.put`: all keys of a layer rise strictly."""
-        job = self._layers.job
-        most = 0 if self._segment in job.existing else job.file_bytes
         for first in range(0, len(keys), LOOK_ROWS):
-            if most and self._writer.size >= most:
-                self._complete(self._writer)
+            if self._most and self._writer.size >= self._most:
+                self._complete()
                 self._writer = self._layers.writer(self._segment)
             self._writer.put(keys.slice(first, LOOK_ROWS), values.slice(first, LOOK_ROWS), deletes=deletes)
 
     def close(self) -> None:
         """Completes its last file: nothing is put any more. Without a row or a delete there is none."""
-        self._complete(self._writer)
+        self._complete()
 
-    def _complete(self, writer: SortedFileWriter) -> None:
+    def _complete(self) -> None:
+        writer = self._writer
         digest = writer.finish()
         if digest is not None:
             size, path = os.path.getsize(writer.path), self._layers.staging.publish(writer.path)

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlparse
@@ -161,7 +161,7 @@ class Staging:
 
     def mark_done(self, job: SliceJob, result: SliceResult) -> None:
         """Leaves a note of a finished attempt: for progress, and for the run that resumes this one."""
-        note = {k: v for k, v in asdict(result).items() if k not in ("files", "positions")}
+        note = {one.name: getattr(result, one.name) for one in fields(result) if one.name not in ("files", "positions")}
         note["identity"] = job.identity
         note["files"] = [file.as_row() for file in result.files]
         note["positions"] = [[segment, position.as_map()] for segment, position in result.positions]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.restore.convert import apart, taken
@@ -224,9 +225,7 @@ class ValuesInOrder:
             yield from self._handed_out(self._held, 0, len(self.starts))
             return
         self._file.complete()
-        parts = self._file.parts
-        for number in range(parts):
-            begin, end = (-(-len(self.starts) * one // parts) for one in (number, number + 1))
+        for number, (begin, end) in enumerate(pairwise(self._borders(self._file.parts))):
             for first, upto in self._lots(begin, end):
                 low, high = self._row(first), self._row(upto)
                 with closing(self._file.read(number)) as read:
@@ -294,7 +293,11 @@ class ValuesInOrder:
         expected = self._held_bytes * self.rows // max(self._taken_rows, 1)
         parts = -(-expected * _SPARE // max(self.memory, 1))
         parts = max(1, min(parts, _MOST_PARTS, len(self.starts)))
-        return _File(self.new_file(), self.starts[[-(-len(self.starts) * one // parts) for one in range(parts)]])
+        return _File(self.new_file(), self.starts[self._borders(parts)[:-1]])
+
+    def _borders(self, parts: int) -> list[int]:
+        """The windows that so many parts begin with, and how many windows there are."""
+        return [-(-len(self.starts) * one // parts) for one in range(parts + 1)]
 
 
 def _between(part: _Part, first: int, last: int) -> _Part:
