@@ -283,9 +283,22 @@ final class Runner {
         c.forEach((k, v) -> shown.put(k.toString(), v));
         shown.remove("bootstrap.servers");
         shown.remove("state.dir");
-        Json.print("event", "config", "version", org.apache.kafka.common.utils.AppInfoParser.getVersion(),
-            "topology", topologyName, "config", shown);
+        Json.print("event", "config", "version", kafkaVersion(), "topology", topologyName, "config", shown);
         return c;
+    }
+
+    /** Return the version that the kafka-clients jar names. Its class is in the package "internals" since 4.4. */
+    private static String kafkaVersion() {
+        final String utils = "org.apache.kafka.common.utils.";
+        ReflectiveOperationException missing = null;
+        for (final String parser : List.of(utils + "AppInfoParser", utils + "internals.AppInfoParser")) {
+            try {
+                return String.valueOf(Class.forName(parser).getMethod("getVersion").invoke(null));
+            } catch (final ReflectiveOperationException e) {
+                missing = e;
+            }
+        }
+        throw new IllegalStateException("kafka-clients has no AppInfoParser", missing);
     }
 
     static void removeMembers(final Admin admin, final String group) throws InterruptedException {
