@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kstate_cli.dump.growing import GrownFile, LastRecord
+from kstate_cli.dump.growing import GrownFile, LastRecord, TailRecord
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.parallel.progress import Counter
 
@@ -26,10 +26,8 @@ class RangeJob:
     bootstrap: str = field(repr=False)
     settings: Mapping[str, str] = field(repr=False)
     """Of the Kafka client: they may hold passwords."""
-    known: LastRecord | None = None
-    """A record before ``start`` that must still be the same: else this is another log."""
-    epoch: int | None = None
-    """Leader epoch of ``known``, where it is known."""
+    awaited: frozenset[str] = frozenset()
+    """Digests of keys that are looked for (:mod:`kstate_cli.capture.identity`)."""
     bytes_per_second: int | None = None
     counters: tuple[Counter, Counter] | None = None
     """Records and bytes, where they can be counted on this host."""
@@ -52,6 +50,10 @@ class RangeResult:
     """Bytes of keys, values and headers, as they came."""
     ended_ms: int
     another: str | None = None
-    """Why this is another log than the one of ``known``: nothing was read then."""
+    """Why this is another log than before: nothing was read then."""
     gone: bool = False
     """The log began above ``start`` by then: nothing was read."""
+    tail: tuple[TailRecord, ...] = ()
+    """Its last records."""
+    seen: frozenset[str] = frozenset()
+    """Those of the awaited keys that it has."""

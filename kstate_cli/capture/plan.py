@@ -48,12 +48,9 @@ class PartitionPlan:
         return self.end if self.end < self.facts.end else None
 
     @property
-    def must_look(self) -> bool:
-        """Whether a task has something to do with it: new offsets, or another epoch, which may mean another log."""
-        known = self.continues
-        return self.records > 0 or (
-            known is not None and known.last is not None and known.leader_epoch != self.facts.leader_epoch
-        )
+    def must_read(self) -> bool:
+        """Whether there are offsets to read."""
+        return self.records > 0
 
 
 def plan_round(
@@ -139,14 +136,14 @@ def continued_until(full: Full) -> int | None:
 
 def ranges(plans: Iterable[PartitionPlan], slots: int) -> list[tuple[PartitionPlan, int, int]]:
     """What is to be read, cut so that all slots have work: the plan, and the offsets ``start`` to below ``end``."""
-    looked_at: Sequence[PartitionPlan] = [one for one in plans if one.must_look]
+    looked_at: Sequence[PartitionPlan] = [one for one in plans if one.must_read]
     total = sum(one.records for one in looked_at)
     each = min(max(total // (max(1, slots) * _RANGES_PER_SLOT), _LEAST_RANGE), _MOST_RANGE)
     cut = []
     for one in looked_at:
         parts = max(1, -(-one.records // each))
-        step = -(-one.records // parts) if one.records else 0
+        step = -(-one.records // parts)
         bounds = [one.start + step * part for part in range(parts)] + [one.end]
-        cut += [(one, start, end) for start, end in pairwise(bounds) if start < end or parts == 1]
+        cut += [(one, start, end) for start, end in pairwise(bounds) if start < end]
     # The long ones first, so that none is left for the end.
     return sorted(cut, key=lambda part: part[1] - part[2])

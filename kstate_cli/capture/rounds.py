@@ -5,21 +5,31 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from kstate_cli.broker.client import admin_client, ask_broker, names_on
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.capture.engines import CaptureEngine, RangeRunner, started
+from kstate_cli.capture.identity import (
+    TAIL,
+    Comparison,
+    Identity,
+    KnownLog,
+    compare_logs,
+    known_log,
+    not_explained,
+)
 from kstate_cli.capture.jobs import RangeJob, RangeResult
 from kstate_cli.capture.packing import kept, merged, packed
 from kstate_cli.capture.plan import PartitionPlan, anew, plan_round, ranges, too_late
+from kstate_cli.capture.recheck import LogChangedError, settled
 from kstate_cli.capture.stores import DumpStore, store_of
 from kstate_cli.capture.topics import Topics, chosen
 from kstate_cli.clock import now_ms
 from kstate_cli.dump.errors import DumpError
-from kstate_cli.dump.growing import Forgotten, Full, Grown, LastRecord
+from kstate_cli.dump.growing import Forgotten, Full, Grown, LastRecord, TailRecord
 from kstate_cli.dump.model import Round
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
@@ -27,6 +37,7 @@ from kstate_cli.host import FULL
 from kstate_cli.logs.forgotten import Heard, heard, shown
 from kstate_cli.spark.context import SparkSettings
 from kstate_cli.spark.jvm import check_java
+from kstate_cli.texts import some
 
 ISOLATION = "read_committed"
 _ATTEMPTS = 3
@@ -117,12 +128,8 @@ def dump_round(
         return one.foretold()
     store.make(one.run)
     try:
-        if any(plan.must_look for plan in one.plans):
-            if runner is not None:
-                one.read(runner)
-            else:
-                with started(request.engine, request.spark, request.workers) as own:
-                    one.read(own)
+        with ExitStack() as own:
+            one.read(lambda: runner or own.enter_context(started(request.engine, request.spark, request.workers)))
         outcome = one.commit()
     except BaseException as error:
         # All tasks have ended by then. What failed may have been the very last step, after the manifest was there.
@@ -174,7 +181,8 @@ class _OneRound:
         self.plans: list[PartitionPlan] = []
         self.warnings: list[str] = []
         self._results: dict[TopicPartition, list[tuple[RangeJob, RangeResult]]] = {}
-        self._committed: dict[TopicPartition, int] = {}
+        self._comparisons: dict[TopicPartition, Comparison] = {}
+        self._topics: tuple[str, ...] = ()
 
     @property
     def keys(self) -> list[TopicPartition]:
@@ -217,12 +225,26 @@ class _OneRound:
         for key in sorted(known.keys() - facts.keys()):
             if key.topic in topics.wanted or key.topic in request.topics:
                 self._warn(f"{key}: the topic no longer has this partition: what the dump has of it stays")
-        self._committed = {
-            key: told.committed
-            for key, told in facts.items()
-            if told.committed is not None and not is_changelog(key.topic)
-        }
+        self._topics = topics.wanted
+        self._compare_before()
         self._watcher.planned(self.plans, self._grown)
+
+    def _compare_before(self) -> None:
+        """Compare the logs that are continued with what the dump has of them; of another one a full begins."""
+        logs = {
+            plan.key: (known_log(plan.continues, plan), plan.facts.start)
+            for plan in self.plans
+            if plan.continues is not None
+        }
+        self._comparisons = compare_logs(self._request.bootstrap, self._request.settings, logs)
+        for number, plan in enumerate(self.plans):
+            comparison = self._comparisons.get(plan.key)
+            if comparison is None or comparison.identity is Identity.SAME:
+                continue
+            why = _not_the_same(comparison)
+            self._warn(f"{plan.key}: {why}: a new full begins")
+            self.plans[number] = anew(plan.key, plan.facts, why, plan.asked_ms)
+            del self._comparisons[plan.key]
 
     def _ask(self, topics: Sequence[str]) -> dict[TopicPartition, LogFacts]:
         request = self._request
@@ -244,20 +266,17 @@ class _OneRound:
         self.warnings.append(text)
         self._watcher.warning(text)
 
-    def read(self, runner: RangeRunner) -> None:
-        """Reads what is planned, and again what was another log, or was gone, by the time it was read."""
-        waiting = [plan for plan in self.plans if plan.must_look]
+    def read(self, runner: Callable[[], RangeRunner]) -> None:
+        """Read what is planned; read again whatever changed by the time it was read. ``runner`` is asked for if needed.
+
+        Raises RunFailed if a log changes again and again, or is deleted.
+        """
+        waiting = self.plans
         for _ in range(_ATTEMPTS):
-            self._watcher.began(sum(plan.records for plan in waiting))
-            parts = ranges(waiting, runner.slots)
-            jobs = [self._job(*part, min(runner.slots, len(parts))) for part in parts]
-            results = runner.run(jobs, self._watcher.at)
-            for plan in waiting:
-                self._results[plan.key] = sorted(
-                    ((job, result) for job, result in zip(jobs, results, strict=True) if job.key == plan.key),
-                    key=lambda one: one[0].start,
-                )
-            waiting = self._again(waiting)
+            to_read = [plan for plan in waiting if plan.must_read]
+            if to_read:
+                self._read(to_read, runner())
+            waiting = self._again()
             if not waiting:
                 return
         keys = ", ".join(str(plan.key) for plan in waiting[:3])
@@ -266,9 +285,19 @@ class _OneRound:
             hint="see what deletes its records; with more --workers it is read sooner",
         )
 
+    def _read(self, plans: Sequence[PartitionPlan], runner: RangeRunner) -> None:
+        self._watcher.began(sum(plan.records for plan in plans))
+        parts = ranges(plans, runner.slots)
+        jobs = [self._job(*part, min(runner.slots, len(parts))) for part in parts]
+        results = runner.run(jobs, self._watcher.at)
+        for plan in plans:
+            self._results[plan.key] = sorted(
+                ((job, result) for job, result in zip(jobs, results, strict=True) if job.key == plan.key),
+                key=lambda one: one[0].start,
+            )
+
     def _job(self, plan: PartitionPlan, start: int, end: int, at_once: int) -> RangeJob:
-        request, before = self._request, plan.continues
-        first = before is not None and start == plan.start
+        request, comparison = self._request, self._comparisons.get(plan.key)
         most = request.bytes_per_second
         return RangeJob(
             plan.key,
@@ -279,42 +308,107 @@ class _OneRound:
             self.run,
             request.bootstrap,
             dict(request.settings),
-            # A record below the log start is gone, which is told by itself.
-            before.last
-            if first and before is not None and before.last is not None and before.last.offset >= plan.facts.start
-            else None,
-            before.leader_epoch if first and before is not None else None,
+            frozenset() if comparison is None else comparison.awaited,
             None if most is None else max(1, most // max(1, at_once)),
         )
 
-    def _again(self, waiting: Sequence[PartitionPlan]) -> list[PartitionPlan]:
-        """What has to be read anew, with its new plan."""
-        wrong: dict[TopicPartition, str] = {}
-        for plan in waiting:
-            results = [result for _, result in self._results[plan.key]]
-            another = next((one.another for one in results if one.another is not None), None)
-            late = None
-            if plan.continues is not None:
-                late = too_late(plan.continues, plan.facts, max(one.ended_ms for one in results))
-            if another is not None:
-                wrong[plan.key] = f"it is another log: {another}"
-            elif any(one.gone for one in results):
-                wrong[plan.key] = "its first records were deleted while it was read"
-            elif late is not None:
-                wrong[plan.key] = late
-        if not wrong:
-            return []
+    def _again(self) -> list[PartitionPlan]:
+        """Read every fact again that the round relies on; return the new plans of partitions that have changed.
+
+        The topic ids come first, the records after them: what is recreated in between has another record, or none.
+        """
         asked_ms = now_ms()
-        facts = self._ask(sorted({key.topic for key in wrong}))
+        facts = self._ask(self._topics)
+        wrong: dict[TopicPartition, str] = {}
+        plans = []
+        for plan in self.plans:
+            again = facts.get(plan.key)
+            if again is None:
+                raise RunFailed(
+                    f"{plan.key} no longer exists: its topic was deleted while it was read",
+                    hint="run the command again: it reads the topics that exist then",
+                )
+            try:
+                plan = replace(plan, facts=settled(plan.facts, again, plan.end))
+            except LogChangedError as error:
+                wrong[plan.key] = f"it changed while it was read: {error}"
+            else:
+                why = self._changed(plan, asked_ms)
+                if why is not None:
+                    wrong[plan.key] = why
+            plans.append(plan)
+        self.plans = plans
+        wrong |= self._compare_after({plan.key: facts[plan.key] for plan in plans if plan.key not in wrong})
         replaced = {}
         for key, why in wrong.items():
-            del self._results[key]
-            if key not in facts:
-                raise RunFailed(f"{key} is gone: it was deleted while it was read", hint="run the command again")
+            self._results.pop(key, None)
+            self._comparisons.pop(key, None)
             self._warn(f"{key}: {why}: a new full begins")
             replaced[key] = anew(key, facts[key], why, asked_ms)
         self.plans = [replaced.get(plan.key, plan) for plan in self.plans]
-        return [plan for plan in replaced.values() if plan.must_look]
+        if not replaced:
+            self._warn_of_others(facts)
+        return list(replaced.values())
+
+    def _changed(self, plan: PartitionPlan, asked_ms: int) -> str | None:
+        """Return why what was read of a partition does not count; None if it does."""
+        results = [result for _, result in self._results.get(plan.key, [])]
+        another = next((one.another for one in results if one.another is not None), None)
+        if another is not None:
+            return f"it is another log: {another}"
+        if any(one.gone for one in results):
+            return "its first records were deleted while it was read"
+        comparison = self._comparisons.get(plan.key)
+        if comparison is not None:
+            why = not_explained(comparison, (key for one in results for key in one.seen))
+            if why is not None:
+                return _not_the_same(Comparison(Identity.NOT_COMPARABLE, why))
+        if plan.continues is None:
+            return None
+        return too_late(plan.continues, plan.facts, max((one.ended_ms for one in results), default=asked_ms))
+
+    def _compare_after(self, again: Mapping[TopicPartition, LogFacts]) -> dict[TopicPartition, str]:
+        """Return the partitions whose log is another one by now than the one whose records were read, and why.
+
+        A log that cannot be compared is reported; the next round compares it with what follows, and decides.
+        """
+        logs = {
+            plan.key: (known, again[plan.key].start)
+            for plan in self.plans
+            if plan.key in again and plan.must_read
+            if (known := self._read_log(plan, again[plan.key])) is not None
+        }
+        wrong = {}
+        for key, comparison in compare_logs(self._request.bootstrap, self._request.settings, logs).items():
+            if comparison.identity is Identity.ANOTHER:
+                wrong[key] = f"it changed while it was read: {comparison.why}"
+            elif comparison.identity is Identity.NOT_COMPARABLE:
+                self._warn(f"{key}: whether it is still the log that was read cannot be compared: {comparison.why}")
+        return wrong
+
+    def _read_log(self, plan: PartitionPlan, again: LogFacts) -> KnownLog | None:
+        """Return what this round has read of a log; None if that were no records."""
+        results = [result for _, result in self._results.get(plan.key, [])]
+        tail = tuple(record for result in results for record in result.tail)[-TAIL:]
+        if not tail:
+            return None
+        changed = None not in (plan.facts.leader_epoch, again.leader_epoch) and (
+            plan.facts.leader_epoch != again.leader_epoch
+        )
+        return KnownLog(
+            tail,
+            len(tail) == sum(result.records for result in results),
+            plan.start,
+            plan.end,
+            plan.facts.compacted is not False,
+            plan.facts.leader_epoch if changed else None,
+        )
+
+    def _warn_of_others(self, facts: Mapping[TopicPartition, LogFacts]) -> None:
+        """Report partitions that were added while the others were read."""
+        added = sorted(map(str, facts.keys() - {plan.key for plan in self.plans}))
+        if added:
+            self._warn(f"{some(added, 3)}: the partition was added while the topic was read: the next call reads it")
 
     def commit(self) -> RoundOutcome:
         """Writes the manifest. One that adds no record says how old the dump is not."""
@@ -323,7 +417,7 @@ class _OneRound:
             full = self._full(plan)
             fulls[plan.key, full.began] = full
         before = {} if self._grown is None else dict(self._grown.committed)
-        grown = Grown(self.generation, ISOLATION, tuple(fulls.values()), before | self._committed)
+        grown = Grown(self.generation, ISOLATION, tuple(fulls.values()), before | self._committed())
         grown, joined, dropped = self._smaller(grown)
         self._store.commit(grown, self.run, self.keys)
         results = [result for of_one in self._results.values() for _, result in of_one]
@@ -346,6 +440,14 @@ class _OneRound:
                 for key, of_one in self._results.items()
             },
         )
+
+    def _committed(self) -> dict[TopicPartition, int]:
+        """The group's offsets of source topics."""
+        return {
+            plan.key: plan.facts.committed
+            for plan in self.plans
+            if plan.facts.committed is not None and not is_changelog(plan.key.topic)
+        }
 
     def _smaller(self, grown: Grown) -> tuple[Grown, int, int]:
         """With small files joined, and without the fulls that are not kept; how many of each."""
@@ -399,6 +501,7 @@ class _OneRound:
             last or (None if before is None else before.last),
             facts.retention_ms,
             facts.min_compaction_lag_ms,
+            _tail(before, results),
         )
 
     @staticmethod
@@ -406,6 +509,17 @@ class _OneRound:
         retention = plan.facts.delete_retention_ms
         forgets = plan.facts.compacted is not False
         return forgets and retention is not None and heard(new.continues_ms, new.ended_ms, retention) is Heard.NO
+
+
+def _not_the_same(comparison: Comparison) -> str:
+    if comparison.identity is Identity.ANOTHER:
+        return f"it is another log: {comparison.why}"
+    return f"whether it is the log that was read before cannot be compared: {comparison.why}"
+
+
+def _tail(before: Full | None, results: Sequence[RangeResult]) -> tuple[TailRecord, ...]:
+    earlier = () if before is None else before.tail
+    return (*earlier, *(record for result in results for record in result.tail))[-TAIL:]
 
 
 def _worse(before: Full | None, facts: LogFacts) -> str | None:

@@ -18,12 +18,13 @@ from kstate_cli.broker.client import GRANTS, denied
 from kstate_cli.broker.reading import ReadFrom, assigned_consumer
 from kstate_cli.capture.columns import batch_of, schema
 from kstate_cli.capture.file_names import path_of
+from kstate_cli.capture.identity import DIGITS, TAIL, tail_record
 from kstate_cli.capture.jobs import RangeJob, RangeResult
 from kstate_cli.capture.stores import store_of
 from kstate_cli.capture.writing import RangeFile
 from kstate_cli.clock import now_ms
 from kstate_cli.dump.growing import LastRecord
-from kstate_cli.dump.records import record_digest
+from kstate_cli.dump.records import key_digest, record_digest
 from kstate_cli.errors import RunFailed
 from kstate_cli.parallel.progress import Progress
 
@@ -60,7 +61,9 @@ def capture_range(job: RangeJob) -> RangeResult:
     try:
         with (
             _no_collector(),
-            assigned_consumer(job.bootstrap, job.settings, GROUP, [_place(job)], committed=True) as consumer,
+            assigned_consumer(
+                job.bootstrap, job.settings, GROUP, [ReadFrom(job.key, job.start)], committed=True
+            ) as consumer,
             RangeFile(relative, reading.schema, opened=store_of(job.out).opened) as file,
         ):
             for messages in reading.messages(consumer):
@@ -72,7 +75,15 @@ def capture_range(job: RangeJob) -> RangeResult:
         return RangeResult(None, None, 0, 0, now_ms(), another=str(error))
     except _BeginsLaterError:
         return RangeResult(None, None, 0, 0, now_ms(), gone=True)
-    return RangeResult(written, reading.last_record(), reading.records, reading.size, now_ms())
+    return RangeResult(
+        written,
+        reading.last_record(),
+        reading.records,
+        reading.size,
+        now_ms(),
+        tail=tuple(map(tail_record, reading.tail)),
+        seen=frozenset(reading.seen),
+    )
 
 
 @contextmanager
@@ -85,13 +96,6 @@ def _no_collector() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def _place(job: RangeJob) -> ReadFrom:
-    """The record that is known is read once more, with its epoch: a log that was cut is told."""
-    if job.known is None:
-        return ReadFrom(job.key, job.start)
-    return ReadFrom(job.key, job.known.offset, job.epoch)
 
 
 def _some(consumer: Any, most: int) -> list[Any]:
@@ -115,18 +119,19 @@ class _RangeMessages:
         self._job = job
         self.schema = schema()
         self.records = self.size = 0
-        self._last: Any = None
+        self.tail: list[Any] = []
+        """The last messages of the range."""
+        self.seen: set[str] = set()
         counters = job.counters or (None, None)
         self._counted = [Progress(one, _ENDLESS) for one in counters]
         self._began = time.monotonic()
 
     def messages(self, consumer: Any) -> Iterator[list[Any]]:
-        """Those of the range, in order; the record that is known was looked at before the first of them."""
+        """Those of the range, in order."""
         job = self._job
-        at = job.start if job.known is None else job.known.offset
-        looked = job.known is None
+        at = job.start
         heard, end_seen = time.monotonic(), None
-        while at < job.end or not looked:
+        while at < job.end:
             records, ended_at = self._sorted_out(_some(consumer, max(1, min(self._at_once(), job.end - at))))
             if records or ended_at is not None:
                 heard = time.monotonic()
@@ -136,9 +141,6 @@ class _RangeMessages:
                     if end_seen is None
                     else f"the log ends at {end_seen}, and it ended at {job.end} or above before"
                 )
-            if not looked and (records or ended_at is not None):
-                self._compare(records[0] if records else None)
-                looked = True
             if records:
                 at = records[-1].offset() + 1
             if ended_at is not None:
@@ -152,7 +154,9 @@ class _RangeMessages:
         """These are written. Waits where that was quicker than it may be."""
         self.records += len(messages)
         self.size += size
-        self._last = messages[-1]
+        self.tail = [*self.tail, *messages[-TAIL:]][-TAIL:]
+        if self._job.awaited:
+            self.seen |= self._job.awaited & {key_digest(one.key())[:DIGITS] for one in messages}
         for counter, more in zip(self._counted, (len(messages), size), strict=True):
             counter.add(more)
         most = self._job.bytes_per_second
@@ -163,11 +167,12 @@ class _RangeMessages:
 
     def last_record(self) -> LastRecord | None:
         """The last one of the range."""
-        if self._last is None:
+        if not self.tail:
             return None
-        kind, at = self._last.timestamp()
-        digest = record_digest(self._last.key(), self._last.value(), at if kind else -1)
-        return LastRecord(self._last.offset(), digest)
+        last = self.tail[-1]
+        kind, at = last.timestamp()
+        digest = record_digest(last.key(), last.value(), at if kind else -1)
+        return LastRecord(last.offset(), digest)
 
     def _at_once(self) -> int:
         """So many messages at once: no more than may be read within seconds, so that no wait between two is long."""
@@ -198,14 +203,6 @@ class _RangeMessages:
                 why, hint = one.error().str(), GRANTS if denied(one.error()) else None
                 raise self._failed(f"the broker does not allow it: {why}" if hint else why, hint)
         return [one for one in messages if one.error() is None], ended
-
-    def _compare(self, first: Any) -> None:
-        known = self._job.known
-        if known is None or first is None or first.offset() != known.offset:
-            return  # it was compacted away meanwhile, which says nothing
-        kind, at = first.timestamp()
-        if record_digest(first.key(), first.value(), at if kind else -1) != known.sha256:
-            raise _AnotherLogError(f"the record at offset {known.offset} is another one")
 
     def _failed(self, why: str, hint: str | None = None) -> RunFailed:
         return RunFailed(

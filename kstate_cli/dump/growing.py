@@ -5,7 +5,7 @@ The generation has ten digits, and the highest one counts. The canonical shape i
     {"format": 3, "generation": 7, "isolation": "read_committed",
      "fulls": [{"topic": …, "partition": 0, "began": 1, "topic_id": …, "log_start": 0, "log_end": 90,
                 "as_of_ms": …, "cleanup_policy": "compact", "delete_retention_ms": 86400000, "leader_epoch": 0,
-                "last": {"offset": 88, "sha256": …},
+                "last": {"offset": 88, "sha256": …}, "tail": [[87, "<sha256>", "<key>", 0, 0], [88, …]],
                 "ranges": [{"start": 0, "end": 90, "continues_ms": …, "ended_ms": …}, …],
                 "files": [{"path": …, "size": …, "sha256": …, "groups": [[first, last, rows, bytes, key_bytes], …]}, …]
                }, …],
@@ -13,7 +13,8 @@ The generation has ten digits, and the highest one counts. The canonical shape i
 
 ``forgotten`` are files that an earlier manifest named, and when they were: they are removed once nobody can be reading
 them any more. It may be missing, as may ``topic_id``, ``cleanup_policy``, ``delete_retention_ms``, ``leader_epoch``,
-``last``, and ``retention_ms`` and ``min_compaction_lag_ms``: numbers, where they were set for the topic itself.
+``last``, ``tail``, and ``retention_ms`` and ``min_compaction_lag_ms``: numbers that were set for the topic itself.
+``tail`` has the last records of the full, in order: see :class:`TailRecord`.
 
 A *full* is one reading of a partition from its log start, and what was added to it since: its ranges follow each other
 without a gap. A partition may have several, of which the one that began last counts; another of the same partition has
@@ -57,6 +58,8 @@ from .model import PartitionDump, Piece, Round
 FORMAT: Final = 3
 _NAME: Final = re.compile(r"_manifest-([0-9]{10})\.json")
 _GROUP: Final = 5
+_SHORT: Final = re.compile(r"[0-9a-f]{32}")
+"""Two digests of 16 digits."""
 MOST_GENERATION: Final = 9_999_999_999
 """Names of manifests have ten digits: none could follow this one."""
 
@@ -96,6 +99,22 @@ class LastRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TailRecord:
+    """One of the last records of a full, by which the log is recognized: ``[offset, sha256, key, epoch, tombstone]``.
+
+    Digests are the first 16 hex digits of SHA-256: of :func:`kstate_cli.dump.records.record_digest`, and of the key
+    (:func:`kstate_cli.dump.records.key_digest`). ``epoch`` is the leader epoch of the record's batch, -1 in JSON where
+    the broker does not report one; ``tombstone`` is 1 for a record without a value, else 0.
+    """
+
+    offset: int
+    sha256: str
+    key: str
+    epoch: int | None = None
+    tombstone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Full:
     """A partition as it was read from its log start, with what was added since."""
 
@@ -117,6 +136,8 @@ class Full:
     retention_ms: int | None = None
     """``retention.ms`` and ``min.compaction.lag.ms`` that were set for the topic itself, by the last look."""
     min_compaction_lag_ms: int | None = None
+    tail: tuple[TailRecord, ...] = ()
+    """The last records of its files, in order. Empty in manifests of versions that did not write it."""
 
     @property
     def start(self) -> int:
@@ -217,6 +238,10 @@ def _full_facts(one: Full) -> Json:
     facts |= {name: value for name in _PLAIN if (value := getattr(one, name)) is not None}
     if one.last is not None:
         facts["last"] = {"offset": one.last.offset, "sha256": one.last.sha256}
+    if one.tail:
+        facts["tail"] = [
+            [t.offset, t.sha256, t.key, -1 if t.epoch is None else t.epoch, int(t.tombstone)] for t in one.tail
+        ]
     facts["ranges"] = [
         {name: getattr(range_, name) for name in ("start", "end", "continues_ms", "ended_ms")} for range_ in one.ranges
     ]
@@ -319,6 +344,7 @@ def _full(content: Any, generation: int) -> Full:
         None if last is None else _last(json_object(last, f"last of {key}"), key, offsets),
         maybe(facts, "retention_ms"),
         maybe(facts, "min_compaction_lag_ms"),
+        _tail(facts, key, offsets),
     )
 
 
@@ -357,6 +383,24 @@ def _last(facts: Json, key: TopicPartition, offsets: list[int]) -> LastRecord:
     if offsets[-1:] != [offset]:
         raise DumpError(f"{key}: its last record is said to be at {offset}, its files say otherwise")
     return LastRecord(offset, digest_of(facts.get("sha256"), f"{key}: sha256 of its last record"))
+
+
+def _tail(facts: Json, key: TopicPartition, offsets: list[int]) -> tuple[TailRecord, ...]:
+    records = tuple(_tail_record(one, key) for one in json_list(facts.get("tail", []), f"tail of {key}"))
+    if any(one.offset >= other.offset for one, other in pairwise(records)):
+        raise DumpError(f"{key}: its tail is not in the order of offsets")
+    if records and (offsets[-1:] != [records[-1].offset] or records[0].offset < offsets[0]):
+        raise DumpError(f"{key}: its tail does not fit its files")
+    return records
+
+
+def _tail_record(content: Any, key: TopicPartition) -> TailRecord:
+    match content:
+        case [int() as offset, str() as sha256, str() as key_digest, int() as epoch, (0 | 1) as tombstone] if (
+            0 <= offset <= MAX_I64 and -1 <= epoch <= MAX_I32 and _SHORT.fullmatch(sha256 + key_digest)
+        ):
+            return TailRecord(offset, sha256, key_digest, None if epoch < 0 else epoch, bool(tombstone))
+    raise DumpError(f"{key}: a record of its tail cannot be read")
 
 
 def _text(facts: Json, name: str, key: TopicPartition) -> str | None:

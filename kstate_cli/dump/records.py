@@ -29,6 +29,11 @@ def record_digest(key: bytes | None, value: bytes | None, timestamp: int) -> str
     return digest.hexdigest()
 
 
+def key_digest(key: bytes | None) -> str:
+    """Return SHA-256 of a key, in hex; 64 zeros for a record without a key."""
+    return "0" * 64 if key is None else hashlib.sha256(key).hexdigest()
+
+
 def digest_at(filesystem: FileSystem, partition: PartitionDump, offset: int) -> str | None:
     """The digest of the record at an offset; None where the dump has none there, or in too many places to look.
 

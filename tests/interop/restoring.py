@@ -35,7 +35,7 @@ HISTORY_MS = 20 * 60_000
 _SECONDS = 600
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For Spark's JVM: without the second compiler, which only a long run pays back."""
-_CLEANER = """
+CLEANER = """
 log.cleaner.enable=true
 log.cleaner.backoff.ms=200
 log.cleaner.dedupe.buffer.size=4194304
@@ -253,7 +253,7 @@ class CompactingHarness(Harness):
 
     def __init__(self, folder: Path | None = None) -> None:
         """As of any harness."""
-        super().__init__(folder, _CLEANER)
+        super().__init__(folder, CLEANER)
 
 
 def compact(harness: Harness, version: str, topics: list[str]) -> None:

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Key
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from kstate_cli.capture.keeping import GRACE_SECONDS
 from kstate_cli.capture.packing import TOGETHER
@@ -32,7 +41,7 @@ from tests.restore.cluster import Cluster
 from .broker import Broker
 from .dumping import dump, dumped, files_of, newest
 from .harness import Harness
-from .restoring import CompactingHarness
+from .restoring import CLEANER, CompactingHarness
 from .support import ALL, ROOT, kstate
 
 pytestmark = pytest.mark.interop
@@ -487,11 +496,14 @@ def test_a_gap(harness: Harness, tmp_path: Path) -> None:
     call(harness, out, topic)
     topic.produce(20)
     topic.delete_before(20)
-    assert warnings_of(call(harness, out, topic)) == [], "the log begins where the dump ended: nothing is missing"
+    begins_anew(harness, out, topic, "cannot be compared: none of the last 16 records that were read exists any more")
     topic.produce(20)
-    topic.delete_before(50)
-    assert newest(out).newest()[TopicPartition(topic.name, 0)].end == 40
-    begins_anew(harness, out, topic, "a gap: the log begins at 50, and was read up to 40")
+    topic.delete_before(30)
+    assert warnings_of(call(harness, out, topic)) == [], "it begins below the end of the dump: nothing is missing"
+    topic.produce(20)
+    topic.delete_before(70)
+    assert newest(out).newest()[TopicPartition(topic.name, 0)].end == 60
+    begins_anew(harness, out, topic, "a gap: the log begins at 70, and was read up to 60")
 
 
 def test_a_topic_made_anew(harness: Harness, tmp_path: Path) -> None:
@@ -547,9 +559,110 @@ def test_another_record_at_the_same_offset(harness: Harness, tmp_path: Path) -> 
     content = json.loads(render(known))
     content["generation"] += 1
     content["fulls"][0]["last"]["sha256"] = "0" * 64
+    content["fulls"][0]["tail"][-1][1] = "0" * 16
     (out / name_of(known.generation + 1)).write_text(json.dumps(content))
     topic.produce(20)
     begins_anew(harness, out, topic, "it is another log: the record at offset 19 is another one")
+
+
+def test_a_topic_that_is_recreated_while_it_is_read(harness: Harness, tmp_path: Path) -> None:
+    """No file has records of both: what was read of the first one is not part of the dump."""
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    topic.produce(6_000, value=b"first" * 200)
+    with running(argv(harness, out, topic, "--max-rate", "2M", "-o", "json")) as slow:
+        assert slow.stderr is not None
+        assert "at most 6,000 records" in slow.stderr.readline()
+        topic.delete()
+        topic.create()
+        topic.produce(9_000, value=b"second")
+        told, said = slow.communicate(timeout=3 * _SECONDS)
+    assert slow.returncode == 1, said
+    warnings = [line["message"] for line in map(json.loads, told.splitlines()) if line["type"] == "warning"]
+    assert any("it changed while it was read: the topic was recreated (id " in one for one in warnings), warnings
+    assert rows(out, topic) == topic.records()
+    assert {value for _, _, value in rows(out, topic)} == {b"second"}
+    whole(out)
+
+
+def test_a_partition_that_is_added_while_it_is_read(harness: Harness, tmp_path: Path) -> None:
+    topic, out = Topic(harness.bootstrap), tmp_path / "dump"
+    topic.produce(4_000, value=b"first" * 200)
+    with running(argv(harness, out, topic, "--max-rate", "2M", "-o", "json")) as slow:
+        assert slow.stderr is not None
+        assert "at most 4,000 records" in slow.stderr.readline()
+        (future,) = topic.admin.create_partitions([NewPartitions(topic.name, 2)]).values()
+        future.result()
+        told, said = slow.communicate(timeout=3 * _SECONDS)
+    assert slow.returncode == 1, said
+    (warning,) = [line["message"] for line in map(json.loads, told.splitlines()) if line["type"] == "warning"]
+    assert f"{topic.name}:1: the partition was added while the topic was read" in warning
+    assert len(newest(out).newest()) == 1
+    call(harness, out, topic)
+    assert len(newest(out).newest()) == 2
+
+
+class KeptBroker:
+    """A broker of the test's own whose disk is copied, and restored from that copy: the same ids, another tail."""
+
+    def __init__(self, broker: Broker, copy: Path) -> None:
+        self._broker, self._copy = broker, copy
+
+    @property
+    def _data(self) -> Path:
+        return self._broker.folder / "data"
+
+    def copy(self) -> None:
+        self._broker.stop()
+        shutil.copytree(self._data, self._copy)
+        self._broker.start()
+
+    def restore(self) -> None:
+        self._broker.stop()
+        shutil.rmtree(self._data)
+        shutil.copytree(self._copy, self._data)
+        self._broker.start()
+
+
+def test_a_broker_disk_that_was_restored(tmp_path: Path) -> None:
+    """The same topic id, and the last record that was read is compacted away: other records differ, or are missing."""
+    out, name = tmp_path / "dump", "restored-disk"
+    with Broker(tmp_path / "broker", properties=CLEANER) as broker:
+        disk = KeptBroker(broker, tmp_path / "copy")
+        topic = Topic(
+            broker.bootstrap, name, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01"
+        )
+        topic.put(b"base", b"1")
+        disk.copy()
+        topic = _again(broker, name)
+        for number in range(3):
+            topic.put(b"lost-%d" % number, b"of the log that is lost")
+        topic.put(b"hot", b"1")
+        first = kstate(*on_its_own(out, topic), broker.bootstrap)
+        assert first.status == 0, first.told
+        disk.restore()
+        topic = _again(broker, name)
+        for number in range(5):
+            topic.put(b"hot", b"%d" % number)
+        deadline = time.monotonic() + 2 * _SECONDS
+        while any(1 <= offset <= 4 for offset, _, _ in topic.records()):
+            assert time.monotonic() < deadline
+            topic.put(b"hot", b"again")  # begins segments: only what is not the newest is compacted
+            time.sleep(0.5)
+        second = kstate(*on_its_own(out, topic), broker.bootstrap)
+        assert second.status == 1, second.told
+        assert "a new full begins" in second.err, second.told
+        assert rows(out, topic) == topic.records()
+        assert not any(key is not None and key.startswith(b"lost") for _, key, _ in rows(out, topic))
+
+
+def _again(broker: Broker, name: str) -> Topic:
+    """The topic of a broker that has started again, at another address, once it has it."""
+    topic = object.__new__(Topic)
+    topic.bootstrap, topic.name = broker.bootstrap, name
+    topic.admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    until(lambda: name in topic.admin.list_topics(timeout=10).topics)
+    topic._producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "log_level": 0})
+    return topic
 
 
 def test_a_log_that_was_cut(harness: Harness, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.capture.plan import PartitionPlan, anew, not_continued, plan_round, ranges, too_late
+from kstate_cli.capture.plan import anew, not_continued, plan_round, ranges, too_late
 from kstate_cli.capture.topics import chosen, of_spec
-from kstate_cli.dump.growing import Full, Grown, LastRecord
+from kstate_cli.dump.growing import Full, Grown
 from kstate_cli.dump.model import Round
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -28,16 +28,14 @@ FACTS = LogFacts(0, 90, "id", None, "compact", 24 * HOUR, 3, 80)
 def test_what_is_new() -> None:
     grown = Grown(1, "read_committed", (BEFORE,))
     (plan,) = plan_round(grown, {KEY: FACTS}, NOW + HOUR, full=False)
-    assert (plan.start, plan.end, plan.continues, plan.open_from, plan.must_look) == (50, 80, BEFORE, 80, True)
+    assert (plan.start, plan.end, plan.continues, plan.open_from, plan.must_read) == (50, 80, BEFORE, 80, True)
     (full,) = plan_round(grown, {KEY: FACTS}, NOW + HOUR, full=True)
     assert (full.start, full.end, full.continues) == (0, 80, None)
     (first,) = plan_round(None, {KEY: FACTS}, NOW + HOUR, full=False)
     assert (first.start, first.end, first.why) == (0, 80, None)
     nothing = replace(FACTS, end=50, stable_end=50)
     (same,) = plan_round(grown, {KEY: nothing}, NOW + HOUR, full=False)
-    assert not same.must_look
-    (elected,) = plan_round(grown, {KEY: replace(nothing, leader_epoch=4)}, NOW + HOUR, full=False)
-    assert not elected.must_look, "nothing is known of its last record"
+    assert not same.must_read
 
 
 @pytest.mark.parametrize(
@@ -93,18 +91,6 @@ def test_every_offset_is_read_once(sizes: list[int], slots: int) -> None:
         assert [end for _, end in own[:-1]] == [start for start, _ in own[1:]]
         assert own == [] if not plan.records else (own[0][0], own[-1][1]) == (plan.start, plan.end)
         assert all(start < end for start, end in own)
-
-
-def test_a_look_alone_is_one_range() -> None:
-    look = PartitionPlan(
-        KEY,
-        replace(FACTS, leader_epoch=4, end=50, stable_end=50),
-        50,
-        50,
-        NOW,
-        replace(BEFORE, last=LastRecord(49, "")),
-    )
-    assert ranges([look], 4) == [(look, 50, 50)]
 
 
 def test_topics() -> None:

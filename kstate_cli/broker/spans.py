@@ -1,0 +1,150 @@
+"""Reads short spans of several logs again, with one consumer: to compare records, never to keep them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from kstate_cli.broker.client import GRANTS, denied
+from kstate_cli.broker.reading import ReadFrom, assigned_consumer
+from kstate_cli.errors import RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
+
+GROUP: Final = "kstate-dump"
+_AT_ONCE: Final = 500
+_POLL_SECONDS: Final = 0.25
+_SILENT_SECONDS: Final = 45.0
+_MOST_RECORDS: Final = 1_000
+"""Of one span: whoever compares a few records needs no more of them."""
+
+
+class SpanEnd(Enum):
+    """Why the reading of a span ended."""
+
+    COMPLETE = "complete"
+    """All of its records were read."""
+    TRUNCATED = "truncated"
+    """The leader epoch ends below the span (OffsetsForLeaderEpoch, KIP-320)."""
+    BELOW_START = "below-start"
+    """The log begins above the first offset of the span by now."""
+    CUT_SHORT = "cut-short"
+    """It has more records than anybody compares."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """Offsets ``first`` to below ``end`` of one log.
+
+    With ``epoch``, librdkafka first asks the broker where that leader epoch ends (OffsetsForLeaderEpoch, which
+    confluent-kafka does not offer by itself), and the span is TRUNCATED if that is below ``first``.
+    """
+
+    key: TopicPartition
+    first: int
+    end: int
+    epoch: int | None = None
+
+
+@dataclass(slots=True)
+class SpanRecords:
+    """The records of a span, as a ``read_committed`` consumer gets them, and why the reading ended."""
+
+    records: list[Any] = field(default_factory=list)
+    ended: SpanEnd = SpanEnd.COMPLETE
+
+
+def read_spans(
+    bootstrap: str, settings: Mapping[str, str], spans: Iterable[LogSpan]
+) -> dict[TopicPartition, SpanRecords]:
+    """Return what the broker has in each span; a partition may occur once.
+
+    Raises RunFailed if the broker does not answer, or does not allow it; UsageError for settings that librdkafka does
+    not take.
+    """
+    left = {span.key: span for span in spans}
+    read = {key: SpanRecords() for key in left}
+    if not left:
+        return read
+    places = [ReadFrom(span.key, span.first, span.epoch) for span in left.values()]
+    with assigned_consumer(bootstrap, settings, GROUP, places, committed=True) as consumer:
+        heard = time.monotonic()
+        while left:
+            records = consumer.consume(_AT_ONCE, _POLL_SECONDS)
+            ended: list[TopicPartition] = []
+            for record in records:
+                if record.topic() is None or record.partition() is None:
+                    _require_passing(record)
+                    continue
+                key = TopicPartition(record.topic(), record.partition())
+                if key in left and _add(record, left[key], read[key]):
+                    del left[key]
+                    ended.append(key)
+                    heard = time.monotonic()
+            _stop(consumer, ended)
+            if records:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _SILENT_SECONDS:
+                key = min(left)
+                raise RunFailed(
+                    f"the last records of {key} cannot be read: for {_SILENT_SECONDS:.0f} seconds the broker sent "
+                    "nothing",
+                    hint="check whether its leader is available, and run the command again",
+                )
+    return read
+
+
+def _add(record: Any, span: LogSpan, read: SpanRecords) -> bool:
+    """Add a record to what was read; return whether the span is complete. Raises RunFailed."""
+    from confluent_kafka import KafkaError
+
+    error = record.error()
+    if error is None:
+        if record.offset() < span.end:
+            read.records.append(record)
+        if len(read.records) > _MOST_RECORDS:
+            read.ended = SpanEnd.CUT_SHORT
+            return True
+        return bool(record.offset() >= span.end - 1)
+    code = error.code()
+    if code == KafkaError._PARTITION_EOF:
+        return True
+    if code == KafkaError._LOG_TRUNCATION:
+        read.ended = SpanEnd.TRUNCATED
+        return True
+    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        read.ended = SpanEnd.BELOW_START
+        return True
+    _require_passing(record)
+    return False
+
+
+def _require_passing(record: Any) -> None:
+    """Raise RunFailed for an error that waiting does not end."""
+    from confluent_kafka import KafkaError
+
+    error = record.error()
+    if error is None or error.retriable() or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return
+    if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE):
+        return
+    place = f"{record.topic()}:{record.partition()}" if record.topic() else "the log"
+    if denied(error):
+        raise RunFailed(f"{place} cannot be read: the broker does not allow it: {error.str()}", hint=GRANTS)
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+        raise RunFailed(
+            f"{place} does not exist any more: the topic was deleted after the command had begun",
+            hint="run the command again: it reads the topics that exist then",
+        )
+    raise RunFailed(
+        f"{place} cannot be read: {error.str()}", hint="check the state of the broker, and run the command again"
+    )
+
+
+def _stop(consumer: Any, keys: list[TopicPartition]) -> None:
+    from confluent_kafka import TopicPartition as Key
+
+    if keys:
+        consumer.incremental_unassign([Key(key.topic, key.partition) for key in keys])
