@@ -41,6 +41,14 @@ class ListedFile:
         return tuple((name, unquote(value)) for name, equals, value in folders if equals and name in _HIVE)
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Everything below a dump: its files, sorted by path, and its folders, relative to the dump."""
+
+    files: list[ListedFile]
+    folders: list[str]
+
+
 def absolute(uri: str) -> str:
     """The same place for a process with another working directory."""
     return uri if _URI.match(uri) else os.path.abspath(uri)
@@ -82,8 +90,8 @@ def is_here(filesystem: FileSystem) -> bool:
     return isinstance(filesystem, LocalFileSystem)
 
 
-def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedFile]:
-    """Every file below ``root``, sorted by path; ``root`` itself where it is a file.
+def list_files(filesystem: FileSystem, root: str, shown_as: str) -> Listing:
+    """Return every file and folder below ``root``; ``root`` itself where it is a file.
 
     UsageError where there is nothing, DumpError where it cannot be listed, where a symbolic link leads elsewhere or
     nowhere, and where something is neither a file nor a directory: left out, a lost file would look like compaction.
@@ -97,21 +105,20 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> list[ListedF
         if is_here(filesystem) and status.type == fs.FileType.Unknown:
             raise _special(root, shown_as)
         if status.type == fs.FileType.File:
-            return [ListedFile(status.path, status.base_name, status.size)]
+            return Listing([ListedFile(status.path, status.base_name, status.size)], [])
         if is_here(filesystem):
             _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
     except OSError as error:
         raise not_listed(error, shown_as) from None
     base = root.rstrip("/") + "/"
-    return sorted(
-        (
-            ListedFile(entry.path, entry.path.removeprefix(base), entry.size)
-            for entry in entries
-            if entry.type == fs.FileType.File
-        ),
-        key=lambda file: file.relative,
-    )
+    files = [
+        ListedFile(entry.path, entry.path.removeprefix(base), entry.size)
+        for entry in entries
+        if entry.type == fs.FileType.File
+    ]
+    folders = [entry.path.removeprefix(base) for entry in entries if entry.type == fs.FileType.Directory]
+    return Listing(sorted(files, key=lambda file: file.relative), sorted(folders))
 
 
 def not_listed(error: OSError, shown_as: str) -> DumpError:

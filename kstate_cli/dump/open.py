@@ -21,6 +21,7 @@ from .errors import NOT_REACHED, DumpError, printable
 from .footers import FileFacts, read_facts
 from .location import (
     ListedFile,
+    Listing,
     absolute,
     is_here,
     is_hidden,
@@ -35,17 +36,16 @@ from .location import (
 from .manifest import Manifest
 from .manifest_checks import check_files, check_rows
 from .model import Dump, PartitionDump, Piece
+from .table_formats import table_refusal, tables_above, tables_in, uncommitted_in
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _THREADS: Final = 16
 _MAX_MANIFEST: Final = 512 << 20
-# Which files belong to such a table only its log knows: rewritten and deleted rows stay in the folder.
-_TABLE_LOGS: Final = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 _NAMED: Final = 5
-_LEVELS: Final = 2
-"""A dump has a folder for each topic, and may have one for each partition."""
+_LEVELS: Final = 3
+"""A dump has a folder for each topic, may have one for each partition, and a single file may be given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,9 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
         return _grown_dump(grown, filesystem, root, uri, check_digests=check_digests)
     files = _survey(filesystem, root, where)
     if files.manifest is None:
+        # Also where the user says that the dump is complete: the manifest states which files count.
+        _refuse_other_level(filesystem, root, uri, _with_rows(files) if complete else files.manifests_below)
         if not complete:
-            _refuse_other_level(filesystem, root, uri, files.manifests_below)
             raise DumpError(
                 f"the dump has no {manifests.NAME}: a lost file would look like compaction",
                 where=where,
@@ -211,8 +212,6 @@ def _check_present(filesystem: FileSystem, base: str, manifest: Manifest) -> Non
 
 def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list[str]) -> None:
     """Raises DumpError for a dump that lies further down, and for a part of one: its manifest tells them."""
-    from pyarrow import fs
-
     if below:
         places = [f"{uri.rstrip('/')}/{folder}" for folder in below]
         holds = "holds the dump" if len(places) == 1 else "hold dumps"
@@ -220,24 +219,39 @@ def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list
         raise DumpError(f"{named} {holds}: {shown(uri)} is further up", hint="name that folder")
     for levels in range(1, _LEVELS + 1):
         above = "/".join(root.rstrip("/").split("/")[:-levels])
-        if above and filesystem.get_file_info(f"{above}/{manifests.NAME}").type == fs.FileType.File:
+        if above and _has_manifest(filesystem, above):
             whole = "/".join(uri.rstrip("/").split("/")[:-levels]) if "://" in uri else above
             raise DumpError(f"{shown(whole)} holds the dump: {shown(uri)} is a part of it", hint="name that folder")
 
 
+def _with_rows(files: _DumpFiles) -> list[str]:
+    """Return the folders with a manifest below the root from which files would be read."""
+    names = [file.relative for file in files.parquet]
+    return [folder for folder in files.manifests_below if any(name.startswith(f"{folder}/") for name in names)]
+
+
+def _has_manifest(filesystem: FileSystem, folder: str) -> bool:
+    """Return whether a folder is a dump; False where it cannot be listed, as in a bucket with rights for one prefix."""
+    from pyarrow import fs
+
+    try:
+        entries = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    except OSError:
+        return False
+    return any(entry.type == fs.FileType.File and _is_manifest(entry.base_name) for entry in entries)
+
+
+def _is_manifest(name: str) -> bool:
+    return name == manifests.NAME or growing.generation_of(name) is not None
+
+
 def _survey(filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
-    files = list_files(filesystem, root, where)
+    listing = list_files(filesystem, root, where)
+    files = listing.files
     manifest = None
     by_name = {file.relative: file for file in files}
     if manifests.NAME in by_name:
         manifest = manifests.parse(_content(filesystem, by_name[manifests.NAME]), f"{where}/{manifests.NAME}")
-    for folder, kind in _TABLE_LOGS.items():
-        if manifest is None and any(file.relative.startswith(f"{folder}/") for file in files):
-            raise DumpError(
-                f"this is a {kind} table: which of its files count is only in its log",
-                where=where,
-                hint="write it out as plain Parquet first",
-            )
     listed = {file.path for file in manifest.files} if manifest else set()
     parquet, hidden, foreign = [], [], []
     for file in files:
@@ -256,21 +270,54 @@ def _survey(filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
         warnings.append(f"left out, because Spark hides names that begin with _ or . as well: {_some(hidden)}")
     if foreign:
         warnings.append(f"left out, because they are not Parquet: {_some(foreign)}")
-    ending = f"/{manifests.NAME}"
-    below = [one.relative.removesuffix(ending) for one in files if one.relative.endswith(ending)]
-    return _DumpFiles(manifest, parquet, warnings, below)
+    _refuse_tables_below(filesystem, listing, [file.relative for file in parquet], where)
+    warnings += _refuse_tables_above(filesystem, root)
+    places = (file.relative.rpartition("/") for file in files)
+    below = dict.fromkeys(folder for folder, _, name in places if folder and _is_manifest(name))
+    return _DumpFiles(manifest, parquet, warnings, [*below])
 
 
-def _content(filesystem: FileSystem, file: ListedFile) -> bytes:
+def _refuse_tables_below(filesystem: FileSystem, listing: Listing, parquet: list[str], where: str) -> None:
+    """Raise DumpError for folders of table formats; those that are hidden count where files of theirs are read."""
+    names = {file.relative: file for file in listing.files}
+    tables = {
+        **uncommitted_in(names, lambda name: _content(filesystem, names[name], "commit")),
+        **tables_in(names, listing.folders),
+    }
+    read = {
+        folder: format_
+        for folder, format_ in tables.items()
+        if not folder or not is_hidden(f"{folder}/file") or any(name.startswith(f"{folder}/") for name in parquet)
+    }
+    if read:
+        base = where.rstrip("/")
+        raise table_refusal(
+            read,
+            lambda folder: f"{base}/{printable(folder)}" if folder else base,
+            lambda folder: f"COPY/{printable(folder)}" if folder else "COPY",
+        )
+
+
+def _refuse_tables_above(filesystem: FileSystem, root: str) -> list[str]:
+    """Raise DumpError where a folder above the dump is that of a table; return a warning where that is unknown."""
+    above = tables_above(filesystem, root, local=is_here(filesystem))
+    if above.tables:
+        raise table_refusal(above.tables, printable, lambda _: "COPY")
+    if not above.unreadable:
+        return []
+    return [f"cannot list {_some([*above.unreadable])}: whether the dump is part of a table there is unknown"]
+
+
+def _content(filesystem: FileSystem, file: ListedFile, noun: str = "manifest") -> bytes:
     if file.size > _MAX_MANIFEST:
-        raise DumpError(f"the manifest has {file.size} bytes", where=printable(file.path))
+        raise DumpError(f"the {noun} has {file.size} bytes", where=printable(file.path))
     try:
         with filesystem.open_input_stream(file.path) as stream:
             return bytes(stream.read())
     except OSError as error:
         # That says nothing of what is in it: it is not to be moved away for that.
         raise DumpError(
-            f"the manifest cannot be read: {error}",
+            f"the {noun} cannot be read: {error}",
             where=printable(file.path),
             hint=NOT_REACHED,
         ) from None

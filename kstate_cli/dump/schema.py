@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from .errors import DumpError, printable
+from .table_formats import file_refusal, format_of_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +63,9 @@ def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str
     import pyarrow as pa
 
     schema = parquet.schema_arrow
+    table_format = format_of_file(schema, parquet.metadata.metadata or ())
+    if table_format is not None:
+        raise file_refusal(path, table_format)
     in_path = {name for name, _ in hive}
     kinds: list[tuple[str, str | None]] = []
     zoned = True

@@ -139,3 +139,28 @@ def test_what_spark_writes(spark: Any, kind: str, folders: list[str], tmp_path: 
     dump = opened(tmp_path / "dump")
     assert dump.warnings == ()
     assert content(dump, columns=WITH_HEADERS) == expected(table, WITH_HEADERS)
+
+
+def test_the_hint_about_a_file_sink_copies_what_counts(spark: Any, tmp_path: Path) -> None:
+    """Spark's file sink names committed files in its log; a batch that failed leaves others beside them."""
+    table = several()
+    (tmp_path / "source").mkdir()
+    pq.write_table(table, tmp_path / "source" / "a.parquet")
+    sink = tmp_path / "sink"
+    stream = spark.readStream.schema(spark.read.parquet(str(tmp_path / "source")).schema).parquet(
+        str(tmp_path / "source")
+    )
+    query = (
+        stream.writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .partitionBy("topic", "partition")
+        .trigger(availableNow=True)
+        .start(str(sink))
+    )
+    query.awaitTermination()
+    (next(sink.glob("topic=*/partition=0")) / "part-00000-failed.c000.snappy.parquet").write_bytes(b"PAR1 half a file")
+    with pytest.raises(DumpError, match=r"is a table \(Spark file sink\)") as caught:
+        opened(sink)
+    line = caught.value.hint_details[0].removeprefix("Spark: ").replace("COPY", str(tmp_path / "copy"))
+    eval(line, {"spark": spark})
+    assert content(opened(tmp_path / "copy"), columns=WITH_HEADERS) == expected(table, WITH_HEADERS)

@@ -1,0 +1,236 @@
+"""Recognize table formats with a log of their own: only the log states which files of their folders count.
+
+Rewritten files, deleted rows and failed writes stay in the folder of such a table. Read file by file, deleted rows come
+back. kstate refuses these folders by name, and the hint shows how to write a plain copy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.texts import some
+
+from .errors import DumpError, printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TableFormat:
+    """A table format, and how to write the current rows of such a table as plain Parquet."""
+
+    name: str
+    example: str | None = None
+    """An example that was tried, with ``{table}`` and ``{copy}``."""
+
+
+DELTA: Final = TableFormat(
+    "Delta Lake",
+    'Python: pyarrow.dataset.write_dataset(deltalake.DeltaTable("{table}").to_pyarrow_dataset(), "{copy}",'
+    ' format="parquet")',
+)
+HUDI: Final = TableFormat("Hudi")
+ICEBERG: Final = TableFormat("Iceberg")
+PAIMON: Final = TableFormat("Paimon")
+HIVE: Final = TableFormat("Hive ACID")
+DUCKLAKE: Final = TableFormat("DuckLake")
+FILE_SINK: Final = TableFormat("Spark file sink", 'Spark: spark.read.parquet("{table}").write.parquet("{copy}")')
+COMMITS: Final = TableFormat("Databricks commit")
+
+_MARKERS: Final[Mapping[str, TableFormat]] = {
+    "_delta_log": DELTA,
+    ".hoodie": HUDI,
+    "_spark_metadata": FILE_SINK,
+}
+"""Names in the folder of a table."""
+_PARTITION_MARKERS: Final[Mapping[str, TableFormat]] = {".hoodie_partition_metadata": HUDI}
+"""Names in the folder of a partition of a table."""
+_LOG_FILES: Final[Mapping[str, tuple[re.Pattern[str], TableFormat]]] = {
+    "metadata": (
+        re.compile(r".*\.metadata\.json(\.gz)?|.*\.gz\.metadata\.json|version-hint\.text|snap-.*\.avro"),
+        ICEBERG,
+    ),
+    "schema": (re.compile(r"schema-[0-9]+"), PAIMON),
+    "snapshot": (re.compile(r"snapshot-[0-9]+|EARLIEST|LATEST"), PAIMON),
+    "manifest": (re.compile(r"(index-)?manifest-(list-)?[0-9a-f]{8}-[0-9a-f-]{27}-[0-9]+"), PAIMON),
+}
+"""Folders in the folder of a table, and names of the files of its log in them."""
+_HIVE_FOLDER: Final = re.compile(r"(base|delta|delete_delta)_[0-9]{7,}(_[0-9]{7,})?(_[0-9]+)?(_v[0-9]+)?")
+"""Hive's AcidUtils pads transactions to seven digits."""
+_DUCKLAKE_FILE: Final = re.compile(r"ducklake-[0-9a-f]{8}-[0-9a-f-]{27}(-delete)?\.parquet")
+_COMMIT: Final = re.compile(r"_(started|committed)_([0-9]+)")
+"""Databricks writes plain Parquet so: a file of a transaction counts once its ``_committed_`` exists."""
+_MOST_COMMIT_BYTES: Final = 64 << 20
+
+_COLUMNS: Final[Mapping[str, TableFormat]] = {"_hoodie_commit_time": HUDI, "_VALUE_KIND": PAIMON}
+_FOOTER_KEYS: Final[Mapping[bytes, TableFormat]] = {b"iceberg.schema": ICEBERG}
+
+
+def tables_in(names: Iterable[str], folders: Iterable[str]) -> dict[str, TableFormat]:
+    """Return the folders of tables among the files ``names`` and the ``folders`` of a dump, with their formats.
+
+    All paths are relative to the dump; the dump itself is ``""``.
+    """
+    tables: dict[str, TableFormat] = {}
+    for name in names:
+        *parents, last = name.split("/")
+        _look_at(parents, tables)
+        _look_at_name([*parents, last], tables)
+    for folder in folders:
+        _look_at(folder.split("/"), tables)
+    return tables
+
+
+def _look_at(folders: Sequence[str], tables: dict[str, TableFormat]) -> None:
+    for index, name in enumerate(folders):
+        format_ = HIVE if _HIVE_FOLDER.fullmatch(name) else _MARKERS.get(name)
+        if format_ is not None:
+            tables.setdefault("/".join(folders[:index]), format_)
+
+
+def _look_at_name(path: Sequence[str], tables: dict[str, TableFormat]) -> None:
+    name, folder = path[-1], "/".join(path[:-1])
+    format_ = _MARKERS.get(name) or _PARTITION_MARKERS.get(name)
+    if format_ is None and _DUCKLAKE_FILE.fullmatch(name):
+        format_ = DUCKLAKE
+    if format_ is not None:
+        tables.setdefault(folder, format_)
+    if len(path) > 1 and path[-2] in _LOG_FILES:
+        pattern, format_ = _LOG_FILES[path[-2]]
+        if pattern.fullmatch(name):
+            tables.setdefault("/".join(path[:-2]), format_)
+
+
+def uncommitted_in(names: Iterable[str], content: Callable[[str], bytes]) -> dict[str, TableFormat]:
+    """Return the folders in which a Databricks transaction has not ended, or has replaced files.
+
+    A folder in which every transaction is committed and replaced nothing is plain Parquet. ``content`` returns the
+    bytes of a file; a commit that is not the JSON object with ``added`` and ``removed`` counts as one that replaces.
+    """
+    started: dict[str, set[str]] = {}
+    committed: dict[str, dict[str, str]] = {}
+    for name in names:
+        folder, _, last = name.rpartition("/")
+        match = _COMMIT.fullmatch(last)
+        if match is None:
+            continue
+        if match[1] == "started":
+            started.setdefault(folder, set()).add(match[2])
+        else:
+            committed.setdefault(folder, {})[match[2]] = name
+    return {
+        folder: COMMITS
+        for folder in {*started, *committed}
+        if started.get(folder, set()) - committed.get(folder, {}).keys()
+        or any(_replaces(content(name)) for name in committed.get(folder, {}).values())
+    }
+
+
+def _replaces(data: bytes) -> bool:
+    if len(data) > _MOST_COMMIT_BYTES:
+        return True
+    try:
+        commit = json.loads(data)
+    except ValueError:
+        return True
+    return not isinstance(commit, dict) or "added" not in commit or commit.get("removed") != []
+
+
+def format_of_file(schema: pa.Schema, keys: Iterable[bytes]) -> TableFormat | None:
+    """Return the format whose files have such columns, or such ``keys`` in their footers."""
+    for name, format_ in _COLUMNS.items():
+        if name in schema.names:
+            return format_
+    return next((_FOOTER_KEYS[key] for key in keys if key in _FOOTER_KEYS), None)
+
+
+@dataclass(frozen=True, slots=True)
+class EnclosingTables:
+    """The folders above a dump, as far as they can be read."""
+
+    tables: Mapping[str, TableFormat]
+    """Folders of tables, by their path in the file system."""
+    unreadable: Sequence[str]
+    """Folders that cannot be listed: whether a table is there is unknown."""
+
+
+def tables_above(filesystem: FileSystem, root: str, *, local: bool) -> EnclosingTables:
+    """Return the tables whose folders contain the dump at ``root``; those above its real path as well."""
+    tables: dict[str, TableFormat] = {}
+    unreadable: list[str] = []
+    roots = dict.fromkeys([root.rstrip("/"), os.path.realpath(root)] if local else [root.rstrip("/")])
+    for path in roots:
+        parts = path.split("/")
+        _look_at(parts, tables)
+        for end in range(len(parts) - 1, 0, -1):
+            folder = "/".join(parts[:end])
+            if folder:
+                _look_into(filesystem, folder, tables, unreadable)
+    return EnclosingTables(tables, unreadable)
+
+
+def _look_into(filesystem: FileSystem, folder: str, tables: dict[str, TableFormat], unreadable: list[str]) -> None:
+    from pyarrow import fs
+
+    markers = {**_MARKERS, **_PARTITION_MARKERS}
+    try:
+        for entry in filesystem.get_file_info([f"{folder}/{name}" for name in markers]):
+            if entry.type != fs.FileType.NotFound:
+                tables.setdefault(folder, markers[entry.base_name])
+    except OSError:
+        unreadable.append(folder)
+        return
+    for name, (pattern, format_) in _LOG_FILES.items():
+        try:
+            entries = filesystem.get_file_info(fs.FileSelector(f"{folder}/{name}", allow_not_found=True))
+        except NotADirectoryError:
+            continue
+        except OSError:
+            unreadable.append(f"{folder}/{name}")
+            continue
+        if any(pattern.fullmatch(entry.base_name) for entry in entries):
+            tables.setdefault(folder, format_)
+
+
+def table_refusal(
+    tables: Mapping[str, TableFormat], place: Callable[[str], str], copy: Callable[[str], str]
+) -> DumpError:
+    """Return the refusal of these tables; ``place`` shows a folder, ``copy`` names the folder of its copy."""
+    folders = sorted(tables)
+    formats = list(dict.fromkeys(tables[folder].name for folder in folders))
+    named = some([place(folder) for folder in folders], _NAMED)
+    kind = " or ".join(formats)
+    are = f"is a table ({kind})" if len(folders) == 1 else f"are tables ({kind})"
+    below = any(copy(folder) != "COPY" for folder in folders)
+    lines = [
+        line.format(table=place(folder), copy=copy(folder))
+        for folder in folders[:_NAMED]
+        if (line := tables[folder].example) is not None
+    ]
+    return DumpError(
+        f"{named} {are}: only the log of the table states which of its files count",
+        hint="write the current rows as plain Parquet to a new folder, with a reader of that format,"
+        " and give the new folder"
+        + ("; copy the rest of the dump there as well" if below else "")
+        + (", for example:" if lines else ""),
+        hint_details=lines,
+    )
+
+
+def file_refusal(path: str, format_: TableFormat) -> DumpError:
+    """Return the refusal of a file of a table whose log is elsewhere."""
+    return DumpError(
+        f"the file is one of a table ({format_.name}): only the log of the table states which of its files count",
+        where=printable(path),
+        hint="write the current rows of the table as plain Parquet to a new folder, with a reader of that format,"
+        " and give the new folder",
+    )
