@@ -83,6 +83,10 @@ final class Topologies {
             case "merge-joined":
                 Merging.build(builder, naming, topology);
                 break;
+            case "shared-read":
+            case "shared-written":
+                Shared.build(builder, naming, topology);
+                break;
             case "headers-old":
                 HeadersOld.build(builder, naming, features);
                 break;
