@@ -60,11 +60,12 @@ class FoundRelease:
     """The path of the file; of a jar within it, its name behind a ``!``."""
 
 
-def release_in(path: Path) -> FoundRelease:
+def release_in(path: Path, option: str | None = None) -> FoundRelease:
     """The release of Kafka Streams in a jar, in a jar within it, or in the jars of a folder and the folders below it.
 
     Raises UsageError where there is no such file; Refused where there is no release in it, where there are several
-    different ones, one that kstate does not know, or where a jar is not one or is too large.
+    different ones, one that kstate does not know, or where a jar is not one or is too large. ``option``: the option
+    that names a release, for the hint.
     """
     try:
         kind = os.stat(path).st_mode
@@ -89,17 +90,17 @@ def release_in(path: Path) -> FoundRelease:
     # A jar of something else that is damaged is not what was asked about.
     if damaged and (not versions or any(_NESTED.fullmatch(file.name) for file in damaged)):
         raise Refused(f"{path}: not a jar that can be read", details=first_lines([*damaged.values()]), hint=_SAY)
-    return _one(path, versions)
+    return _one(path, versions, option)
 
 
 _GIVE: Final = "give the application's jar, or the folder with its jars"
 _SAY: Final = f"{_GIVE}; or say the release itself"
 
 
-def _one(path: Path, versions: list[tuple[str, str]]) -> FoundRelease:
+def _one(path: Path, versions: list[tuple[str, str]], option: str | None) -> FoundRelease:
     if not versions:
         raise Refused(f"{path} has no Kafka Streams: no {PROPERTIES} in it", hint=_SAY)
-    if len({_name(version) for version, _ in versions}) > 1:
+    if not _are_one([version for version, _ in versions]):
         lines = [f"{version}: {where}" for version, where in versions]
         raise Refused(
             f"{path} has several releases of Kafka Streams: which one is started it does not tell",
@@ -108,18 +109,20 @@ def _one(path: Path, versions: list[tuple[str, str]]) -> FoundRelease:
         )
     version, where = versions[0]
     try:
-        return FoundRelease(release(release_of_build(version)), version, where)
+        return FoundRelease(release(release_of_build(version), option), version, where)
     except UsageError as error:
-        # The command line is right; what lies there is not understood.
+        # The command line is right; kstate does not understand the jar.
         raise Refused(error.headline, where=where, hint=error.hint) from None
 
 
-def _name(version: str) -> str:
-    """Versions of one release have one name; one that kstate does not know has its own."""
+def _are_one(versions: list[str]) -> bool:
+    """Return whether versions are of one release and, where both name a patch release, of patch releases alike."""
     try:
-        return release(release_of_build(version)).name
+        rows = [release(release_of_build(version)) for version in versions]
     except UsageError:
-        return version
+        return len(set(versions)) == 1
+    alike = all(len(set(answers) - {None}) <= 1 for answers in zip(*(row.behaviour for row in rows), strict=True))
+    return len({row.name for row in rows}) == 1 and alike
 
 
 class _Beyond(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from os import PathLike
 from typing import Final
@@ -17,6 +17,7 @@ from kstate_cli.carried import UNPROVEN
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.store_kinds import headers_families, row_families, store_kind
+from kstate_cli.patch_releases import PatchDifference, behaviour, decides, is_new
 from kstate_cli.texts import did_you_mean
 
 
@@ -46,11 +47,27 @@ class Release:
 
     Such a store never writes ``status``, and still reads it.
     """
+    patch: int | None = field(default=None, compare=False)
+    """2 of 4.2.2, where the user names the patch release. No part of the row: 4.2.1 and 4.2.2 are equal."""
 
     @property
     def number(self) -> tuple[int, int]:
         """``(4, 3)`` for ``4.3``: what releases are ordered by."""
         return _number(self.name)
+
+    @property
+    def version(self) -> str:
+        """The release as options and messages name it: ``4.2.2`` where the next start depends on the patch release."""
+        return self.name if self.patch is None or not decides(self.name) else f"{self.name}.{self.patch}"
+
+    def is_new(self, difference: PatchDifference) -> bool | None:
+        """Whether it behaves the new way; None where the patch release decides, and nobody names it."""
+        return is_new(difference, self.name, self.patch)
+
+    @property
+    def behaviour(self) -> tuple[bool | None, ...]:
+        """What its next start depends on, difference by difference: equal for patch releases that are alike."""
+        return behaviour(self.name, self.patch)
 
     def __str__(self) -> str:
         return self.name
@@ -106,8 +123,10 @@ CONFLUENT: Final = {
 }
 """Releases of Confluent Platform, and the release of Apache Kafka in each (Confluent's table of versions, its upgrade
 guides for Streams: "Confluent Platform 8.3.0 (Kafka Streams 4.3.0)", "8.4.1 (Kafka Streams 4.4.0)")."""
-_CONFLUENT_NUMBER: Final = re.compile(r"v?([0-9]+\.[0-9]+)(?:\.[0-9]+)?(?:(?:-[0-9]+)?-(?:ccs|ce))?")
-_CONFLUENT_BUILD: Final = re.compile(r".*-(?:ccs|ce)")
+_CONFLUENT_NUMBER: Final = re.compile(
+    r"v?([0-9]+\.[0-9]+)(?:\.(?:[0-9]+|x))?(?:(?:-[0-9]+)?-(?:ccs|ce))?(?:-SNAPSHOT)?"
+)
+_CONFLUENT_BUILD: Final = re.compile(r".*-(?:ccs|ce)(?:-SNAPSHOT)?")
 CONFLUENT_NAME: Final = "cp-"
 """Begins a release of Confluent Platform where no number alone says whose it is: ``cp-7.6``."""
 
@@ -117,28 +136,62 @@ NEWEST_SST_FORMAT = max(one.reads_sst_format for one in RELEASES if not one.unpr
 """The newest that a release has written which was run."""
 
 
-def release(text: str) -> Release:
-    """The release that ``text`` names: ``4.2``, a patch release of it such as ``4.2.1``, or Confluent's ``cp-8.2``.
+_BUILD: Final = re.compile(r"v?([0-9]+\.[0-9]+)(?:\.([0-9]+|x))?(?:[.+_-]([A-Za-z0-9][A-Za-z0-9.+_-]*))?")
+"""A version as builds of Kafka name it: ``4.2.1``, ``3.9.x``, ``3.7.0.redhat-00007``, ``3.4.1.7.3.1.0-197``,
+``3.6.0.1``, ``2.8.2-tiered``, ``4.3.1-rc1``."""
+_BEFORE_RELEASE: Final = re.compile(
+    r"(?:.*[.-])?(?:SNAPSHOT|rc-?[0-9]*|alpha-?[0-9]*|beta-?[0-9]*|EA|preview)", re.IGNORECASE
+)
 
-    Raises UsageError for anything else. A number that only Confluent Platform has is answered with the release of
-    Apache Kafka in it.
+
+def release(text: str, option: str | None = None) -> Release:
+    """Return the release that ``text`` names: ``4.2``, ``4.2.1`` with its patch, Confluent's ``cp-8.2``, or a build.
+
+    A build has a version of Apache Kafka and a suffix of its vendor: ``3.7.0.redhat-00007``. It has no patch release,
+    since a vendor may have taken over changes of later ones. Raise UsageError for anything else: for a number that
+    only Confluent Platform has, and for builds that were made before X.Y.0 was released. ``option``: the option that
+    names a release, for the hint.
     """
     name = text.strip()
     if name.startswith(CONFLUENT_NAME):
         return _in_confluent(text, name.removeprefix(CONFLUENT_NAME))
-    parts = name.removeprefix("v").split(".")
-    known = {r.name: r for r in RELEASES}
-    if 2 <= len(parts) <= 3 and all(part.isascii() and part.isdigit() for part in parts):
-        known_release = known.get(".".join(parts[:2]))
-        if known_release:
-            return known_release
-    listed = f"known releases: {', '.join(known)} (or a patch release)"
+    rows = {row.name: row for row in RELEASES}
+    build = _BUILD.fullmatch(name)
+    row = rows.get(build[1]) if build is not None else None
+    if build is not None and row is not None and _CONFLUENT_BUILD.fullmatch(name) is None:
+        patch, suffix = build[2], build[3]
+        if suffix is None:
+            return row if patch in (None, "x") else replace(row, patch=int(patch))
+        if _BEFORE_RELEASE.fullmatch(suffix) is None or (patch or "0") != "0":
+            return row
+        raise UsageError(
+            f"release {text!r} was built before {row}.0 was released: nothing tells what it writes",
+            hint=f"if it behaves as {row} does: {option} {row}"
+            if option
+            else f"if it behaves as {row} does, name {row}",
+        )
+    listed = f"known releases: {', '.join(rows)} (or a patch release)"
     apache = confluent(text)
     if apache is not None:
         said = f"release {text!r} is one of Confluent Platform, which has Apache Kafka {apache}"
-        raise UsageError(said, hint=f"give {apache}" if apache in known else f"kstate does not know that; {listed}")
+        raise UsageError(said, hint=f"give {apache}" if apache in rows else f"kstate does not know that; {listed}")
     raise UsageError(
-        f"release {text!r} is not one that kstate knows", hint=f"{did_you_mean([text.strip()], known)}{listed}"
+        f"release {text!r} is not one that kstate knows", hint=f"{did_you_mean([text.strip()], rows)}{listed}"
+    )
+
+
+def build_note(text: str) -> str | None:
+    """Return what to tell the user about a version with a suffix of its vendor; None for releases of Apache Kafka.
+
+    ``text``: a version that :func:`release` takes.
+    """
+    name = text.strip()
+    build = _BUILD.fullmatch(name)
+    if build is None or build[3] is None or _CONFLUENT_BUILD.fullmatch(name) is not None:
+        return None
+    return (
+        f"{name} is a build of another vendor, or one that is not released: kstate treats it as Apache Kafka "
+        f"{build[1]}, and does not know its changes"
     )
 
 

@@ -139,10 +139,15 @@ class Snapshot:
         """A finding, with the command that helps here."""
         name = task.name if task else None
         new = finding(code, text, task=name, store=store, level=level)
-        release = self.asked.release.name
+        release, more = self.asked.release.version, unproven_too(self.asked.release.name)
         values: dict[str, Filling | None]
         # The commands of hints that are told a release write for it.
-        values = {"APP": self.app.path, "RELEASE": (release, *unproven_too(release)), "TASK": name, "STORE": store}
+        values = {
+            "APP": self.app.path,
+            "RELEASE": (release, *more),
+            "TASK": name,
+            "STORE": store,
+        }
         if self.asked.topology is not None:
             values["NEW"] = self.asked.topology.mending.words
         return replace(new, hint=filled(new.hint, values))

@@ -134,11 +134,11 @@ def check(
         if output is Format.json:
             _print_json(lines, application, asked, report, start)
         else:
-            _show(application, asked.release.name, report, start, quiet=quiet)
+            _show(application, asked.release.version, report, start, quiet=quiet)
         metrics.findings = Counter((one.code, one.level.value) for one in report.findings)
         if report.clean:
             return metrics.done(EXIT_OK)
-        return metrics.done(answered_no(ConditionNotMet(_verdict(report, asked.release.name), where=str(path))))
+        return metrics.done(answered_no(ConditionNotMet(_verdict(report, asked.release.version), where=str(path))))
 
 
 def _verdict(report: Report, release: str) -> str:
@@ -191,7 +191,7 @@ def _print_json(lines: JsonLines, app: Application, asked: CheckRequest, report:
     levels = [finding.level.value for finding in report.findings]
     lines.summary(
         {
-            "release": asked.release.name,
+            "release": asked.release.version,
             "guarantee": (Guarantee.exactly_once if asked.exactly_once else Guarantee.at_least_once).value,
             "start_fails": report.fails,
             "errors": levels.count("error"),

@@ -25,7 +25,7 @@ def warning_of_next_start(app: Path, asked: CheckRequest) -> str | None:
     from kstate_cli.statedir.scan import read_application
     from kstate_cli.texts import command
 
-    whole = command("check", app, "--for", asked.release.name)
+    whole = command("check", app, "--for", asked.release.version)
     try:
         report = predict(read_application(app), asked)
     except (KstateError, RocksError, OSError) as error:
@@ -36,4 +36,4 @@ def warning_of_next_start(app: Path, asked: CheckRequest) -> str | None:
         for one in report.predictions
     ):
         return None
-    return f"the next start of {asked.release.name}: {verdict(report.predictions)}. Why: {whole}"
+    return f"the next start of {asked.release.version}: {verdict(report.predictions)}. Why: {whole}"

@@ -38,20 +38,25 @@ ForJar = Annotated[
 
 
 def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bool) -> Release:
-    """The release that ``option`` (``--to``, ``--for``) names, or the one in the jar behind its ``-jar``.
+    """Return the release that ``option`` (``--to``, ``--for``) names, or the one in the jar behind its ``-jar``.
 
-    What was read from a jar is said. Raises UsageError unless there is one of the two, and what reading them raises.
+    Print the version in a jar, and a note about the build of a vendor. Raise UsageError unless one of the two is
+    given, and what reading them raises.
     """
     from kstate_cli.cli.output import say
     from kstate_cli.errors import UsageError
-    from kstate_cli.releases import release
+    from kstate_cli.releases import build_note, release
 
     if jar is None:
-        return release(str(name))
-    if name is not None:
+        version, chosen = str(name), release(str(name), option)
+    elif name is not None:
         raise UsageError(f"{option} and {option}{_JAR} are two answers to one question", hint="leave one of them out")
-    from kstate_cli.jars import release_in
+    else:
+        from kstate_cli.jars import release_in
 
-    brought = release_in(jar)
-    say(f"{brought.where}: Kafka Streams {brought.version}, release {brought.release}", quiet=quiet)
-    return brought.release
+        brought = release_in(jar, option)
+        version, chosen = brought.version, brought.release
+        say(f"{brought.where}: Kafka Streams {version}, release {chosen.version}", quiet=quiet)
+    if (note := build_note(version)) is not None:
+        say(f"note: {note}", quiet=quiet)
+    return chosen

@@ -171,14 +171,14 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
         )
     steps = tuple(draft.steps)
     if steps and target.unproven and not options.unproven:
-        raise unproven_release(target, app.path, options.command(app.path, target.name, UNPROVEN))
+        raise unproven_release(target, app.path, options.command(app.path, target.version, UNPROVEN))
     names = tuple(one.name for one in sources)
     if steps and not proven(names, target):
         draft.notes.append(f"unproven: {'/'.join(names) or '?'} to {target} has not been run against the real releases")
     source = representative(sources).name if sources else target.name
     return Plan(
         app=app.path,
-        command=f"migrate --to {quoted(target.name)}",
+        command=f"migrate --to {quoted(target.version)}",
         source=source,
         target=target.name,
         steps=steps,
@@ -330,10 +330,10 @@ def _half_made(app: Application) -> dict[str, list[Problem]]:
 
 def _about_fatal(app: Application, target: Release, options: MigrateOptions, *, alone: bool) -> str:
     """``alone``: a kill may have left all of it."""
-    each = f"what to do about each: {command('check', app.path, '--for', target.name)}"
+    each = f"what to do about each: {command('check', app.path, '--for', target.version)}"
     if not alone:
         return each
-    wipe = options.command(app.path, target.name, "--wipe-unclean")
+    wipe = options.command(app.path, target.version, "--wipe-unclean")
     return (
         f"where the application was killed, this leaves these tasks out, so that Streams restores them: {wipe}; {each}"
     )

@@ -189,7 +189,7 @@ def foreign(draft: RestoreDraft, store: Store) -> str | None:
     release = draft.options.release
     if store.opens_in(release):
         return None
-    migrate = command("migrate", draft.app, "--to", release.name, *unproven_too(release.name))
+    migrate = command("migrate", draft.app, "--to", release.version, *unproven_too(release.name))
     return f"{release} cannot open it as it is: rebuild it too, or migrate it first: {migrate}"
 
 

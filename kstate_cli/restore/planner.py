@@ -84,13 +84,13 @@ def plan_restore(
     steps = tuple(draft.steps)
     if steps and options.release.unproven:
         if not options.unproven:
-            words = ("restore", app, "--from-changelog", "DUMP", "--for", options.release.name, UNPROVEN)
+            words = ("restore", app, "--from-changelog", "DUMP", "--for", options.release.version, UNPROVEN)
             raise unproven_release(options.release, app, f"{command(*words)}, and all that was said besides")
         draft.notes.append(f"unproven: no {options.release} was ever started on what is restored for it")
     times = task_times(draft.work, draft.tasks, draft.ages)
     change = Plan(
         app,
-        f"restore --for {quoted(options.release.name)}",
+        f"restore --for {quoted(options.release.version)}",
         options.release.name,
         options.release.name,
         steps,
@@ -420,7 +420,7 @@ def _not_to_be_caught_up(draft: RestoreDraft, store: StoreSpec, existing: StoreO
         home = "column-family" if draft.into_family else "checkpoint"
         return (
             f"it was left by another release than {to} (its offset is not in the {home}): --rebuild, or migrate it "
-            f"first: {command('migrate', draft.app, '--to', to.name)}"
+            f"first: {command('migrate', draft.app, '--to', to.version)}"
         )
     older = older_layout(existing.store, store.kind)
     if older is not None:

@@ -72,6 +72,28 @@ def test_it_is_what_the_name_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "release"),
+    [("3.7.0.redhat-00007", "3.7"), ("3.4.1.7.3.1.0-197", "3.4"), ("4.2.0-SNAPSHOT", None), ("4.3.0-rc1", None)],
+)
+def test_builds_of_vendors(tmp_path: Path, version: str, release: str | None) -> None:
+    """A note says what a build is treated as, or the refusal names the option that says it; that option works."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    path = written(tmp_path / "lib" / "main" / f"org.apache.kafka.kafka-streams-{version}.jar", jar(version))
+    for command, option, more in (("migrate", "--to", "--dry-run"), ("check", "--for", "--quiet")):
+        for given in ((f"{option}-jar", path.parent), (option, version)):
+            done = kstate(command, app, *given, *(() if more == "--quiet" else (more,)), status=None)
+            if release is not None:
+                assert done.status in (0, 1, 3), done.err
+                assert f"note: {version} is a build of another vendor" in done.err
+                assert f"Apache Kafka {release}" in done.err
+                continue
+            assert done.status == (4 if "jar" in given[0] else 2)
+            hint = f"{option} {version[:3]}"
+            assert hint in done.err
+            assert kstate(command, app, *hint.split(), *(() if more == "--quiet" else (more,)), status=None).status != 2
+
+
+@pytest.mark.parametrize(
     ("given", "status", "told"),
     [
         ((), 2, "Missing option"),

@@ -55,12 +55,13 @@ def like(version: str, known: Sequence[str]) -> str:
 
 def forgets_global_tables(release: str) -> bool:
     """
-    Whether a release ends without the offsets of a small global table, and reads all of it again at the next start.
+    Return whether a release ends without the offsets of a small global table, so that the next start reads all of it.
 
     Seen with 3.7.2, 3.8.1 and 3.9.1, whatever kstate does; neither with 3.6.1 nor with 3.9.2, 4.0.2 and 4.1.0 (KAFKA-18168).
+    By bytecode 3.7.1 is the first, and 3.7.0 does as 3.6.
     """
     numbers = tuple(int(part) for part in release.split("."))
-    return (3, 7, 0) <= numbers < (3, 9, 2) or (4, 0, 0) <= numbers < (4, 0, 2)
+    return (3, 7, 1) <= numbers < (3, 9, 2) or (4, 0, 0) <= numbers < (4, 0, 2)
 
 
 def only_what_is_forgotten(ended_by: str) -> list[str]:

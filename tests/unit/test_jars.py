@@ -24,7 +24,10 @@ from tests.jars import archive, fat_jar, jar, properties, written
     [
         ("3.2.0", "3.2"),
         ("4.3.1", "4.3"),
-        ("4.3.2-SNAPSHOT", None),
+        ("4.3.2-SNAPSHOT", "4.3"),
+        ("4.3.0-SNAPSHOT", None),
+        ("3.7.0.redhat-00007", "3.7"),
+        ("3.4.1.7.3.1.0-197", "3.4"),
         ("7.9.1-ccs", "3.9"),
         ("7.6.0-ce", "3.6"),
         ("8.2.0-17-ccs", "4.2"),
@@ -98,6 +101,12 @@ def test_several(tmp_path: Path) -> None:
     text = str(refused.value)
     assert "4.2.1: " in text and f"4.3.1: {tmp_path}/d/boot.jar!BOOT-INF/lib/kafka-streams-4.3.1.jar" in text
     assert release_in(tmp_path / "d").release.name == "4.3"
+    # Patch releases whose next starts differ are two releases.
+    written(tmp_path / "e" / "kafka-streams-4.2.1.jar", jar("4.2.1"))
+    assert release_in(tmp_path / "e").release.version == "4.2.1"
+    written(tmp_path / "e" / "kafka-streams-4.2.2.jar", jar("4.2.2"))
+    with pytest.raises(Refused, match="several releases"):
+        release_in(tmp_path / "e")
 
 
 def test_two_entries_of_one_name_both_count(tmp_path: Path) -> None:

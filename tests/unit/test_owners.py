@@ -110,6 +110,8 @@ def test_the_ends_of_numbers_are_spelled_once() -> None:
 
 RELEASE_OWNERS = {
     "releases.py",
+    # What differs between the patch releases of a row.
+    "patch_releases.py",
     # Since when there are kinds of stores.
     "formats/store_kinds.py",
     # What is shown, not what is done: the releases of the demonstration and of an example.

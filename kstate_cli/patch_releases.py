@@ -1,0 +1,130 @@
+"""What differs between the patch releases of one release of Kafka Streams, as far as its state is concerned.
+
+Every patch release from 3.2.0 on was compared with the one before it, class by class (``javap -c -p``), for what reads
+or writes state or gives sub-topologies their numbers. A difference is one entry of ``DIFFERENCES``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+LAST_EXAMINED: Final = {
+    "3.2": 3, "3.3": 2, "3.4": 1, "3.5": 2, "3.6": 2, "3.7": 2, "3.8": 1, "3.9": 2, "4.0": 2, "4.1": 2, "4.2": 2,
+    "4.3": 1, "4.4": 0,
+}  # fmt: skip
+"""The last patch release of each release that was compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchDifference:
+    """One change of behaviour that came with a patch release."""
+
+    name: str
+    issue: str
+    """The issue of Apache Kafka; empty where the change has none that names it."""
+    source: str
+    """The class and method of Kafka Streams."""
+    old: tuple[tuple[str, str], ...]
+    """The patch releases that behave the old way: first and last of each stretch, both included."""
+    before: str
+    after: str
+    proof: str
+    """The test that asks real releases, or how the bytecode was read."""
+    decides_start: bool
+    """Whether the same directory has another next start: then options keep the patch release."""
+
+
+SHARED_STORE_BUILDER: Final = PatchDifference(
+    "shared-store-builder",
+    "KAFKA-20464",
+    "InternalTopologyBuilder.addStateStore",
+    (("2.6.0", "4.2.1"), ("4.3.0", "4.3.1")),
+    "processors whose suppliers return one StoreBuilder are in sub-topologies of their own, each with a copy of the "
+    "store, and all copies write one changelog",
+    "they are in one sub-topology with one store: numbers of tasks change, and every moved store is restored",
+    "tests/interop/test_patch_releases.py::test_one_store_builder_of_two_suppliers",
+    decides_start=True,
+)
+NEWEST_SEGMENT: Final = PatchDifference(
+    "newest-segment",
+    "",
+    "AbstractSegments.committedOffset",
+    (("4.3.0", "4.3.0"),),
+    "the offset of a segmented store is that of its oldest segment that has one",
+    "it is that of its newest segment that has one",
+    "bytecode: TreeMap.values of 4.3.0, TreeMap.descendingMap of 4.3.1",
+    decides_start=True,
+)
+BOUNDED_RESTORE: Final = PatchDifference(
+    "bounded-restore",
+    "",
+    "StoreChangelogReader.seekNewPartitions",
+    (("2.6.0", "4.2.1"), ("4.3.0", "4.3.1")),
+    "a window or session store without an offset is restored from the beginning of its changelog",
+    "it is restored from the time of the last record less the retention, where that record tells its time",
+    "bytecode: WithRetentionPeriod of 4.2.2 and 4.4.0",
+    decides_start=True,
+)
+GLOBAL_OFFSETS: Final = PatchDifference(
+    "global-offsets",
+    "KAFKA-18168",
+    "GlobalStateUpdateTask.close",
+    (("3.7.1", "3.9.1"), ("4.0.0", "4.0.1")),
+    "a global store that got fewer than 10,000 records leaves no offset behind, and is read whole at the next start",
+    "its offset is written when it is opened and closed",
+    "tests/interop/test_restore_kinds.py with 3.7.2, 3.8.1 and 3.9.1",
+    decides_start=False,
+)
+DIFFERENCES: Final = (SHARED_STORE_BUILDER, NEWEST_SEGMENT, BOUNDED_RESTORE, GLOBAL_OFFSETS)
+"""All of them. Beside these 4.0.1, 4.1.1 and 4.2.0 brought ``__enable.process.processValue.fix__``, off by default."""
+
+
+def is_new(difference: PatchDifference, line: str, patch: int | None) -> bool | None:
+    """Whether a release behaves the new way; None where its patch release is not given and decides, or is not known.
+
+    ``line``: the release, ``4.2``; ``patch``: 2 of 4.2.2, None where nobody names it.
+    """
+    known = LAST_EXAMINED.get(line)
+    if known is None:
+        return True if _numbers(f"{line}.0") > max(_numbers(last) for _, last in difference.old) else None
+    if patch is None:
+        answers = {_is_new(difference, line, one) for one in range(known + 1)}
+        return answers.pop() if len(answers) == 1 else None
+    # A later patch release may have brought the change; none takes one back.
+    return _is_new(difference, line, min(patch, known)) or (None if patch > known else False)
+
+
+def decides(line: str) -> bool:
+    """Whether patch releases of a release have different next starts on one directory."""
+    return any(one.decides_start and is_new(one, line, None) is None for one in DIFFERENCES)
+
+
+def behaviour(line: str, patch: int | None) -> tuple[bool | None, ...]:
+    """What a patch release does, difference by difference, as far as a start depends on it."""
+    return tuple(is_new(one, line, patch) for one in DIFFERENCES if one.decides_start)
+
+
+def old_releases(difference: PatchDifference) -> str:
+    """The patch releases that behave the old way, in words: ``up to 4.2.1, 4.3.0 and 4.3.1``."""
+    texts = []
+    for first, last in difference.old:
+        line, patch = last.rsplit(".", 1)
+        if first == last:
+            texts.append(last)
+        elif first == f"{line}.{int(patch) - 1}":
+            texts += [first, last]
+        elif _numbers(first) < _numbers("3.2.0"):
+            texts.append(f"up to {last}")
+        else:
+            texts.append(f"{first} to {last}")
+    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]
+
+
+def _is_new(difference: PatchDifference, line: str, patch: int) -> bool:
+    version = _numbers(f"{line}.{patch}")
+    return not any(_numbers(first) <= version <= _numbers(last) for first, last in difference.old)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
