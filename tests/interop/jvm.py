@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -41,17 +41,23 @@ class Reply:
 class Jvm:
     """The harness in a JVM of one release. Not for several threads at once."""
 
-    def __init__(self, version: str, log: Path, *, heap: str = "768m", quick: bool = True) -> None:
-        """Start it. `quick` leaves out the second compiler, which only a long run pays back."""
+    def __init__(
+        self, version: str, log: Path, *, heap: str = "768m", quick: bool = True, jars: Sequence[Path] = ()
+    ) -> None:
+        """
+        Start it. `quick` leaves out the second compiler, which only a long run pays back.
+
+        `jars`: folders of more jars for the class path.
+        """
         self.version = version
         self._log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         tiered = ["-XX:TieredStopAtLevel=1"] if quick else []
+        path = [str(classes(version)), *(f"{folder}/*" for folder in (streams_jars(version), *jars))]
         simple = "-Dorg.slf4j.simpleLogger."
         command = ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", *tiered, f"{simple}defaultLogLevel=warn",
                    f"{simple}log.org.apache.kafka.streams=info", f"{simple}showDateTime=true",
-                   f"{simple}dateTimeFormat=HH:mm:ss.SSS", "-cp", f"{classes(version)}:{streams_jars(version)}/*",
-                   "interop.Main"]  # fmt: skip
+                   f"{simple}dateTimeFormat=HH:mm:ss.SSS", "-cp", ":".join(path), "interop.Main"]  # fmt: skip
         with log.open("ab") as errors:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                                              start_new_session=True)  # fmt: skip

@@ -23,7 +23,8 @@ _POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>kstate</groupId><artifactId>fetch</artifactId><version>1</version>
 <dependencies>{}</dependencies></project>
 """
-_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
+_CLASSIFIER = "<classifier>{}</classifier>"
 
 
 class InteropError(Exception):
@@ -85,6 +86,23 @@ def broker_jars() -> Path:
     return _jars(home() / "lib" / f"broker-{BROKER_VERSION}", f"org.apache.kafka:kafka_2.13:{BROKER_VERSION}")
 
 
+def kafka_tests(version: str) -> Path:
+    """
+    Return the folder with the jar of Kafka's own tests of Streams of this release; fetch it on first use.
+
+    Up to 4.3 it has the classifier "test". From 4.4 on "test-fixtures" has the classes of the smoke test, but not those of the
+    relational one.
+    """
+    classifier = "test" if number(version) < (4, 4) else "test-fixtures"
+    target = home() / "lib" / f"{version}-tests"
+    with _lock(target.name):
+        if not (target / "complete").exists():
+            shutil.rmtree(target, ignore_errors=True)
+            _fetch(target, f"org.apache.kafka:kafka-streams:{version}", classifier, "-DexcludeTransitive=true")
+            (target / "complete").touch()
+    return target
+
+
 def classes(version: str) -> Path:
     """The harness compiled against this release; compiled when its sources have changed."""
     jars = streams_jars(version)
@@ -136,10 +154,11 @@ def _jars(target: Path, artifact: str) -> Path:
     return target
 
 
-def _fetch(target: Path, coordinates: str) -> None:
+def _fetch(target: Path, coordinates: str, classifier: str = "", *options: str) -> None:
     work = home() / "pom" / target.name
     work.mkdir(parents=True, exist_ok=True)
-    (work / "pom.xml").write_text(_POM.format(_DEPENDENCY.format(*coordinates.split(":"))))
+    which = _CLASSIFIER.format(classifier) if classifier else ""
+    (work / "pom.xml").write_text(_POM.format(_DEPENDENCY.format(*coordinates.split(":"), which)))
     command = [
         "mvn",
         "-q",
@@ -147,6 +166,7 @@ def _fetch(target: Path, coordinates: str) -> None:
         "dependency:copy-dependencies",
         "-DincludeScope=runtime",
         f"-DoutputDirectory={target}",
+        *options,
     ]
     try:
         subprocess.run(command, cwd=work, check=True, stdout=sys.stderr)

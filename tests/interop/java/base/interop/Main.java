@@ -56,6 +56,12 @@ public final class Main {
                 return Opener.run(args);
             case "position":
                 return Positions.run(args);
+            case "smoke-topics":
+                return Smoke.topics(args);
+            case "smoke-drive":
+                return Smoke.drive(args);
+            case "smoke-client":
+                return Smoke.client(args);
             case "scan":
                 return Scan.run(args);
             case "ping":
