@@ -51,6 +51,7 @@ class Finding:
 _EXPECTED, _WARNING, _ERROR = Level.EXPECTED, Level.WARNING, Level.ERROR
 _MIGRATE = "kstate migrate APP --to RELEASE"
 _RESTORE = "kstate restore APP --from-changelog DUMP --for RELEASE"
+_RESTORE_STORE = f"{_RESTORE} --store STORE"
 _WIPE_TASK = "kstate wipe APP --task TASK"
 _WIPE_GLOBAL = "kstate wipe APP --global"
 _WIPE_STORE = "kstate wipe APP --task TASK --store STORE"
@@ -178,7 +179,7 @@ CODES: dict[str, Code] = {
         Code("status-missing", _WARNING,
              "AbstractColumnFamilyAccessor.open: no status counts as closed, and only transactional stores (KIP-892) "
              f"never write one ({see('offsets.md#transactional-stores')})",
-             f"where the application runs with them: say {TRANSACTIONAL_STORES}; else: {_RESTORE}"),
+             f"if the application runs with transactional stores, pass {TRANSACTIONAL_STORES}; else: {_RESTORE}"),
         Code("global-status-open", _ERROR,
              "GlobalStateManagerImpl.initialize does not handle TaskCorruptedException: every start fails the same "
              f"way ({see('start.md#global-stores')}; KAFKA-21034)", _WIPE_GLOBAL),
@@ -201,6 +202,14 @@ CODES: dict[str, Code] = {
         Code("segments-disagree", _WARNING,
              "AbstractSegments.committedOffset: 4.3.0 reads the oldest segment, 4.3.1 the newest "
              f"({see('offsets.md#where-each-kind-keeps-it')})", _RESTORE),
+        Code("segment-behind", _ERROR,
+             "AbstractSegments.committedOffset: a start takes the offset of one segment for all, and restores nothing "
+             f"below it; each segment is only as far as its own last flush ({see('offsets.md#segments-after-a-kill')})",
+             _RESTORE_STORE),
+        Code("start-hangs", _ERROR,
+             "TaskManager.closeDirtyAndRevive: with transactional stores nothing is wiped if the first store of a task "
+             f"has status 1, and the client stays in REBALANCING ({see('offsets.md#transactional-stores')})",
+             _WIPE_TASK),
         Code("offset-without-store", _ERROR,
              "OffsetCheckpoint: an offset outlives the directory of its store; Streams makes a new one and "
              "restores nothing below the offset", _RESTORE),

@@ -13,7 +13,7 @@ from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import offsets_text
-from kstate_cli.offsets.unclean import has_offset_if_logged
+from kstate_cli.offsets.last_run import has_offset_if_logged
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import position_file
 
@@ -36,6 +36,8 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets
     task, read = draft.task, draft.read
     if not snapshot.asked.exactly_once or snapshot.task_is_empty(task):
         return MissingOffsets()
+    if snapshot.asked.starts_transactional:
+        return MissingOffsets()  # initializeStoreOffsets: a transactional store without an offset is not corrupted
     code, doubtful, findings = None, None, []
     for store in draft.stores.values():
         if read.stores[store.name].offsets or not is_logged(snapshot, task, store):

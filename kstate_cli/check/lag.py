@@ -25,7 +25,7 @@ class Lag:
     """How old the first record is that it has not seen; 0 where it has seen all, None where nobody says."""
 
 
-_UNKNOWN: Final = frozenset({Outcome.FAILS, Outcome.NOT_REACHED, Outcome.UNKNOWN})
+_UNKNOWN: Final = frozenset({Outcome.FAILS, Outcome.HANGS, Outcome.NOT_REACHED, Outcome.UNKNOWN})
 _RESTORES: Final = frozenset(
     {Outcome.OPENS, Outcome.OPENS_EMPTY, Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED}
 )

@@ -25,6 +25,8 @@ class Outcome(Enum):
     """As ``task-wiped``, but it was not closed, and nothing tells whether it has a changelog."""
     FAILS = "start-fails"
     """``KafkaStreams#start`` or a stream thread throws; the client ends in ERROR."""
+    HANGS = "start-hangs"
+    """The client stays in REBALANCING, and wipes and restores nothing."""
     NOT_REACHED = "not-reached"
     """Another store of the task makes the start fail before."""
     UNKNOWN = "unknown"

@@ -11,10 +11,12 @@ from kstate_cli.check.judge_offsets import is_lost, is_surely_lost
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
 from kstate_cli.check.rule import TaskCheckDraft
+from kstate_cli.check.segments import rows_below
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Where
+from kstate_cli.offsets.last_run import has_offset_if_logged
 from kstate_cli.statedir.model import Store
 
 Told = tuple[Prediction, tuple[Finding, ...]]
@@ -44,8 +46,12 @@ def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
         if name in draft.fails:
             predictions.append(failed(draft, name))
             continue
-        if draft.code is not None:
+        if draft.code is not None and draft.hangs:
+            prediction, findings = Prediction(draft.task.name, name, Outcome.HANGS, None, draft.code), ()
+        elif draft.code is not None:
             prediction, findings = because_of(snapshot, draft, name, draft.code, Outcome.WIPED)
+            if draft.hangs is None:
+                prediction = replace(prediction, or_else=Outcome.HANGS, by_chance=False)
             if draft.in_doubt:
                 otherwise, more = _by_offset(snapshot, draft, name, ranges.get(name))
                 prediction, findings = (
@@ -93,7 +99,7 @@ def because_of(
     key = snapshot.changelog(task, name)
     if key is None and store is not None and store.segmented and not store.databases:
         key = snapshot.own_changelog(task, name)
-    return Prediction(task.name, name, outcome, whole(snapshot, key), code, or_else=or_else), ()
+    return Prediction(task.name, name, outcome, whole(snapshot, key, store), code, or_else=or_else), ()
 
 
 def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range | None, tuple[Finding, ...]]:
@@ -139,6 +145,9 @@ def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Rang
     task, store = draft.task.name, draft.stores.get(name)
     if where is None:
         return _without_offset(snapshot, draft, name, store)
+    below = None if store is None else rows_below(snapshot, draft.task, store, where.key, _offsets(draft, name))
+    if below is not None:
+        return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, below.code), (below,)
     if name in draft.empty:
         if name in draft.closed and where.records is not None and where.records.count:
             store_of_it, closed = streams_log.SEGMENT_CLOSED
@@ -153,11 +162,21 @@ def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Rang
     return Prediction(task, name, Outcome.OPENS, where.records), ()
 
 
+def _may_have_changelog(snapshot: Snapshot, store: Store) -> bool:
+    """Return True if a store without an offset was left before its first commit: logged or not, it would have none."""
+    return store.has_offsets_family and not has_offset_if_logged(store, transactional=snapshot.asked.transactional)
+
+
 def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store: Store | None) -> Told:
     task = draft.task
     read = draft.read.stores.get(name)
     offsets = _offsets(draft, name)
     key = _changelog(snapshot, draft, name)
+    if key is None and store is not None and _may_have_changelog(snapshot, store):
+        text = "it was not closed, has no offset, and nothing states whether it has a changelog"
+        finding = snapshot.finding("offset-missing", text, task, name)
+        outcome, otherwise = Outcome.RESTORES_ALL, Outcome.OPENS
+        return Prediction(task.name, name, outcome, None, finding.code, or_else=otherwise, by_chance=False), (finding,)
     if key is None and store is not None and store.databases:
         text = "no offset anywhere: it counts as a store without a changelog"
         finding = snapshot.finding("without-changelog", text, task, name)
@@ -166,7 +185,7 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
         return Prediction(task.name, name, Outcome.OPENS_EMPTY, code="moved-without-changelog"), ()
     if store is not None and key is None:
         key = snapshot.own_changelog(task, name)
-    records = whole(snapshot, key)
+    records = whole(snapshot, key, store)
     empty = store is None or store.empty
     if empty and records is not None and not records.count and records.exact:
         finding = snapshot.finding("never-written", "it has no rows, and its changelog none", task, name)

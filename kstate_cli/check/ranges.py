@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.outcome import Records
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log, Where
-from kstate_cli.statedir.model import Task
+from kstate_cli.statedir.model import Store, Task
 
 _NEAR = 10
 """Per cent of the log that an offset may be from its start before it is worth a warning."""
@@ -51,12 +51,20 @@ def locate(snapshot: Snapshot, key: TopicPartition, following: int) -> Range:
     return Range(key, following, where, log, snapshot.records(key, following) if where is Where.INSIDE else None)
 
 
-def whole(snapshot: Snapshot, key: TopicPartition | None) -> Records | None:
-    """All records of a log."""
+def whole(snapshot: Snapshot, key: TopicPartition | None, store: Store | None = None) -> Records | None:
+    """Return how many records are restored from the beginning of a log; None if the log is not known.
+
+    Some releases skip what has expired in a window or session store, so the number is an upper bound there
+    (:attr:`kstate_cli.releases.Release.restores_live_windows`).
+    """
     log = snapshot.log(key) if key is not None else None
     if key is None or log is None:
         return None
-    return snapshot.records(key, log.start or 0)
+    records = snapshot.records(key, log.start or 0)
+    windowed = store is not None and store.segmented and not store.is_grace_buffer
+    if records is None or not records.count or not (windowed and snapshot.asked.release.restores_live_windows):
+        return records
+    return replace(records, exact=False)
 
 
 def near_start(range_: Range) -> bool:

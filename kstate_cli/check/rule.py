@@ -107,6 +107,8 @@ class TaskCheckDraft:
     """Its ``.checkpoint`` cannot be read."""
     code: str | None = None
     """The finding that wipes the task."""
+    hangs: bool | None = False
+    """Whether the client never leaves REBALANCING because of the task; None if the order of its stores decides."""
     in_doubt: bool = False
     """It wipes the task only where a new store is on disk, and nobody says whether it is."""
     predictions: tuple[Prediction, ...] = ()

@@ -11,7 +11,8 @@ from kstate_cli.check.outcome import Outcome, Prediction
 NOT_KNOWN: Final = frozenset(
     {
         # Written when stores are closed, or at the next commit; a running application has them open.
-        "status-open", "status-missing", "global-status-open", "maybe-unclean", "segments-disagree", "leftover-file",
+        "status-open", "status-missing", "global-status-open", "maybe-unclean", "segments-disagree", "segment-behind",
+        "leftover-file", "start-hangs",
         # Up to 4.2 .checkpoint is not there while an exactly-once application runs; a new store has no offset yet.
         "no-offsets", "offset-missing", "unknown-offset", "no-segments", "no-segments-yet", "without-changelog",
         "lost-with-its-task", "store-missing", "offset-without-store", "stale-checkpoint", "stale-position",

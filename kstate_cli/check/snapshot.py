@@ -40,13 +40,18 @@ class CheckRequest:
     headers_format: bool = False
     """The application is started with ``dsl.store.format=HEADERS``."""
     transactional: bool = False
-    """The application runs, or ran, with transactional stores (KIP-892)."""
+    """The next start uses transactional stores (KIP-892), and the last run did if a database states nothing."""
     max_age: timedelta | None = None
     """``state.cleanup.dir.max.age.ms``; None is off, as it is by default."""
     delete_retention: timedelta | None = None
     """``delete.retention.ms`` of the changelogs; None: what the broker or the dump says, or a day."""
     topology: AskedTopology | None = None
     """None: the one that ran here last."""
+
+    @property
+    def starts_transactional(self) -> bool:
+        """Return True if the next start uses transactional stores: the option is on, and the release has them."""
+        return self.transactional and self.release.transactional
 
     @property
     def into_family(self) -> bool:

@@ -124,7 +124,21 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
         if store.status == "open"
     ]
     code = findings[-1].code if findings and snapshot.asked.exactly_once else None
-    return replace(draft.told(*findings, *missing_status(snapshot, draft.task)), code=code)
+    draft = replace(draft.told(*findings, *missing_status(snapshot, draft.task)), code=code)
+    return _hanging(snapshot, draft) if code is not None and snapshot.asked.starts_transactional else draft
+
+
+def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
+    """With transactional stores, a status of 1 in the first store that a task opens leaves the client in REBALANCING.
+
+    Streams wipes the stores that it opened before, and tries again (``TaskManager.closeDirtyAndRevive``). Their order
+    is that of the topology, which no directory has: if all are open, the first one is.
+    """
+    opened = [store for store in draft.stores.values() if store.databases]
+    sure = all(store.status == "open" for store in opened)
+    text = "its stores have status 1" if sure else "if the first store that Streams opens in it is one with status 1"
+    finding = snapshot.finding("start-hangs", f"{text}: the client stays in REBALANCING", draft.task)
+    return replace(draft.told(finding), code=finding.code, hangs=True if sure else None)
 
 
 def _unreadable(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:

@@ -57,7 +57,15 @@ def verdict(predictions: Iterable[Prediction]) -> str:
     by_outcome: dict[tuple[Outcome, Outcome | None], list[Prediction]] = {}
     for one in predictions:
         by_outcome.setdefault((one.outcome, one.or_else), []).append(one)
-    order = [Outcome.FAILS, Outcome.LOST, Outcome.MAY_BE_LOST, Outcome.OPENS_EMPTY, Outcome.OPENS, Outcome.WIPED]
+    order = [
+        Outcome.FAILS,
+        Outcome.HANGS,
+        Outcome.LOST,
+        Outcome.MAY_BE_LOST,
+        Outcome.OPENS_EMPTY,
+        Outcome.OPENS,
+        Outcome.WIPED,
+    ]
     first = sorted(by_outcome, key=lambda key: order.index(key[0]) if key[0] in order else len(order))
     parts = [_of_outcome(outcome, or_else, by_outcome[outcome, or_else]) for outcome, or_else in first]
     return ", ".join(parts) or "there are no stores"
@@ -79,6 +87,7 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
         Outcome.LOST: f"{subject} lose{s} {'its' if one else 'their'} rows",
         Outcome.MAY_BE_LOST: f"{subject} may lose {'its' if one else 'their'} rows",
         Outcome.FAILS: f"the start fails at {some([f'{two.task}/{two.store}' for two in alike], _SHOWN)}",
+        Outcome.HANGS: f"the client stays in REBALANCING because of {some(tasks, _SHOWN)}",
         Outcome.NOT_REACHED: f"{subject} {'is' if one else 'are'} not reached",
         Outcome.UNKNOWN: f"of {subject} it is not known while the application runs",
         Outcome.IGNORED: f"{subject} {'is' if one else 'are'} ignored",
@@ -146,6 +155,7 @@ _WORDS: Final = {
     Outcome.LOST: "task wiped, its rows are lost: it has no changelog",
     Outcome.MAY_BE_LOST: "task wiped, its rows are lost if it has no changelog",
     Outcome.FAILS: "start fails at {file}: {messages}",
+    Outcome.HANGS: "the client stays in REBALANCING",
     Outcome.NOT_REACHED: "not reached",
     Outcome.UNKNOWN: "not known while the application runs",
     Outcome.IGNORED: "ignored",

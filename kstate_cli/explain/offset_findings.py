@@ -64,12 +64,33 @@ OFFSETS: Final = {
         do=(_UNCLEAN,),
     ),
     "status-missing": Texts(
-        "The store has rows and no status",
+        "The store has rows, and states neither a status nor an offset that belongs to them",
         "Releases write a status when they open a store and when they close it. Only transactional stores (4.4, "
-        "KIP-892), which commit rows and offset together, never do. A start takes no status for closed: where the "
-        "application does not run with such stores, the status was lost, and under exactly-once uncommitted rows may "
-        "be in the store. Nor does an offset in .checkpoint go with the rows.",
-        do=("where it runs with enable.transactional.statestores: the same with --transactional-stores", _UNCLEAN),
+        "KIP-892) never do: an offset or a Position without a status proves such a run. If a store states nothing at "
+        "all, or a file next to it states another offset, nothing proves it. A start treats a missing status as "
+        "closed, so under exactly-once uncommitted rows may stay in the store.",
+        do=("if the application runs with enable.transactional.statestores: pass --transactional-stores", _UNCLEAN),
+    ),
+    "segment-behind": Texts(
+        "Rows of some segments are missing, and the next start does not restore them",
+        "Each segment of a window or session store is a RocksDB of its own, and states the offset of its own last "
+        "flush. After a kill, one segment may state offset 199 while another was never flushed and states nothing. "
+        "Streams takes one of these offsets for the whole store and restores only what follows it. A store that "
+        "kstate restores, or one that was wiped, is complete again.",
+        (log.FROM_OFFSET,),
+        do=(
+            f"to have the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
+            f"to give all segments the lowest offset: {command('migrate', 'APP', '--to', 'RELEASE')}",
+            _OFFSETS,
+        ),
+    ),
+    "start-hangs": Texts(
+        "With transactional stores the client may stay in REBALANCING for ever",
+        "A store has status 1: a run without transactional stores was killed. If it is the first store that its task "
+        "opens, Streams wipes nothing, and tries again without end; else it wipes the whole task and restores it. The "
+        "order of the stores is in the topology, not on disk. A start without the option wipes the task at once.",
+        log.INVALID_STATE,
+        do=(_UNCLEAN,),
     ),
     "global-status-open": Texts(
         "A global store was not closed: its status is open",

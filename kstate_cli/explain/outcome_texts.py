@@ -81,6 +81,15 @@ OUTCOMES: Final = {
         f"StateManagerUtil.registerStateStores ({see('start.md')})",
         (_FINDING,),
     ),
+    Outcome.HANGS: Texts(
+        "The client never leaves REBALANCING, and restores nothing",
+        "With transactional stores, the first store that a task opens has status 1. Streams marks the stores opened "
+        "before it as corrupted, which are none, so it wipes nothing and tries again without end. The order of the "
+        "stores of a task is not on disk.",
+        log.INVALID_STATE,
+        f"TaskManager.closeDirtyAndRevive ({see('offsets.md#transactional-stores')})",
+        (_FINDING,),
+    ),
     Outcome.NOT_REACHED: Texts(
         "Another store of the task makes the start fail before this one is opened",
         "Nothing is known of what would become of it.",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from kstate_cli.offsets.last_run import has_offset_if_logged
 from kstate_cli.offsets.model import TaskOffsets
-from kstate_cli.offsets.unclean import has_offset_if_logged
 from kstate_cli.releases import Release
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.problems import Problem

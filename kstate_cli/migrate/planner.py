@@ -140,7 +140,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             problems = half_made[resolved.task.name]
             _leave_out(draft, resolved, problems[0].text, logged)
             draft.warnings += lost_unread(resolved.task, problems, logged)
-        elif _moves_offsets(draft, resolved.task):
+        elif (moves := _moves_offsets(draft, resolved.task)) or (draft.into_family and resolved.uneven_stores):
             if resolved.unclean and not options.at_least_once:
                 if options.wipe_unclean:
                     _leave_out(draft, resolved, str(resolved.unclean[0]), logged)
@@ -150,7 +150,10 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             draft.warnings += resolved.warnings
             draft.notes += resolved.notes
             draft.warnings += wiped_all_the_same(draft.app, resolved, draft.target, transactional=options.transactional)
-            (_into_family if draft.into_family else _out_of_family)(draft, resolved)
+            if not moves:
+                _even_out(draft, resolved)
+            else:
+                (_into_family if draft.into_family else _out_of_family)(draft, resolved)
         else:
             _rewrite_only(draft, resolved.task)
     if unclean:
@@ -173,7 +176,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
     if steps and target.unproven and not options.unproven:
         raise unproven_release(target, app.path, options.command(app.path, target.version, UNPROVEN))
     names = tuple(one.name for one in sources)
-    if steps and not proven(names, target):
+    if steps and target.name not in names and not proven(names, target):
         draft.notes.append(f"unproven: {'/'.join(names) or '?'} to {target} has not been run against the real releases")
     source = representative(sources).name if sources else target.name
     return Plan(
@@ -359,6 +362,17 @@ def _rewrite_only(draft: _MigrationDraft, task: Task) -> None:
                 draft.steps.append(EditDatabase(_relative(draft, database.path), database, sst_format=OLD_SST_FORMAT))
     if len(draft.steps) > before and task.checkpoint is None and not task.is_global:
         draft.notes.append(f"{task.name}: it has no .checkpoint: Streams restores it, migrated or not")
+
+
+def _even_out(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
+    """Give all segments of a store the offset that its rows justify.
+
+    A start takes the offset of one segment, and never restores the rows that another one lacks below it.
+    """
+    for uneven in resolved.uneven_stores:
+        record = closed(uneven.offsets, uneven.position)
+        for database in uneven.store.databases:
+            draft.steps.append(EditDatabase(_relative(draft, database.path), database, offsets=record))
 
 
 def _into_family(draft: _MigrationDraft, resolved: TaskOffsets) -> None:

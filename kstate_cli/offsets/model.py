@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.model import Database, Store, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,10 @@ class StoreOffsets:
     """Where an offset was found: ``column-family``, ``checkpoint``, ``store-file``."""
     stale: bool = False
     """A global store that the last run did not open."""
+    silent: tuple[Database, ...] = ()
+    """Segments that should state an offset and do not: they make the store's offset unknown."""
+    uneven: bool = False
+    """Its segments state different offsets, or some should state one and do not."""
 
     @property
     def offsets_in(self) -> str:
@@ -74,6 +78,11 @@ class TaskOffsets:
     """Why uncommitted data may be in the task, if the application ran with exactly-once."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def uneven_stores(self) -> tuple[StoreOffsets, ...]:
+        """The stores whose segments state different offsets, or of which some should state one and do not."""
+        return tuple(store for store in self.stores if store.uneven)
 
     @property
     def unreadable(self) -> bool:

@@ -14,7 +14,8 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
 from kstate_cli.offsets.owners import give_lines
-from kstate_cli.offsets.unclean import database_shown, unclean_files, unclean_store
+from kstate_cli.offsets.segments import common_position, segments_disagree, silent_segments
+from kstate_cli.offsets.unclean import unclean_files, unclean_store
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_checkpoint
 
@@ -22,21 +23,29 @@ _GLOBAL_GAP_NS = 60 * 1_000_000_000
 """Global stores are opened one after another at a start; one opened this much earlier belongs to an earlier run."""
 
 
-def resolve(app: Application, *, transactional: bool = False) -> list[TaskOffsets]:
-    """The offsets of every task of an application. Raises OSError where a task directory cannot be listed.
+def resolve(app: Application, *, transactional: bool = False, as_if_closed: bool = False) -> list[TaskOffsets]:
+    """Return the offsets of every task of an application. Raises OSError where a task directory cannot be listed.
 
-    ``transactional``: somebody says that the application runs with transactional stores (KIP-892).
+    ``transactional``: the user says that the application runs with transactional stores (KIP-892); it decides about
+    databases that state nothing. ``as_if_closed``: a running application will be closed before the offsets count, which
+    writes an offset into each segment.
     """
     entries = {task.name: os.listdir(task.path) for task in app.tasks if task.has_offsets_family}
-    return resolve_with(app, entries, transactional=transactional)
+    return resolve_with(app, entries, transactional=transactional, as_if_closed=as_if_closed)
 
 
 def resolve_with(
-    app: Application, entries: Mapping[str, Collection[str]], *, transactional: bool = False
+    app: Application,
+    entries: Mapping[str, Collection[str]],
+    *,
+    transactional: bool = False,
+    as_if_closed: bool = False,
 ) -> list[TaskOffsets]:
-    """The same by the names in each task directory; only those with the column family ``offsets`` are asked for."""
+    """Return the same by the names in each task directory; only tasks with the family ``offsets`` are asked for."""
     return [
-        _resolve_task(app, task, entries.get(task.name, ()), _Remarks(transactional=transactional))
+        _resolve_task(
+            app, task, entries.get(task.name, ()), _Remarks(transactional=transactional, as_if_closed=as_if_closed)
+        )
         for task in app.tasks
     ]
 
@@ -46,6 +55,7 @@ class _Remarks:
     """What is found on the way, in its order; and what is said of the application."""
 
     transactional: bool = False
+    as_if_closed: bool = False
     unclean: list[Unclean] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -103,20 +113,37 @@ def _resolve_store(said: _Remarks, task: Task, store: Store, lines: dict[TopicPa
         if len(offsets) > 1:
             shown_offsets = ", ".join(str(o) for o in sorted(offsets))
             said.warnings.append(f"{shown}: its places disagree about {tp} ({shown_offsets}): the lowest is taken")
-            if len({frozenset(r.items()) for r in places["column-family"]}) > 1:
-                said.unclean.append(Unclean(shown, f"its segments disagree about {tp}", store.name))
     lowest = {tp: min(offsets) for tp, offsets in values.items()}
-    if lowest and not lines and store.segmented:
-        without = [one for one in store.databases if one.offsets and not one.empty and not one.offsets.offsets]
-        said.warnings += [
-            f"{database_shown(task, store, one)}: it has rows but no offset: the store's offset counts as unknown"
-            for one in without
-        ]
-        if without:
-            lowest = dict.fromkeys(lowest, OFFSET_UNKNOWN)
-    beside = CHECKPOINT if lines else store_checkpoint(store.name) if places["store-file"] else None
-    said.unclean += unclean_store(task, store, lowest, beside=beside, transactional=said.transactional)
-    return StoreOffsets(store, lowest, store.position, tuple(name for name, offsets in places.items() if offsets))
+    silent = () if said.as_if_closed else silent_segments(store)
+    if silent:
+        starts = ", ".join(str(segment.segment_start) for segment in silent)
+        said.warnings.append(
+            f"{shown}: segments without an offset ({starts}), while others have one: the store's offset is unknown, "
+            "and the store is restored from the beginning of its changelog"
+        )
+        lowest = dict.fromkeys(lowest, OFFSET_UNKNOWN)
+    uneven = not said.as_if_closed and (bool(silent) or segments_disagree(store))
+    said.unclean += unclean_store(
+        task, store, lowest, beside=_differing_file(store, places), transactional=said.transactional
+    )
+    return StoreOffsets(
+        store,
+        lowest,
+        common_position(store) if uneven else store.position,
+        tuple(name for name, offsets in places.items() if offsets),
+        silent=silent,
+        uneven=uneven,
+    )
+
+
+def _differing_file(store: Store, places: Mapping[str, list[dict[TopicPartition, int]]]) -> str | None:
+    """Return the name of a file next to a store that states another offset than the store, or one where it has none."""
+    for place, name in (("checkpoint", CHECKPOINT), ("store-file", store_checkpoint(store.name))):
+        for stated in places[place]:
+            inside = places["column-family"]
+            if not inside or any(stated.get(tp) != offset for kept in inside for tp, offset in kept.items()):
+                return name
+    return None
 
 
 def _stale(stores: Iterable[Store]) -> set[str]:

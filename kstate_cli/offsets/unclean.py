@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.last_run import Ending, ending, left_committed
 from kstate_cli.offsets.model import Unclean
-from kstate_cli.releases import written_by
+from kstate_cli.offsets.segments import segments_disagree
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.statedir.names import store_checkpoint
 
@@ -18,33 +19,6 @@ def database_shown(task: Task, store: Store, database: Database) -> str:
     return shown if database.segment_start is None else f"{shown} (segment {database.segment_start})"
 
 
-def without_status(store: Store) -> tuple[Database, ...]:
-    """The databases that have rows, the column family ``offsets``, and no ``status`` in it."""
-    return tuple(
-        database
-        for database in store.databases
-        if database.offsets is not None and database.offsets.status is None and not database.empty
-    )
-
-
-def never_writes_status(database: Database) -> bool:
-    """Whether a release may have left the database which has transactional stores (KIP-892)."""
-    version = database.options.rocksdb_version if database.options else None
-    return any(one.transactional for one in written_by(version, frozenset(database.column_families)))
-
-
-def has_offset_if_logged(store: Store, *, transactional: bool) -> bool:
-    """Whether a store that has a changelog would have an offset in its databases.
-
-    It was closed, for which it is committed (``StreamTask.closeClean``); or its rows came with their offset in one
-    batch, where somebody says that the application runs with transactional stores.
-    """
-    if store.status is not None or not transactional:
-        return store.status == "closed"
-    left = without_status(store)
-    return bool(left) and all(map(never_writes_status, left))
-
-
 def unclean_store(
     task: Task,
     store: Store,
@@ -53,25 +27,27 @@ def unclean_store(
     beside: str | None = None,
     transactional: bool = False,
 ) -> Iterator[Unclean]:
-    """What releases go by that keep offsets in the store: the status in each database, and whether the offset is known.
+    """Yield why uncommitted rows are possible in a store, by the rules of releases that keep offsets in the store.
 
-    ``transactional``: somebody says that the application runs with stores that never write a status. It counts for what
-    a release that has them may have left, and only with an offset that was committed with the rows: not where the file
-    ``beside`` the store has one, nor over a status that is there.
+    ``offsets`` are those of the store, ``beside`` the file next to it whose offset differs from the store's own.
+    ``transactional``: the user says that the application ran with transactional stores, which decides about databases
+    that state nothing (:func:`kstate_cli.offsets.last_run.ending`).
     """
     shown = f"{task.name}/{store.name}"
-    left = without_status(store)
     for database in store.databases:
-        if database.offsets is None:
-            continue
+        left = ending(database, transactional=transactional)
         place = database_shown(task, store, database)
-        if database.offsets.status not in (None, 0):
+        if left is Ending.OPEN:
             yield Unclean(place, "its status is open", store.name)
-        elif database in left and not (transactional and never_writes_status(database)):
+        elif left is Ending.SILENT and not database.empty:
             yield Unclean(place, "it has rows but no status", store.name, no_status=True)
-        elif database in left and beside:
+        elif left is Ending.COMMITTED and not database.empty and beside:
             what = f"it has rows but no status, and its offset in {beside} was not committed with them"
             yield Unclean(place, what, store.name, no_status=True)
+    if left_committed(store, transactional=transactional):
+        return
+    if segments_disagree(store):
+        yield Unclean(shown, "its segments disagree about its offset", store.name)
     if not store.empty and OFFSET_UNKNOWN in offsets.values():
         yield Unclean(shown, "its offset is unknown (-4) although it has rows", store.name)
     if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:

@@ -12,8 +12,15 @@ from kstate_cli.regular import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, MOST_OPTION
 CURRENT: Final = "CURRENT"
 """Names the MANIFEST that an open starts from: RocksDB makes a new database where it is missing."""
 
+FIRST_WAL: Final = 4
+"""The number of the write-ahead log of a database that was opened once (RocksDB 9.8, 10.1); later ones are higher.
+
+With a RocksDB that begins higher, a new database counts as reopened, which is the cautious answer.
+"""
+
 _MANIFEST: Final = re.compile(r"MANIFEST-(\d+)")
 _OPTIONS: Final = re.compile(r"OPTIONS-(\d+)")
+_LOG: Final = re.compile(r"(\d+)\.log")
 _SST: Final = ".sst"
 
 _MOST: Final = (
@@ -34,6 +41,12 @@ def manifest_number(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
+def sst_number(name: str) -> int | None:
+    """Return the number of an SST, None for a name that is not ``<number>.sst``."""
+    number = name.removesuffix(_SST)
+    return int(number) if name.endswith(_SST) and number.isascii() and number.isdigit() else None
+
+
 def is_sst(name: str) -> bool:
     """``<number>.sst``; any number, whatever RocksDB makes of the name."""
     return name.endswith(_SST)
@@ -50,6 +63,12 @@ def newest_options(path: Path) -> Path | None:
     """The OPTIONS file with the greatest number."""
     numbered = [(int(m[1]), name) for name in os.listdir(path) if (m := _OPTIONS.fullmatch(name))]
     return path / max(numbered)[1] if numbered else None
+
+
+def newest_log(path: Path) -> int | None:
+    """Return the number of the newest write-ahead log, None if there is none here."""
+    numbers = [int(m[1]) for name in os.listdir(path) if (m := _LOG.fullmatch(name))]
+    return max(numbers, default=None)
 
 
 def unflushed_logs(path: Path) -> list[str]:

@@ -17,6 +17,7 @@ from kstate_cli.formats.store_kinds import has_key, kind_names, named_by_dsl, st
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import Release, opens
+from kstate_cli.rocks.files import FIRST_WAL, sst_number
 from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.statedir.places import Place, task_place
 from kstate_cli.statedir.problems import Problem
@@ -72,6 +73,26 @@ class Database:
     problems: tuple[Problem, ...] = ()
     counted: tuple[tuple[str, int], ...] | None = None
     """The rows of each data column family, all of them read; None where they were not."""
+    wal_number: int | None = None
+    """The number of its newest write-ahead log, empty as it is with Streams; None if there is none."""
+
+    @property
+    def flushed_since_opened(self) -> bool:
+        """Return False if nothing was flushed or compacted since RocksDB opened it last.
+
+        Each opening begins a write-ahead log, and logs and SSTs share one counter (``VersionSet::NewFileNumber``): an
+        SST with a lower number is older than the opening. Streams writes no log (``disableWAL``), so RocksDB never
+        begins another one. Return True if the numbers are not available.
+        """
+        if self.wal_number is None:
+            return True
+        numbers = [sst_number(file.name) for files in self.live.values() for file in files]
+        return any(number is None or number > self.wal_number for number in numbers)
+
+    @property
+    def opened_once(self) -> bool:
+        """Return True if nobody has opened it for writing since it was created."""
+        return self.wal_number is not None and self.wal_number <= FIRST_WAL
 
     @property
     def data_families(self) -> tuple[str, ...]:

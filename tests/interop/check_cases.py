@@ -8,6 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.topic_partition import TopicPartition
 
 from .checking import GLOBAL, SESSIONS, TABLE, WINDOWS, Directory, Edit
@@ -150,6 +151,10 @@ def status_open(it: Directory) -> None:
 
 def no_status(it: Directory) -> None:
     it.record(TABLE, "0_0", lambda found: dataclasses.replace(found, status=None))
+
+
+def states_nothing(it: Directory) -> None:
+    it.record(TABLE, "0_0", lambda _: OffsetsRecord({}, None, None))
 
 
 def global_status_open(it: Directory) -> None:
@@ -307,8 +312,10 @@ CASES = [
          topology="sparse", guarantee="alos"),
     Case("status-open", f"status of {TABLE} open", status_open, "status-open", releases=NEW),
     Case("status-open-alos", f"status of {TABLE} open", status_open, releases=NEW, guarantee="alos"),
-    Case("status-missing", f"no status of {TABLE}", no_status, "status-missing", releases=NEW),
-    Case("status-missing-alos", f"no status of {TABLE}", no_status, releases=NEW, guarantee="alos"),
+    Case("left-by-a-transactional-run", f"no status of {TABLE}, and its offset", no_status, releases=NEW),
+    Case("status-missing", f"{TABLE} states nothing", states_nothing, "status-missing", releases=NEW),
+    Case("status-missing-alos", f"{TABLE} states nothing", states_nothing, "offset-missing", releases=NEW,
+         guarantee="alos"),
     Case("global-status-open", "status of the global store open", global_status_open, "global-status-open", releases=NEW,
          quick=True),
     Case("stale-lower", ".checkpoint beside the column family, 10 lower", stale_checkpoint(-10), "stale-checkpoint",

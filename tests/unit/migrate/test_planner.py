@@ -14,7 +14,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats import store_kinds
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.layouts import KeySchema, ValueLayout
-from kstate_cli.formats.offsets import STATUS_CLOSED
+from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.store_kinds import Family, StoreKind
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.planner import MigrateOptions, plan_migration
@@ -134,7 +134,7 @@ def test_a_grace_buffer_keeps_its_offset_in_a_file_of_its_own() -> None:
 
 UNCLEAN = {
     "status open": new(status=OPEN),
-    "rows without a status": new(status=None),
+    "rows without a status": new(None, status=None, position=0),
     "-4 with rows": new(OFFSET_UNKNOWN),
     "rows without .checkpoint": application(
         task(store("count", database(version=OLD)), store("other", database("other", offsets=record(1, "other"))))
@@ -159,9 +159,29 @@ def test_what_was_not_left_clean_is_refused_left_out_or_vouched_for(why: str) ->
     assert steps(left_out) == [("leave out", "0_0")]
     # Without any offset nothing tells whether a changelog brings the rows back.
     unsure = [one for one in left_out.warnings if "no offset tells whether count has a changelog" in one]
-    assert len(unsure) == (why == "rows without .checkpoint") and len(left_out.warnings) == 1 + len(unsure)
+    assert len(unsure) == (why in ("rows without .checkpoint", "rows without a status")) and len(left_out.warnings) == 1 + len(unsure)
     vouched = plan(app, to, at_least_once=True)
     assert ("leave out", "0_0") not in steps(vouched)
+
+
+@pytest.mark.parametrize("status", [None, STATUS_CLOSED])
+@pytest.mark.parametrize("offsets", [(None, 199), (199, None), (50, 199), (199, 50), (-4, 199)])
+def test_segments_get_the_offset_that_their_rows_justify(
+    offsets: tuple[int | None, int | None], status: int | None
+) -> None:
+    """A directory whose offsets are where the target keeps them is not in order as long as its segments are uneven."""
+    segments = [
+        database("w", offsets=record(offset, "w", status=status if offset else None), rows=3 if offset else 0, start=at)
+        for at, offset in enumerate(offsets)
+    ]
+    app = application(task(store("w", *segments, kind="timestamped-window", segmented=True), *new().tasks[0].stores))
+    repaired = plan(app, "4.3", at_least_once=True)
+    lowest = OFFSET_UNKNOWN if None in offsets else min(offset for offset in offsets if offset is not None)
+    assert [(step.path, step.offsets) for step in repaired.steps if isinstance(step, EditDatabase)] == [
+        (f"0_0/w/w.{at}", OffsetsRecord({changelog("w"): lowest}, None, STATUS_CLOSED)) for at in (0, 1)
+    ]
+    assert any("0_0/w" in warning for warning in repaired.warnings)
+    assert not plan(new(), "4.3").steps
 
 
 @given(

@@ -1,29 +1,52 @@
-"""What transactional stores (KIP-892) leave is clean where the user says that the application runs with them."""
+"""How the last run left a store: the bytes decide, the user only about databases that state nothing (KIP-892)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
+from kstate_cli.formats.offsets import OffsetsRecord
+from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.last_run import Ending, ending, has_offset_if_logged, left_committed
 from kstate_cli.offsets.resolve import resolve_with
-from kstate_cli.offsets.unclean import has_offset_if_logged
 from kstate_cli.releases import RELEASES, written_by
 from kstate_cli.statedir.model import Store
 from tests.unit.model import application, changelog, database, record, store, task
 
-NONE = database(offsets=record(5, status=None))
+COMMITTED = database(offsets=record(5, status=None))
+SILENT = database(offsets=record(None, status=None))
+NO_STATUS = "it has rows but no status (no status)"
 
 
-def reasons(one: Store, *, transactional: bool, lines: dict[TopicPartition, int] | None = None) -> list[str]:
-    (resolved,) = resolve_with(application(task(one, lines=lines)), {}, transactional=transactional)
+def reasons(store: Store, *, transactional: bool, lines: Mapping[TopicPartition, int] | None = None) -> list[str]:
+    (resolved,) = resolve_with(application(task(store, lines=lines)), {}, transactional=transactional)
     return [f"{reason.what}{' (no status)' if reason.no_status else ''}" for reason in resolved.unclean]
 
 
-def test_no_status_is_clean_where_the_user_says_so() -> None:
-    assert reasons(store("count", NONE), transactional=False) == ["it has rows but no status (no status)"]
-    assert reasons(store("count", NONE), transactional=True) == []
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "left"),
+    [
+        (record(5, status=0), Ending.CLOSED),
+        (record(5, status=1), Ending.OPEN),
+        (record(5, status=None), Ending.COMMITTED),
+        (record(None, status=None, position=7), Ending.COMMITTED),
+        (OffsetsRecord({}, Position.empty(), None), Ending.COMMITTED),
+    ],
+)
+def test_the_bytes_prove_how_a_run_ended(rows: OffsetsRecord, left: Ending, transactional: bool) -> None:
+    assert ending(database(offsets=rows), transactional=transactional) is left
+
+
+def test_the_user_decides_about_a_database_that_states_nothing() -> None:
+    assert reasons(store("count", SILENT), transactional=False) == [NO_STATUS]
+    assert reasons(store("count", SILENT), transactional=True) == []
     empty = database(offsets=record(None, status=None), rows=0)
+    assert ending(empty, transactional=True) is Ending.SILENT
     assert reasons(store("count", empty), transactional=False) == []
+    assert ending(database(), transactional=True) is None
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -33,51 +56,68 @@ def test_nothing_overrides_a_status_of_1(transactional: bool) -> None:
     segments = [
         database("w", offsets=record(5, "w", status=status), start=at) for at, status in enumerate((None, 1, 0))
     ]
-    told = reasons(store("w", *segments, kind="timestamped-window", segmented=True), transactional=transactional)
-    assert "its status is open" in told
-    assert ("it has rows but no status (no status)" in told) is not transactional
+    mixed = store("w", *segments, kind="timestamped-window", segmented=True)
+    assert reasons(mixed, transactional=transactional) == ["its status is open"]
+    assert not left_committed(mixed, transactional=transactional)
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_an_offset_of_a_file_blesses_nothing(transactional: bool) -> None:
-    """Neither .checkpoint, even where it says the same, nor .checkpoint_<store>."""
-    (told,) = reasons(store("count", NONE), transactional=transactional, lines={changelog("count"): 5})
-    assert told.endswith("(no status)") and (".checkpoint was not" in told) is transactional
+@pytest.mark.parametrize("line", [4, 5, 6])
+def test_a_file_with_another_offset_was_not_committed_with_the_rows(transactional: bool, line: int) -> None:
+    """``upgrade.from`` writes the same offset into .checkpoint, and closing a grace buffer into its own file."""
+    reported = reasons(store("count", COMMITTED), transactional=transactional, lines={changelog("count"): line})
+    assert reported == ([] if line == 5 else [_not_committed(".checkpoint")])
     buffer = database("j-Buffer", offsets=record(5, "j-Buffer", status=None), start=0)
-    one = store("j-Buffer", buffer, kind="grace-buffer", segmented=True, offset=5)
-    (told,) = reasons(one, transactional=transactional)
-    assert told.endswith("(no status)") and (".checkpoint_j-Buffer was not" in told) is transactional
+    grace = store("j-Buffer", buffer, kind="grace-buffer", segmented=True, offset=line)
+    assert reasons(grace, transactional=transactional) == (
+        [] if line == 5 else [_not_committed(".checkpoint_j-Buffer")]
+    )
 
 
-@pytest.mark.parametrize("offset", [-4, None])
-def test_nor_does_an_offset_that_nobody_knows(offset: int | None) -> None:
-    """-4 with rows is unclean as ever; segments with rows and no offset beside others that have one are it too."""
-    if offset is not None:
-        one = store("count", database(offsets=record(offset, status=None)))
-    else:
-        segments = (database("w", offsets=record(at, "w", status=None), start=at or 9) for at in (5, None))
-        one = store("w", *segments, kind="timestamped-window", segmented=True)
-    assert reasons(one, transactional=True) == ["its offset is unknown (-4) although it has rows"]
+def test_a_file_does_not_speak_for_a_database_that_states_nothing() -> None:
+    lines = {changelog("count"): 5}
+    assert reasons(store("count", SILENT), transactional=False, lines=lines) == [NO_STATUS]
+    assert reasons(store("count", SILENT), transactional=True, lines=lines) == [_not_committed(".checkpoint")]
+
+
+def test_a_grace_buffer_of_a_killed_transactional_run_is_committed() -> None:
+    """Its file is deleted at the start, and its segment has rows and offset of one batch."""
+    buffer = database("j-Buffer", offsets=record(5, "j-Buffer", status=None), start=0)
+    assert reasons(store("j-Buffer", buffer, kind="grace-buffer", segmented=True), transactional=False) == []
+    closed = database("j-Buffer", offsets=record(5, "j-Buffer", status=0), start=0)
+    without_file = store("j-Buffer", closed, kind="grace-buffer", segmented=True)
+    assert reasons(without_file, transactional=False) == ["it has rows but no .checkpoint_j-Buffer"]
+
+
+def test_rows_without_an_offset_are_committed_ones_where_a_transactional_run_wrote_them() -> None:
+    assert reasons(store("count", database(offsets=record(-4, status=None))), transactional=False) == []
+    closed = store("count", database(offsets=record(-4, status=0)))
+    assert reasons(closed, transactional=False) == ["its offset is unknown (-4) although it has rows"]
 
 
 @pytest.mark.parametrize(("version", "clean"), [("10.1.3", True), ("10.10.1", True), ("9.8.4", True), ("7.9.2", False)])
-def test_only_of_what_such_a_release_may_have_left(version: str, clean: bool) -> None:
-    """9.8.4 is kstate's own: nothing tells then which release comes next."""
-    one = store("count", database(offsets=record(5, status=None), version=version))
-    assert (reasons(one, transactional=True) == []) is clean
-    left = written_by(version, frozenset({"default", "offsets"}))
-    assert clean is any(one.transactional for one in left)
-    assert {one.name for one in left} <= {one.name for one in RELEASES}
+def test_only_a_release_with_transactional_stores_leaves_no_status(version: str, clean: bool) -> None:
+    """9.8.4 is kstate's own: no release ships it, so the layout alone decides."""
+    left = store("count", database(offsets=record(5, status=None), version=version))
+    assert (reasons(left, transactional=False) == []) is clean
+    writers = written_by(version, frozenset({"default", "offsets"}))
+    assert clean is any(release.transactional for release in writers)
+    assert {release.name for release in writers} <= {release.name for release in RELEASES}
 
 
 def test_whether_a_store_without_an_offset_can_have_a_changelog() -> None:
-    """Closed, or rows that came with their offset: no offset means no changelog then."""
-    unlogged = store("count", database(offsets=record(None, status=None)))
-    assert not has_offset_if_logged(unlogged, transactional=False)
-    assert has_offset_if_logged(unlogged, transactional=True)
+    """A Position without an offset says that there is none; so does a clean close without an offset."""
+    unlogged = store("count", database(offsets=record(None, status=None, position=3)))
+    assert has_offset_if_logged(unlogged)
+    assert not has_offset_if_logged(store("count", SILENT))
+    assert has_offset_if_logged(store("count", SILENT), transactional=True)
     never_committed = store("count", database(offsets=record(None, status=None), rows=0))
     assert not has_offset_if_logged(never_committed, transactional=True)
-    assert has_offset_if_logged(store("count", database(offsets=record(None))), transactional=False)
+    assert has_offset_if_logged(store("count", database(offsets=record(None))))
     for transactional in (False, True):
         opened = store("count", database(offsets=record(None, status=1)))
         assert not has_offset_if_logged(opened, transactional=transactional)
+
+
+def _not_committed(file: str) -> str:
+    return f"it has rows but no status, and its offset in {file} was not committed with them (no status)"

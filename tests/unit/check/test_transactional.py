@@ -1,0 +1,104 @@
+"""What the next start does with transactional stores (KIP-892), whatever run was the last."""
+
+from __future__ import annotations
+
+import pytest
+
+from kstate_cli.change.ages import Age
+from kstate_cli.check.outcome import Outcome, Prediction
+from kstate_cli.check.rule import TaskCheckDraft
+from kstate_cli.check.tasks import judge_task
+from kstate_cli.statedir.model import Task
+from tests.unit.model import OPEN, changelog, database, record, store, task
+
+from .made import NOW_MS, log, snapshot
+
+COUNT = changelog("count")
+
+
+def judged(subject: Task, *, option: bool = True, to: str = "4.4", **more: object) -> TaskCheckDraft:
+    seen = snapshot(subject, to=to, asked={"transactional": option}, **more)  # type: ignore[arg-type]
+    return judge_task(seen, seen.app.tasks[0])
+
+
+def outcomes(draft: TaskCheckDraft) -> dict[str, tuple[Outcome, Outcome | None]]:
+    return {one.store: (one.outcome, one.or_else) for one in draft.predictions}
+
+
+def test_a_store_without_an_offset_does_not_wipe_its_task() -> None:
+    never_flushed = store("count", database(offsets=record(None, status=None), rows=0))
+    kept = store("other", database("other", offsets=record(9, "other", status=None)))
+    unlogged = store("cache", database("cache", offsets=record(None, status=None, position=4)))
+    subject = task(never_flushed, kept, unlogged)
+    logs = [log(COUNT, 0, 7), log(changelog("other"), 0, 10)]
+    counts = {(COUNT, 0): 7, (changelog("other"), 10): 0, (changelog("other"), 0): 10}
+    assert outcomes(judged(subject, logs=logs, counts=counts)) == {
+        "count": (Outcome.RESTORES_ALL, None),
+        "other": (Outcome.OPENS, None),
+        "cache": (Outcome.OPENS, None),
+    }
+    for option, to in ((False, "4.4"), (True, "4.3")):
+        assert outcomes(judged(subject, option=option, to=to, logs=logs, counts=counts)) == {
+            "count": (Outcome.WIPED, None),
+            "other": (Outcome.WIPED, None),
+            "cache": (Outcome.LOST, None),
+        }
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_status_of_1(alone: bool) -> None:
+    """The client never leaves REBALANCING if the store is the first of its task; the order is not on disk."""
+    opened = store("count", database(offsets=record(5, status=OPEN)))
+    others = () if alone else (store("other", database("other", offsets=record(9, "other", status=None))),)
+    draft = judged(task(opened, *others))
+    assert {"start-hangs", "status-open"} <= {finding.code for finding in draft.findings}
+    expected = (Outcome.HANGS, None) if alone else (Outcome.WIPED, Outcome.HANGS)
+    assert set(outcomes(draft).values()) == {expected}
+    (finding,) = [finding for finding in draft.findings if finding.code == "start-hangs"]
+    assert finding.hint == "kstate wipe /state/shop --task 0_0"
+    for option, to in ((False, "4.4"), (True, "4.3")):
+        assert set(outcomes(judged(task(opened, *others), option=option, to=to)).values()) == {(Outcome.WIPED, None)}
+
+
+@pytest.mark.parametrize(("to", "exact"), [("4.3", True), ("4.4", False)])
+def test_counts_of_windows_without_an_offset_are_upper_bounds(to: str, exact: bool) -> None:
+    key = changelog("w")
+    windows = store("w", database("w", offsets=record(-4, "w"), start=0), kind="timestamped-window", segmented=True)
+    ages = {("0_0", name): Age(f"0_0/{name}", {}, NOW_MS) for name in ("w", "count")}
+    logs, counts = [log(key, 0, 236)], {(key, 0): 236}
+    seen = snapshot(task(windows), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
+    (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
+    assert prediction.records is not None and (prediction.records.count, prediction.records.exact) == (236, exact)
+    table = store("count", database(offsets=record(-4)))
+    logs, counts = [log(COUNT, 0, 236)], {(COUNT, 0): 236}
+    seen = snapshot(task(table), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
+    (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
+    assert prediction.records is not None and prediction.records.exact
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize("with_logs", [False, True])
+def test_a_store_left_before_its_first_commit_may_have_a_changelog(with_logs: bool, rows: int) -> None:
+    """A table whose changelog is its source topic has no changelog of the usual name either."""
+    silent = store("table", database("table", offsets=record(None, status=None), rows=rows))
+    logs = [log(changelog("another"), 0, 3)] if with_logs else []
+    counts = {(changelog("another"), 0): 3} if with_logs else {}
+    for exactly_once, option in ((False, False), (True, True)):
+        seen = snapshot(
+            task(silent),
+            to="4.4",
+            exactly_once=exactly_once,
+            logs=logs,
+            counts=counts,
+            asked={"transactional": option},
+        )
+        (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
+        if rows and option:
+            # The user vouches for a transactional run: its rows would have come with an offset.
+            assert prediction == Prediction("0_0", "table", Outcome.OPENS, prediction.records, "without-changelog")
+            continue
+        assert (prediction.outcome, prediction.or_else, prediction.records) == (
+            Outcome.RESTORES_ALL,
+            Outcome.OPENS,
+            None,
+        )

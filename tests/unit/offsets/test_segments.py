@@ -1,0 +1,108 @@
+"""Segments of one store: a silent one makes the offset unknown, the lowest counts otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import product
+
+import pytest
+
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.position import Position
+from kstate_cli.offsets.model import StoreOffsets
+from kstate_cli.offsets.resolve import resolve_with
+from kstate_cli.offsets.segments import common_position, silent_segments
+from kstate_cli.rocks.files import FIRST_WAL
+from kstate_cli.statedir.model import Database
+from tests.unit.model import application, changelog, database, record, store, task
+
+TP = changelog("w")
+
+
+def segment(start: int, offset: int | None, *, rows: int, status: int | None, wal: int | None = None) -> Database:
+    """One segment; its SST has the number 9, so that it was flushed since the opening with write-ahead log 4."""
+    made = database("w", offsets=record(offset, "w", status=status), rows=rows, start=start)
+    return dataclasses.replace(made, wal_number=FIRST_WAL if wal is None else wal)
+
+
+def resolved(*segments: Database, line: int | None = None, as_if_closed: bool = False) -> StoreOffsets:
+    windows = store("w", *segments, kind="timestamped-window", segmented=True)
+    app = application(task(windows, lines=None if line is None else {TP: line}))
+    (resolved_task,) = resolve_with(app, {}, as_if_closed=as_if_closed)
+    return resolved_task.stores[0]
+
+
+CHOICES = [
+    (offset, rows, status) for offset, rows, status in product((None, -4, 7, 9), (0, 3), (None, 0, 1)) if rows or offset
+]
+
+
+@pytest.mark.parametrize("line", [None, 8])
+@pytest.mark.parametrize("first", CHOICES, ids=str)
+def test_no_silent_segment_lets_an_offset_stand(first: tuple[int | None, int, int | None], line: int | None) -> None:
+    """Whatever it holds, and whatever any other place states: only a clean close of all of them is a proof."""
+    for second in CHOICES:
+        offsets = [offset for offset, _, _ in (first, second) if offset is not None]
+        segments = [
+            segment(at, offset, rows=rows, status=status) for at, (offset, rows, status) in enumerate((first, second))
+        ]
+        result = resolved(*segments, line=line)
+        if not offsets:
+            assert result.offsets.get(TP) == line
+        elif len(offsets) == 1:
+            closed_as_a_whole = first[2] == second[2] == 0
+            expected = min(offsets + ([] if line is None else [line])) if closed_as_a_whole else OFFSET_UNKNOWN
+            assert result.offsets[TP] == expected, (first, second)
+            assert bool(result.silent) is not closed_as_a_whole
+        else:
+            assert result.offsets[TP] == min(offsets + ([] if line is None else [line]))
+            assert result.uneven is (len(set(offsets)) > 1)
+
+
+def test_an_empty_segment_that_was_never_flushed_makes_the_offset_unknown() -> None:
+    """What real 4.3.1 and 4.4.0 leave after a kill: rows of the silent segment are only in the changelog."""
+    result = resolved(segment(0, None, rows=0, status=None), segment(1, 199, rows=3, status=1))
+    assert result.offsets == {TP: OFFSET_UNKNOWN}
+    assert [one.segment_start for one in result.silent] == [0]
+
+
+def test_a_segment_created_after_the_clean_close_changes_nothing() -> None:
+    """Killed before the first flush: the others are still at the close, and were opened again (log 21, SST 9)."""
+    closed = segment(0, 100, rows=3, status=0, wal=21)
+    new = segment(1, None, rows=0, status=None)
+    assert resolved(closed, new).offsets == {TP: 100}
+    for changed in (
+        (dataclasses.replace(closed, wal_number=4), new),  # flushed since it was opened
+        (dataclasses.replace(closed, wal_number=None), new),
+        (closed, dataclasses.replace(new, wal_number=12)),  # it was there at the last start already
+        (closed, segment(1, None, rows=3, status=None)),
+        (segment(0, 100, rows=3, status=1, wal=21), new),
+        (segment(0, 100, rows=3, status=None, wal=21), new),
+    ):
+        assert resolved(*changed).offsets == {TP: OFFSET_UNKNOWN}
+    other = segment(2, 90, rows=3, status=0, wal=21)
+    assert resolved(closed, other, new).offsets == {TP: OFFSET_UNKNOWN}
+
+
+def test_closing_gives_each_segment_an_offset() -> None:
+    segments = (segment(0, None, rows=0, status=None), segment(1, 199, rows=3, status=1))
+    result = resolved(*segments, as_if_closed=True)
+    assert result.offsets == {TP: 199} and not result.silent and not result.uneven
+
+
+def test_a_store_of_one_database_has_no_silent_one() -> None:
+    assert silent_segments(store("count", database(offsets=record(None, status=None)))) == ()
+
+
+def test_the_position_is_what_all_segments_have_reached() -> None:
+    def at(start: int, position: dict[str, dict[int, int]]) -> Database:
+        made = segment(start, start, rows=3, status=None)
+        assert made.offsets is not None
+        return dataclasses.replace(
+            made, offsets=dataclasses.replace(made.offsets, position=Position.from_map(position))
+        )
+
+    windows = (at(0, {"in": {0: 5, 1: 9}, "other": {0: 1}}), at(1, {"in": {0: 7, 1: 8}}))
+    assert common_position(store("w", *windows, segmented=True)).as_map() == {"in": {0: 5, 1: 8}}
+    assert resolved(*windows).position.as_map() == {"in": {0: 5, 1: 8}}
+    assert resolved(*windows, segment(2, None, rows=0, status=None)).position.is_empty
