@@ -10,6 +10,11 @@ NOT_REACHED: Final = "see whether the place of the dump can be reached, and read
 """What to do about a file that the system does not give: that says nothing of what is in it."""
 
 
+NEW_DUMP: Final = "take a new dump into an empty folder"
+"""What to do about a dump with files that contradict it. Taking files out of a dump loses records: no hint says so."""
+WHOLE_COPY: Final = "copy the dump again from where it is whole, manifests last, or take a new one into an empty folder"
+
+
 class DumpError(Refused):
     """A dump is not what it says, or not what kstate can read. Nothing was touched (exit code 4)."""
 

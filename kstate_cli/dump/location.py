@@ -12,7 +12,7 @@ from kstate_cli.errors import UsageError
 from kstate_cli.redaction import shown_uri
 from kstate_cli.regular import is_utf8, kind_of
 
-from .errors import NOT_REACHED, DumpError, printable, unreadable
+from .errors import NEW_DUMP, NOT_REACHED, DumpError, printable, unreadable
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -65,7 +65,7 @@ def open_location(uri: str) -> tuple[FileSystem, str]:
     from pyarrow import fs
 
     if not is_utf8(uri):
-        raise UsageError(f"{shown(uri)} is not UTF-8: pyarrow cannot be given it", hint="rename what it names")
+        raise UsageError(f"{shown(uri)} is not UTF-8: pyarrow cannot be given it", hint="give a path in UTF-8")
     match = _URI.match(uri)
     if match is None:
         return fs.LocalFileSystem(), os.path.abspath(uri)
@@ -160,7 +160,7 @@ def _refuse_link(path: str, inside: str, shown_as: str) -> None:
         raise DumpError(
             f"{printable(path)} is a symbolic link to nothing",
             where=shown_as,
-            hint="put the file there that it points to, or remove the link if no file is missing",
+            hint=f"restore the file that it points to, or {NEW_DUMP}",
         )
     # A link to a folder may be a loop; one that leads out would read files that nobody meant to give.
     if os.path.isdir(path) or not os.path.realpath(path).startswith(inside):
@@ -175,8 +175,7 @@ def _refuse_link(path: str, inside: str, shown_as: str) -> None:
 
 def _special(path: str, shown_as: str) -> DumpError:
     what = kind_of(os.stat(path).st_mode)
-    hint = "a dump consists of regular files: move it out of the dump"
-    return DumpError(f"{printable(path)} is {what}", where=shown_as, hint=hint)
+    return DumpError(f"{printable(path)} is {what}, not a regular file", where=shown_as, hint=NEW_DUMP)
 
 
 def is_link(path: str, base: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kstate_cli.formats.topic_partition import TopicPartition
 
-from .errors import DumpError, printable
+from .errors import NEW_DUMP, DumpError, printable
 from .footers import FileFacts
 from .location import ListedFile
 from .manifest import Manifest
@@ -28,7 +28,7 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str) -> 
             raise DumpError(
                 f"{printable(path)} is in the dump, but not in the manifest",
                 where=where,
-                hint="a failed or repeated write leaves such files: remove it, or take the dump again",
+                hint=f"a failed or repeated write leaves such files: {NEW_DUMP}",
             )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kstate_cli.formats.topic_partition import TopicPartition
 
 from .manifest import Manifest, Reading
+from .schema import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +124,13 @@ class Dump:
     isolation: str | None = None
     """``read_committed`` or ``read_uncommitted``; None where nobody said it."""
     has_headers: bool = False
+    """Whether a file has a column ``headers``."""
+    headerless: frozenset[str] = frozenset()
+    """Topics with rows in a file without that column: headers of their records are unknown."""
+    columns: Mapping[str, Columns] = field(default_factory=dict)
+    """The columns of each file, by its path. Empty for a dump that grows, whose files all have the same."""
     warnings: tuple[str, ...] = ()
+
+    def headers_of(self, topic: str | None) -> bool:
+        """Return whether every file with rows of the topic has their headers."""
+        return self.has_headers and topic not in self.headerless

@@ -17,7 +17,7 @@ from kstate_cli.texts import some
 from . import growing
 from . import manifest as manifests
 from .digests import check_digest
-from .errors import NOT_REACHED, DumpError, printable
+from .errors import NEW_DUMP, NOT_REACHED, WHOLE_COPY, DumpError, printable
 from .footers import FileFacts, read_facts
 from .location import (
     ListedFile,
@@ -90,7 +90,6 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
             _check_digests(filesystem, files.manifest, files.parquet)
     with ThreadPoolExecutor(_THREADS) as pool:
         facts = mapped(pool, lambda file: read_facts(filesystem, file), files.parquet)
-    _check_schemas(facts)
     if files.manifest is not None:
         check_rows(files.manifest, facts, where)
     warnings = [*files.warnings, *_judgements(facts, files.manifest, committed_only)]
@@ -102,6 +101,8 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
         committed=files.manifest.committed if files.manifest else {},
         isolation=files.manifest.isolation if files.manifest else claimed,
         has_headers=any(one.columns.has_headers for one in facts),
+        headerless=frozenset(key.topic for one in facts if not one.columns.has_headers for key, _ in one.pieces),
+        columns={one.file.path: one.columns for one in facts},
         warnings=tuple(warnings),
     )
 
@@ -142,19 +143,14 @@ def counting(entries: Iterable[ListedFile], where: str, content: Callable[[Liste
         raise DumpError(
             f"it has {manifests.NAME}, as a dump that was written at once, and manifests of one that grows",
             where=where,
-            hint="take apart what belongs to which",
+            hint=NEW_DUMP,
         )
-    newest, older = grown[-1], grown[-2:-1]
+    newest = grown[-1]
     data = content(newest)
     try:
         return growing.parse(data, newest.relative, printable(newest.path))
     except DumpError as error:
-        counts = f"then {older[0].relative} counts" if older else "then there is no dump there"
-        raise DumpError(
-            error.message,
-            where=error.where,
-            hint=f"copy it again from where it is whole, or move it out of the dump: {counts}",
-        ) from None
+        raise DumpError(error.message, where=error.where, hint=WHOLE_COPY) from None
 
 
 def _refuse_manifests_that_are_none(root: str, where: str) -> None:
@@ -171,7 +167,7 @@ def _refuse_manifests_that_are_none(root: str, where: str) -> None:
             raise DumpError(
                 f"{name} has the name of a manifest, and is {kind_of(mode)}",
                 where=where,
-                hint="see who has put it there; without it the manifest before it counts",
+                hint=WHOLE_COPY,
             )
 
 
@@ -334,18 +330,6 @@ def _check_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[L
 
     with ThreadPoolExecutor(_THREADS) as pool:
         mapped(pool, check, files)
-
-
-def _check_schemas(facts: list[FileFacts]) -> None:
-    for one in facts[1:]:
-        difference = facts[0].columns.first_difference(one.columns)
-        if difference:
-            name, here, there = difference
-            raise DumpError(
-                f"column {name} is {there} here, but {here} in {printable(facts[0].file.path)}",
-                where=printable(one.file.path),
-                hint="a dump is written by one job: take the two apart",
-            )
 
 
 def _judgements(facts: list[FileFacts], manifest: Manifest | None, committed_only: bool) -> list[str]:

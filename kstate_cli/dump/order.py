@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .columns import column_type
-from .errors import DumpError
+from .errors import NEW_DUMP, DumpError
 from .model import Slice
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def refuse_differing(table: pa.Table, part: Slice) -> None:
             raise DumpError(
                 f"{part.topic}:{part.partition}: two rows have offset {ordered[again[differ[0]]]}"
                 f" and differ in their {name}",
-                hint="the dump mixes two topics, or a topic that was deleted and created anew",
+                hint=f"the dump mixes two topics, or a topic that was deleted and created again: {NEW_DUMP}",
             )
 
 

@@ -194,12 +194,13 @@ def _compare_repeated(part: Slice, table: pa.Table, files: OpenFiles) -> None:
     if not len(again):
         return
     twice = pa.array(again)
-    columns = set(files.get(part.pieces[0]).schema_arrow.names)
-    names = [name for name in KNOWN if name in columns]
+    pieces = [piece for piece in part.pieces if piece.first <= part.last and piece.last >= part.first]
+    # A file may lack headers that another has.
+    columns = [set(files.get(piece).schema_arrow.names) for piece in pieces]
+    names = [name for name in KNOWN if all(name in one for one in columns)]
     rows = [
         batch.filter(pc.is_in(batch.column("offset"), value_set=twice))
-        for piece in part.pieces
-        if piece.first <= part.last and piece.last >= part.first
+        for piece in pieces
         for batch in _batches(part, piece, names, files)
     ]
     refuse_differing(_concatenated(rows, names), part)

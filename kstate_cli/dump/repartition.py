@@ -13,10 +13,11 @@ from kstate_cli.errors import KstateError, RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import first_line
 
-from .errors import DumpError
+from .errors import NEW_DUMP, DumpError
 from .location import is_here, open_location
 from .model import Dump, PartitionDump
 from .open import read_dump
+from .schema import HEADERS, Columns
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -34,9 +35,15 @@ _CONF: Final = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
+    # A timestamp without a zone is UTC; a column whose name differs in case alone is another one.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
 }
 # In integers: a quotient in floating point is rounded up to the next millisecond.
-_FLOORED: Final = "timestamp_millis((timestamp - pmod(timestamp, 1000000)) div 1000000)"
+_FLOORED: Final = "timestamp_millis(({value} - pmod({value}, {unit})) div {unit})"
+_NO_HEADERS: Final = "cast(array() as array<struct<key: string, value: binary>>)"
+# Writers express "no headers" as an empty list or as null: for duplicates they are the same.
+_SOME_HEADERS: Final = f"coalesce(headers, {_NO_HEADERS})"
 
 _ODD = "see whether the disks of --staging and of the executors are sound, and run it again"
 
@@ -69,7 +76,12 @@ def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPar
     ordered = read_dump(target_uri, complete=True, committed_only=False)
     done = {partition.key: _carried_over(partition, ordered) for partition in wanted}
     return replace(
-        ordered, partitions=done, committed=dump.committed, isolation=dump.isolation, has_headers=dump.has_headers
+        ordered,
+        partitions=done,
+        committed=dump.committed,
+        isolation=dump.isolation,
+        has_headers=dump.has_headers,
+        headerless=dump.headerless,
     )
 
 
@@ -86,29 +98,55 @@ def _ordered(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> Da
 def _rows(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> DataFrame:
     from pyspark.sql import functions
 
-    # Per partition only its own files; those that do not name it themselves get it from their path.
-    sources: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...]], list[PartitionDump]] = {}
+    # Per partition only its own files; those that do not name it themselves get it from their path. Spark reads all
+    # files of a frame with the columns of one: files with other types come into another frame.
+    sources: dict[tuple[tuple[tuple[str, str], ...], Columns | None, tuple[str, ...]], list[PartitionDump]] = {}
     for partition in wanted:
-        by_hive: dict[tuple[tuple[str, str], ...], set[str]] = {}
+        alike: dict[tuple[tuple[tuple[str, str], ...], Columns | None], set[str]] = {}
         for piece in partition.pieces:
-            by_hive.setdefault(piece.hive, set()).add(piece.path)
-        for hive, paths in by_hive.items():
-            sources.setdefault((hive, tuple(sorted(paths))), []).append(partition)
+            alike.setdefault((piece.hive, dump.columns.get(piece.path)), set()).add(piece.path)
+        for (hive, columns), paths in alike.items():
+            sources.setdefault((hive, columns, tuple(sorted(paths))), []).append(partition)
     names = _Names(dump.uri)
     frames = []
-    for (hive, of_source), partitions in sources.items():
-        frame = spark.read.parquet(*(names.pattern(path) for path in of_source))
+    for (hive, columns, of_source), partitions in sources.items():
+        reader = spark.read if columns is None else spark.read.schema(_spark_schema(columns))
+        frame = reader.parquet(*(names.pattern(path) for path in of_source))
         for name, value in hive:
             frame = frame.withColumn(name, functions.lit(value))
         frame = frame.withColumn("partition", functions.col("partition").cast("int"))
-        if dict(frame.dtypes)["timestamp"] == "bigint":
-            frame = frame.withColumn("timestamp", functions.expr(_FLOORED))
-        conditions = [
-            (functions.col("topic") == one.topic) & (functions.col("partition") == one.partition) for one in partitions
-        ]
-        columns = ["key", "value", *_BY_OFFSET, "timestamp", *(["headers"] if dump.has_headers else [])]
-        frames.append(frame.where(reduce(lambda one, other: one | other, conditions)).select(*columns))
+        frame = frame.withColumn("timestamp", functions.expr(_milliseconds(dict(frame.dtypes)["timestamp"])))
+        for topics, headers in (
+            ([one for one in partitions if dump.headers_of(one.topic)], _SOME_HEADERS),
+            ([one for one in partitions if not dump.headers_of(one.topic)], _NO_HEADERS),
+        ):
+            if not topics:
+                continue
+            conditions = [
+                (functions.col("topic") == one.topic) & (functions.col("partition") == one.partition) for one in topics
+            ]
+            rows = frame.where(reduce(lambda one, other: one | other, conditions))
+            if dump.has_headers:
+                rows = rows.withColumn("headers", functions.expr(headers))
+            kept = ["key", "value", *_BY_OFFSET, "timestamp", *(["headers"] if dump.has_headers else [])]
+            frames.append(rows.select(*kept))
     return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _spark_schema(columns: Columns) -> str:
+    """Return the columns of a file as Spark reads them, in its DDL."""
+    kinds = {"int32": "int", "int64": "bigint", HEADERS: "array<struct<key: string, value: binary>>"}
+    stamp = "timestamp" if columns.zoned else "timestamp_ntz"
+    types = {name: kinds.get(kind, kind) for name, kind in columns.kinds if kind is not None}
+    types["timestamp"] = "bigint" if types["timestamp"] == "timestamp[ns]" else stamp
+    return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
+
+
+def _milliseconds(kind: str) -> str:
+    """Return Spark's expression for the column ``timestamp`` of such a type, floored to milliseconds."""
+    if kind == "bigint":
+        return _FLOORED.format(value="timestamp", unit=1_000_000)
+    return _FLOORED.format(value="unix_micros(cast(timestamp as timestamp))", unit=1_000)
 
 
 class _Names:
@@ -163,7 +201,7 @@ def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
         if other.first <= one.last:
             raise DumpError(
                 f"{before.key}: two rows have offset {other.first} and differ",
-                hint="the dump mixes two topics, or a topic that was deleted and created anew",
+                hint=f"the dump mixes two topics, or a topic that was deleted and created again: {NEW_DUMP}",
             )
     told = {name: getattr(before, name) for name in ("log_start", "log_end", "start", "topic_id", "reading")}
     return replace(after, **told)

@@ -25,8 +25,6 @@ _EXPECTED: Final = {
 }
 _OPTIONAL: Final = {"timestampType", "headers"}
 _ALSO: Final = {"partition": {"int64"}}
-_IN_PATH: Final = "in the path"
-_MISSING: Final = "missing"
 _HINT: Final = "write the dump with the columns of Spark's Kafka source as they are (option includeHeaders)"
 
 
@@ -42,15 +40,6 @@ class Columns:
     def has_headers(self) -> bool:
         """Whether there is a ``headers`` column."""
         return any(name == "headers" for name, _ in self.kinds)
-
-    def first_difference(self, other: Columns) -> tuple[str, str, str] | None:
-        """(column, type here, type there) of the first column that differs, or None."""
-        mine, theirs = dict(self.kinds), dict(other.kinds)
-        for name in _EXPECTED:
-            if (name in mine, mine.get(name)) != (name in theirs, theirs.get(name)):
-                here, there = ((one[name] or _IN_PATH) if name in one else _MISSING for one in (mine, theirs))
-                return name, here, there
-        return None
 
     @property
     def in_file(self) -> frozenset[str]:

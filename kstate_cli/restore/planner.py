@@ -67,7 +67,8 @@ def plan_restore(
     judge_topics(draft, spec)
     for task, stores in (_wanted(draft, spec) if wanted is None else _named(spec, wanted)).items():
         _plan_task(draft, task, stores)
-    if any(one.rebuild and not one.spec.is_global for one in draft.work) and not dump.has_headers:
+    rebuilt = [one.spec for one in draft.work if one.rebuild and not one.spec.is_global]
+    if not all(dump.headers_of(one.changelog) for one in rebuilt):
         draft.notes.append(
             "the dump has no record headers: Positions of rebuilt stores stay empty, as after Streams' own restore; "
             "a bounded query (IQv2) is not answered before new input comes"
@@ -279,9 +280,10 @@ def _judge_store(
         else:
             draft.refuse_absent(f"{shown}: {what}{_topic_meant(draft, store)}")
         return None
-    if store_kind(store.kind).needs_headers and not draft.dump.has_headers:
+    if store_kind(store.kind).needs_headers and not draft.dump.headers_of(store.changelog):
         draft.refused.append(
             f"{shown}: its rows hold record headers, and the dump has no headers (includeHeaders=true)"
+            + (f" in some files of {store.changelog}" if draft.dump.has_headers else "")
         )
         return None
     allowed = draft.options.allowed

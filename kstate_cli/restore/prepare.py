@@ -268,7 +268,7 @@ def _tells_positions(dump: Dump, spec: StoreSpec) -> bool:
     """Where records' headers are Streams' own: headers stores and source topics have those of users."""
     kind = store_kind(spec.kind)
     own = not kind.needs_headers and not spec.source_topic and not spec.is_global
-    return dump.has_headers and own and kind.key is not KeySchema.VERSIONED
+    return dump.headers_of(spec.changelog) and own and kind.key is not KeySchema.VERSIONED
 
 
 def to_steps(

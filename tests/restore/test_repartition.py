@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from kstate_cli.dump.repartition import repartition
 from kstate_cli.dump.slices import slices
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
+from tests.unit.dump.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer
 from tests.unit.dump.support import OTHER, A, B, content, expected, opened, rows, several, write
+from tests.unit.dump.test_encodings import read, written
 
 WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
 
@@ -121,6 +124,42 @@ def test_failures(spark: Any, tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(RunFailed, match=path.name):
         repartition(spark.sparkContext, dump, [key], str(tmp_path / "sorted"))
+
+
+def test_any_mix_of_writers(spark: Any, tmp_path: Path) -> None:
+    """Files that differ in the types of their columns, Spark's own among them, are put in order together."""
+    kinds = [*EXTRA]
+    writers = [
+        Writer(time=time, zone=zone, partition=("int32", "int64")[number % 2], headers=[*HEADERS][number % 3],
+               no_headers=("empty", "null")[number % 2], order=number, extra=(kinds[number % len(kinds)],),
+               timestamp_type=number % 3 > 0, hive=number % 4 == 0, key=[*BINARY][number % 4])
+        for number, (time, zone) in enumerate(itertools.product(TIMES, ZONES))
+    ]  # fmt: skip
+    plain = read(written(tmp_path / "plain", [Writer()], 1000, 0))
+    mixed = written(tmp_path / "mixed", writers, 9, 3)
+    for number, kind in enumerate(("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")):
+        spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
+        try:
+            frame = spark.read.parquet(str(tmp_path / "plain")).where(f"offset % 3 = {number}")
+            frame.write.parquet(str(mixed / kind))
+        finally:
+            spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    assert read(mixed) == plain
+    ordered = repartition(spark.sparkContext, opened(mixed), list(plain), str(tmp_path / "sorted"))
+    assert all(ordered.partitions[key].rows == len(rows) for key, rows in plain.items()), "each record once"
+    assert read(tmp_path / "sorted") == plain
+
+
+def test_headers_that_some_files_lack(spark: Any, tmp_path: Path) -> None:
+    plain = read(written(tmp_path / "plain", [Writer()], 1000, 0), columns=("key", "value", "timestamp", "offset"))
+    mixed = written(tmp_path / "mixed", [Writer(), Writer(headers=None)], 9, 3)
+    Writer().write(rows("other", 0, 30), mixed, "other.parquet")
+    dump, other = opened(mixed), TopicPartition("other", 0)
+    ordered = repartition(spark.sparkContext, dump, list(dump.partitions), str(tmp_path / "sorted"))
+    assert ordered.headers_of("other") and not ordered.headers_of(A)
+    got = content(ordered, columns=("key", "value", "timestamp", "offset"))
+    assert {key: rows for key, rows in got.items() if key != other} == plain
+    assert content(ordered, columns=WITH_HEADERS)[other] == expected(rows("other", 0, 30), WITH_HEADERS)[other]
 
 
 @pytest.mark.sample(4)

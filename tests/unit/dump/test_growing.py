@@ -16,7 +16,7 @@ import pytest
 from kstate_cli.capture.columns import schema
 from kstate_cli.capture.folder import read_newest
 from kstate_cli.capture.writing import RangeFile
-from kstate_cli.dump.errors import DumpError
+from kstate_cli.dump.errors import WHOLE_COPY, DumpError
 from kstate_cli.dump.growing import (
     MOST_GENERATION,
     Forgotten,
@@ -243,7 +243,7 @@ def test_a_manifest_that_cannot_be_read_says_what_to_do(tmp_path: Path, generati
         return
     with pytest.raises(DumpError, match="the manifest cannot be read") as refused:
         read_dump(str(tmp_path), complete=False, committed_only=False)
-    assert f"then {name_of(1)} counts" in str(refused.value.hint)
+    assert refused.value.hint == WHOLE_COPY
     (tmp_path / name_of(generation)).unlink()
     assert read_dump(str(tmp_path), complete=False, committed_only=False).partitions[KEY].rows == 10
 

@@ -75,21 +75,6 @@ def test_repeated_column(tmp_path: Path) -> None:
     assert "key occurs 2 times" in refusal(tmp_path).message
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        lambda table: table.drop_columns(["headers"]),
-        lambda table: put(table, "partition", table.column("partition").cast(pa.int64())),
-        lambda table: put(table, "timestamp", table.column("timestamp").cast(pa.timestamp("ms", tz="UTC"))),
-    ],
-)
-def test_schemas_that_differ(other: Callable[[pa.Table], pa.Table], tmp_path: Path) -> None:
-    save(rows(), tmp_path / "a.parquet")
-    path = save(other(rows(start=1000)), tmp_path / "b.parquet")
-    error = refusal(tmp_path)
-    assert error.where == str(path) and "a.parquet" in error.message and "column" in error.message
-
-
 @pytest.mark.parametrize("statistics", [True, False])
 @pytest.mark.parametrize(
     ("name", "value", "said"),
