@@ -92,18 +92,39 @@ def _again(kind: type[Told], args: tuple[Any, ...]) -> Told:
 
 def note(error: BaseException, text: str) -> None:
     """Has ``text`` said beside ``error``, whatever that is, and whatever is made of it later."""
-    error.__dict__["_kstate_notes"] = [*error.__dict__.get("_kstate_notes", ()), text]
+    _add(error, _NOTES, text)
 
 
 def notes_of(error: BaseException | None) -> list[str]:
     """What was noted of an error, and of those that it was made of."""
-    notes: dict[str, None] = {}
+    return _all(error, _NOTES)
+
+
+def warn_before(error: BaseException, text: str) -> None:
+    """Have the warning ``text`` printed before ``error``, which it may explain."""
+    _add(error, _WARNINGS, text)
+
+
+def warnings_before(error: BaseException | None) -> list[str]:
+    """Return the warnings that are printed before an error, and before those that it was made of."""
+    return _all(error, _WARNINGS)
+
+
+_NOTES, _WARNINGS = "_kstate_notes", "_kstate_warnings"
+
+
+def _add(error: BaseException, name: str, text: str) -> None:
+    error.__dict__[name] = [*error.__dict__.get(name, ()), text]
+
+
+def _all(error: BaseException | None, name: str) -> list[str]:
+    texts: dict[str, None] = {}
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        notes.update(dict.fromkeys(error.__dict__.get("_kstate_notes", ())))
+        texts.update(dict.fromkeys(error.__dict__.get(name, ())))
         error = error.__cause__ or error.__context__
-    return list(notes)
+    return list(texts)
 
 
 class KstateError(Told, Exception):

@@ -20,6 +20,7 @@ from kstate_cli.errors import (
     Told,
     UsageError,
     notes_of,
+    warnings_before,
 )
 from kstate_cli.host import host_error
 from kstate_cli.texts import asked, command
@@ -48,7 +49,10 @@ def tell_program(error: BaseException, code: int) -> None:
     if shown is None:
         return
     change = committed()
-    json_lines.tell_failure(shown, code, [*notes_of(error), *([] if change is None else _told_change(change))])
+    warnings = [f"warning: {text}" for text in warnings_before(error)]
+    json_lines.tell_failure(
+        shown, code, [*warnings, *notes_of(error), *([] if change is None else _told_change(change))]
+    )
 
 
 def answered_no(error: KstateError) -> int:
@@ -70,6 +74,7 @@ def tell(*errors: BaseException) -> None:
             import traceback
 
             traceback.print_exception(error, file=sys.stderr)
+        _write_warnings(warnings_before(error))
         if shown is not None:
             _write(shown)
         _write_notes(notes_of(error))
@@ -160,6 +165,13 @@ def _write(error: Told) -> None:
 
     for line in error_lines(error):
         say(line)
+
+
+def _write_warnings(warnings: list[str]) -> None:
+    from kstate_cli.cli.output import say
+
+    for text in warnings:
+        say(f"warning: {text}")
 
 
 def _write_notes(notes: list[str]) -> None:

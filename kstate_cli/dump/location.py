@@ -192,6 +192,12 @@ def is_hidden(relative: str) -> bool:
     )
 
 
+def is_byproduct(relative: str) -> bool:
+    """Return whether a hidden file is one that writers leave beside a whole dump: checksums, marks, summaries."""
+    name = relative.rpartition("/")[2]
+    return name.endswith(".crc") or name in ("_SUCCESS", "_metadata", "_common_metadata", "_manifest.json")
+
+
 def is_parquet_name(relative: str) -> bool:
     """Whether the name says that the file is Parquet."""
     return relative.lower().endswith(_PARQUET)

@@ -130,6 +130,8 @@ class Dump:
     columns: Mapping[str, Columns] = field(default_factory=dict)
     """The columns of each file, by its path. Empty for a dump that grows, whose files all have the same."""
     warnings: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """Warnings about files that are usually beside a whole dump, for a refusal that they may explain."""
 
     def headers_of(self, topic: str | None) -> bool:
         """Return whether every file with rows of the topic has their headers."""

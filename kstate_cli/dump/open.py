@@ -6,9 +6,10 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli.errors import KstateError, warn_before
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.regular import kind_of
 from kstate_cli.signals import mapped
@@ -23,6 +24,7 @@ from .location import (
     ListedFile,
     Listing,
     absolute,
+    is_byproduct,
     is_here,
     is_hidden,
     is_link,
@@ -48,6 +50,29 @@ _LEVELS: Final = 3
 """A dump has a folder for each topic, may have one for each partition, and a single file may be given."""
 
 
+@dataclass(slots=True)
+class _Survey:
+    """The files of a folder that are not read: they may explain whatever is missing."""
+
+    hidden: list[str] = field(default_factory=list)
+    """Parquet files, by their names, with hidden names."""
+    other_hidden: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def warnings(self) -> list[str]:
+        """Return the warnings about files that look like a part of the dump."""
+        warnings = []
+        if self.hidden:
+            warnings.append(f"skipped, because Spark hides names that begin with _ or . as well: {_some(self.hidden)}")
+        if self.foreign:
+            warnings.append(f"skipped, because they are not Parquet: {_some(self.foreign)}")
+        return warnings
+
+    def also_hidden(self) -> list[str]:
+        """Return the warning about hidden files of other names, such as unfinished ones of a writer."""
+        return [f"skipped, because their names are hidden: {_some(self.other_hidden)}"] if self.other_hidden else []
+
+
 @dataclass(frozen=True, slots=True)
 class _DumpFiles:
     manifest: Manifest | None
@@ -71,7 +96,26 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
     grown = newest_manifest(filesystem, root, where)
     if grown is not None:
         return _grown_dump(grown, filesystem, root, uri, check_digests=check_digests)
-    files = _survey(filesystem, root, where)
+    survey = _Survey()
+    try:
+        return _plain_dump(survey, filesystem, root, uri, complete, committed_only, check_digests)
+    except KstateError as error:
+        for text in (*survey.warnings(), *survey.also_hidden()):
+            warn_before(error, text)
+        raise
+
+
+def _plain_dump(
+    survey: _Survey,
+    filesystem: FileSystem,
+    root: str,
+    uri: str,
+    complete: bool,
+    committed_only: bool,
+    check_digests: bool,
+) -> Dump:
+    where = shown(uri)
+    files = _surveyed(survey, filesystem, root, where)
     if files.manifest is None:
         # Also where the user says that the dump is complete: the manifest states which files count.
         _refuse_other_level(filesystem, root, uri, _with_rows(files) if complete else files.manifests_below)
@@ -104,6 +148,7 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
         headerless=frozenset(key.topic for one in facts if not one.columns.has_headers for key, _ in one.pieces),
         columns={one.file.path: one.columns for one in facts},
         warnings=tuple(warnings),
+        hidden=tuple(survey.also_hidden()),
     )
 
 
@@ -241,7 +286,7 @@ def _is_manifest(name: str) -> bool:
     return name == manifests.NAME or growing.generation_of(name) is not None
 
 
-def _survey(filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
+def _surveyed(survey: _Survey, filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
     listing = list_files(filesystem, root, where)
     files = listing.files
     manifest = None
@@ -249,25 +294,22 @@ def _survey(filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
     if manifests.NAME in by_name:
         manifest = manifests.parse(_content(filesystem, by_name[manifests.NAME]), f"{where}/{manifests.NAME}")
     listed = {file.path for file in manifest.files} if manifest else set()
-    parquet, hidden, foreign = [], [], []
+    parquet = []
     for file in files:
         if file.relative in listed:
             # Also below a folder that Spark would hide: topics may begin with an underscore.
             parquet.append(file)
         elif is_hidden(file.relative):
             if is_parquet_name(file.relative):
-                hidden.append(file.relative)
+                survey.hidden.append(file.relative)
+            elif file.size and not is_byproduct(file.relative):
+                survey.other_hidden.append(file.relative)
         elif is_parquet_name(file.relative) or (file.size and is_parquet(filesystem, file)):
             parquet.append(file)
         elif file.size:
-            foreign.append(file.relative)
-    warnings = []
-    if hidden:
-        warnings.append(f"left out, because Spark hides names that begin with _ or . as well: {_some(hidden)}")
-    if foreign:
-        warnings.append(f"left out, because they are not Parquet: {_some(foreign)}")
+            survey.foreign.append(file.relative)
     _refuse_tables_below(filesystem, listing, [file.relative for file in parquet], where)
-    warnings += _refuse_tables_above(filesystem, root)
+    warnings = [*survey.warnings(), *_refuse_tables_above(filesystem, root)]
     places = (file.relative.rpartition("/") for file in files)
     below = dict.fromkeys(folder for folder, _, name in places if folder and _is_manifest(name))
     return _DumpFiles(manifest, parquet, warnings, [*below])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +16,7 @@ from kstate_cli.change.reading import reading
 from kstate_cli.change.standby import refuse_no_standby
 from kstate_cli.dump.model import Dump
 from kstate_cli.dump.open import read_dump
-from kstate_cli.errors import Interrupted, Refused, UsageError
+from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError, warn_before
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.restore.engines import RestoreEngine
 from kstate_cli.restore.plan import RestorePlan
@@ -114,16 +115,36 @@ def _restore(
         Restoration(by_size, dump, outcome, watcher, of_rounds or own, watch).run(close=of_rounds is None)
         return outcome
 
+    is_shown = False
+
+    def show(plan: RestorePlan) -> None:
+        nonlocal is_shown
+        is_shown = True
+        on_plan(plan)
+
     course = Course(
         plan=lambda application: _plan(request, dump, application, larger),
-        on_plan=on_plan,
+        on_plan=show,
         carry_out=carry_out,
         tell=watcher.recovered,
         progress=watcher.phase,
         workers=request.terms.run.workers,
     )
-    plan, outcome = follow(course, request.terms)
+    with _skipped_files_first(dump, lambda: is_shown):
+        plan, outcome = follow(course, request.terms)
     return outcome or RestoreOutcome(plan)
+
+
+@contextmanager
+def _skipped_files_first(dump: Dump, is_shown: Callable[[], bool]) -> Iterator[None]:
+    """Print the warnings of the dump before a refusal that comes before the plan, which has them too."""
+    try:
+        yield
+    except KstateError as error:
+        if not is_shown():
+            for text in (*dump.warnings, *dump.hidden):
+                warn_before(error, text)
+        raise
 
 
 def _plan(request: RestoreRequest, dump: Dump, application: Application | None, larger: Larger | None) -> RestorePlan:
