@@ -195,8 +195,8 @@ def build_note(text: str) -> str | None:
     if build is None or build[3] is None or _CONFLUENT_BUILD.fullmatch(name) is not None:
         return None
     return (
-        f"{name} is a build of another vendor, or one that is not released: kstate treats it as Apache Kafka "
-        f"{build[1]}, and does not know its changes"
+        f"{name} is a build of another vendor, or one that is not released: it counts as Apache Kafka {build[1]}, and "
+        "nothing is known of its own changes"
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from kstate_cli.check import streams_log
+from kstate_cli.check import shared_stores, streams_log
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.opening import java_text
 from kstate_cli.check.rule import Obstacle
@@ -105,10 +106,22 @@ def foreign_entries(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
             yield snapshot.finding("foreign-in-task", f"{shown} is not a file of Streams", task)
 
 
-def copied_tasks(snapshot: Snapshot) -> tuple[frozenset[str], tuple[Finding, ...]]:
-    """Stores that are in two subtopologies: one of the directories is no task of this application.
+@dataclass(frozen=True, slots=True)
+class Doubles:
+    """Stores that are in two sub-topologies, and what that says of tasks."""
 
-    Returns the names of the tasks that it is more likely to be, those of the higher number, and the findings.
+    copies: frozenset[str] = frozenset()
+    """Tasks that are no tasks of this application, but copies."""
+    shared: Mapping[str, int] = field(default_factory=dict)
+    """By named topology, empty without one, the lowest of the sub-topologies that may have a copy of a store each."""
+    findings: tuple[Finding, ...] = ()
+
+
+def stores_in_two(snapshot: Snapshot) -> Doubles:
+    """Return what follows from stores that are in two sub-topologies.
+
+    Where each has stores of its own, they may have one StoreBuilder; otherwise one directory is a copy of another,
+    more likely that of the higher number.
     """
     owners: dict[tuple[str | None, str], set[int]] = {}
     for task in snapshot.app.tasks:
@@ -116,15 +129,23 @@ def copied_tasks(snapshot: Snapshot) -> tuple[frozenset[str], tuple[Finding, ...
         if number is not None:
             for store in task.stores:
                 owners.setdefault((topology, store.name), set()).add(number)
-    twice = {key: numbers for key, numbers in owners.items() if len(numbers) > 1}
-    findings = []
-    for numbers in sorted({tuple(sorted(numbers)) for numbers in twice.values()}):
-        names = sorted(name for (_, name), numbers_found in twice.items() if tuple(sorted(numbers_found)) == numbers)
+    together: dict[tuple[str | None, tuple[int, ...]], list[str]] = {}
+    for (topology, name), several in sorted(owners.items(), key=lambda one: (one[0][0] or "", one[0][1])):
+        if len(several) > 1:
+            together.setdefault((topology, tuple(sorted(several))), []).append(name)
+    findings: list[Finding] = []
+    shared: dict[str, int] = {}
+    higher: set[tuple[str | None, int]] = set()
+    for (topology, numbers), names in sorted(together.items(), key=lambda one: one[0][1]):
+        if shared_stores.have_copies(snapshot, numbers, topology):
+            findings.append(shared_stores.suspected(snapshot, names, numbers))
+            shared[topology or ""] = min(numbers[0], shared.get(topology or "", numbers[0]))
+            continue
+        higher.add((topology, numbers[-1]))
         text = f"{', '.join(names)}: in the subtopologies {' and '.join(map(str, numbers))} at once"
         fatal = snapshot.asked.into_family and snapshot.has_global
         opens = f": {snapshot.asked.release} opens the global stores in the wrong one too, and does not start"
         level = Level.ERROR if fatal else None
         findings.append(snapshot.finding("store-in-two-subtopologies", text + opens if fatal else text, level=level))
-    higher = {(topology, max(numbers)) for (topology, _), numbers in twice.items()}
     copies = (task.name for task in snapshot.app.tasks if not task.is_global and subtopology(task) in higher)
-    return frozenset(copies), tuple(findings)
+    return Doubles(frozenset(copies), shared, tuple(findings))

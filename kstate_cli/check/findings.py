@@ -32,7 +32,8 @@ class Code:
     level: Level
     rule: str
     hint: str
-    """A command, or what to do where no command does it. ``APP``, ``RELEASE``, ``TASK`` and ``STORE`` are filled in."""
+    """A command, or what to do where no command does it. ``APP``, ``TASK``, ``STORE`` are filled in; ``RELEASE`` with
+    what a command that writes needs besides, ``STARTED`` without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,13 @@ CODES: dict[str, Code] = {
         Code("store-in-two-subtopologies", _WARNING,
              "a store belongs to one subtopology: a copy is named like a task, or subtopologies were renumbered "
              f"({see('layout.md#foreign-entries')})",
-             "move the directory that is no task out of the application directory"),
+             "name the topology, and check says which directory is left over: kstate check APP --for STARTED "
+             "--topology TOPOLOGY.txt"),
+        Code("shared-store-regrouped", _WARNING,
+             "InternalTopologyBuilder.addStateStore: some patch releases put processors whose suppliers return one "
+             f"StoreBuilder into one sub-topology (KAFKA-20464; {see('start.md#one-store-of-several-sub-topologies')})",
+             "write the texts of Topology#describe of both releases into files: kstate check APP --for STARTED "
+             "--topology AFTER.txt --from BEFORE.txt"),
         # A topology that is asked about.
         Code("left-over-task", _WARNING,
              "InternalTopologyBuilder.buildSubtopology of 4.3 builds the whole topology for a number that it has not; "

@@ -62,8 +62,7 @@ class _Found:
             for tp in sorted(offsets):
                 self.topics.setdefault(key, tp.topic)
             self.copies.setdefault((key, partition), []).append(task)
-            home = self.asked.new.homes.get(key)
-            if home is not None:
+            for home in self.asked.new.places(key):
                 self.partitions.setdefault(home, set()).add(partition)
 
     @property
@@ -129,7 +128,7 @@ class _Found:
             alike = (one for one in self.before.app.tasks if not one.is_global and Home.of(one.id) == Home.of(task))
             return Lacked() if any(store.name == name for one in alike for store in one.stores) else None
         if copies:
-            of_old = [one for one in copies if old is not None and Home.of(one.id) == old.homes.get(key)]
+            of_old = [one for one in copies if old is not None and Home.of(one.id) in old.places(key)]
             chosen = (of_old or copies)[0]
             return Lacked(chosen.name, logged=key in self.topics or self._is_logged(chosen, name))
         if self.asked.is_on_disk(name) is False or not self.asked.is_logged(name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kstate_cli.check.files import copied_tasks
+from kstate_cli.check.files import Doubles, stores_in_two
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.global_stores import judge_global, judge_global_lacked
 from kstate_cli.check.homes_told import of_topology
@@ -14,6 +14,7 @@ from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.problems import not_understood
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.running import while_running
+from kstate_cli.check.shared_stores import doubted, regrouped
 from kstate_cli.check.snapshot import CheckRequest, Snapshot
 from kstate_cli.check.snapshot_reader import read_snapshot
 from kstate_cli.check.surroundings import AROUND_RULES
@@ -76,12 +77,14 @@ def judge(snapshot: Snapshot) -> Report:
     """What follows from a snapshot, and from nothing else."""
     app = snapshot.app
     # A text says which of two directories is the copy.
-    copies, of_copies = copied_tasks(snapshot) if snapshot.homes is None else (frozenset[str](), ())
-    drafts = [_judge_task(snapshot, task, copied=task.name in copies) for task in app.tasks]
-    told = [*of_copies, *of_topology(snapshot), *(finding for draft in drafts for finding in draft.findings)]
+    doubles = stores_in_two(snapshot) if snapshot.homes is None else Doubles()
+    drafts = [_judge_task(snapshot, task, copied=task.name in doubles.copies) for task in app.tasks]
+    told = [*doubles.findings, *of_topology(snapshot), *(finding for draft in drafts for finding in draft.findings)]
     told += [finding for rule in AROUND_RULES for finding in rule.judge(snapshot)]
     told = [*told, *not_understood(snapshot, tuple(told))]
     predictions = [prediction for draft in drafts for prediction in draft.predictions]
+    predictions = doubted(snapshot, predictions, doubles.shared)
+    told += regrouped(snapshot, predictions)
     predictions += judge_global_lacked(snapshot)
     findings = list(dict.fromkeys(told))
     if app.running:

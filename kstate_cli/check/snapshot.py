@@ -150,6 +150,7 @@ class Snapshot:
         values = {
             "APP": self.app.path,
             "RELEASE": (release, *more),
+            "STARTED": release,
             "TASK": name,
             "STORE": store,
         }

@@ -116,8 +116,11 @@ class Homes:
 
 def home_of_store(asked: AskedTopology, task: TaskId, store: str) -> str | None:
     """The task where the topology looks for a store of the partition of ``task``; None where it has no such store."""
-    home = asked.new.homes.get(StoreKey(task.topology or "", store))
-    return None if home is None or task.partition is None else home.task(task.partition)
+    places = asked.new.places(StoreKey(task.topology or "", store))
+    if not places or task.partition is None:
+        return None
+    own = None if task.is_global else Home.of(task)
+    return (own if own is not None and own in places else places[0]).task(task.partition)
 
 
 def is_left_over(asked: AskedTopology, task: TaskId) -> bool:

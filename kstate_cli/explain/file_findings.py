@@ -75,6 +75,15 @@ FILES: Final = {
         SILENT,
         do=(_REBUILD,),
     ),
+    "shared-store-regrouped": Texts(
+        "Several sub-topologies have a copy of one store",
+        "Up to some patch releases, processors whose suppliers return one StoreBuilder are in sub-topologies of their "
+        "own, each with a copy of the store; all copies write one changelog. 4.2.2 and 4.4.0 make one sub-topology "
+        "with one store: numbers of tasks change, and Streams restores what moves. With both texts, rehome moves every "
+        "other store and leaves the shared one to Streams, since no copy has the records of all.",
+        (log.FROM_START, log.RESTORES_FROM_START),
+        do=(_LOOK,),
+    ),
     "store-in-two-subtopologies": Texts(
         "The same store lies in tasks of two subtopologies",
         "One of the directories is a copy that is named like a task, or a new topology has renumbered its "

@@ -60,9 +60,12 @@ def by_texts(
     old: Described | None,
     *,
     in_memory: frozenset[str] = frozenset(),
+    writers: Mapping[str, int] | None = None,
     halves: bool = False,
 ) -> Rehoming:
     """Each store by its name; those ``in_memory``, as somebody says, are lacked nowhere.
+
+    ``writers``: store -> the sub-topology that alone writes it, as the specification says.
 
     ``halves``: half a task is not refused, but told (``Rehoming.halves``). Raises Refused, naming the rule
     (:class:`WhyRefused`) and every store that breaks it.
@@ -73,22 +76,53 @@ def by_texts(
     chosen = _chosen(held, new, old)
     _refuse_unpinned(chosen, new, old)
     result = Rehoming()
+    merged, complete = _copies(held, new, old, writers or {})
+    chosen |= complete
     for one in held:
         for store in sorted(one.stores | one.traces | one.virgins):
-            home, trace = new.homes.get(one.key(store)), store in one.traces
-            if home is not None and chosen[one.key(store), one.partition] == one.task.name:
-                placed = Placed(store, one.task.name, home.task(one.partition), None, trace)
+            key, trace = one.key(store), store in one.traces
+            home, its = new.homes.get(key), (key, one.partition)
+            regrouped = its in merged or its in complete
+            if one.home in new.copies.get(key, ()) and not regrouped:
+                result.add(Placed(store, one.task.name, one.task.name, None, trace))
+            elif home is not None and chosen[its] == one.task.name:
+                result.add(Placed(store, one.task.name, home.task(one.partition), None, trace))
+                if its in merged:
+                    result.partial.add((one.task.name, store))
             else:
-                placed = Placed(store, one.task.name, None, _because(one, store, home), trace)
-            result.add(placed)
+                why = Because.COPY if regrouped else _because(one, store, home)
+                result.add(Placed(store, one.task.name, None, why, trace))
         for store in sorted(one.strays):
-            stays = new.homes.get(one.key(store)) == one.home and (one.key(store), one.partition) not in chosen
+            key = one.key(store)
+            stays = one.home in new.places(key) and ((key, one.partition) not in chosen or key in new.copies)
             target, because = (one.task.name, None) if stays else (None, Because.EMPTY)
             result.add(Placed(store, one.task.name, target, because, stray=True))
     _add_lacking(result, held, new, old, in_memory)
     if result.halves and not halves:
         raise half_a_task(result)
     return result
+
+
+def _copies(
+    held: Sequence[Held], new: Described, old: Described | None, writers: Mapping[str, int]
+) -> tuple[set[tuple[StoreKey, int]], dict[tuple[StoreKey, int], str]]:
+    """Return the stores and partitions whose copies are partial, and the tasks whose copy is complete.
+
+    Where several sub-topologies had a copy of a store, each copy has what its processors wrote and what was restored;
+    the changelog has everything. An empty copy proves nothing: its task may have been wiped. So only ``writers`` makes
+    a copy complete.
+    """
+    partial: set[tuple[StoreKey, int]] = set()
+    complete: dict[tuple[StoreKey, int], str] = {}
+    for one in held:
+        for store in one.stores:
+            key = one.key(store)
+            if old is None or one.home not in old.copies.get(key, ()) or old.copies[key] == new.places(key):
+                continue
+            partial.add((key, one.partition))
+            if writers.get(store) == one.home.number:
+                complete[key, one.partition] = one.task.name
+    return partial - complete.keys(), complete
 
 
 def _because(held: Held, store: str, home: Home | None) -> Because:
@@ -132,7 +166,7 @@ def _refuse_old(held: Sequence[Held], new: Described, old: Described) -> None:
         f"{one.task.name}/{store}: {_where(old.homes.get(one.key(store)))}"
         for one in held
         for store in sorted(one.stores)
-        if one.home not in (old.homes.get(one.key(store)), new.homes.get(one.key(store)))
+        if one.home not in (*old.places(one.key(store)), *new.places(one.key(store)))
     ]
     if wrong:
         raise Refused(
@@ -167,9 +201,10 @@ def _chosen(held: Sequence[Held], new: Described, old: Described | None) -> dict
     for (key, partition), tasks in {**copies, **others}.items():
         # A copy that has lost its offset would be restored whole, or taint its task.
         whole = [one for one in tasks if key.store not in one.lost] or tasks
-        of_old = [one for one in whole if old is not None and one.home == old.homes.get(key)]
-        of_new = [one for one in whole if one.home == new.homes.get(key)]
-        if len(tasks) > 1 and (key, partition) in copies and key in new.homes and (old is None or not of_old + of_new):
+        of_old = [one for one in whole if old is not None and one.home in old.places(key)]
+        of_new = [one for one in whole if one.home in new.places(key)]
+        several = len(tasks) > 1 and (key, partition) in copies and key in new.homes
+        if several and (old is None or not of_old + of_new) and key not in new.copies:
             wrong.append(f"{key}: {', '.join(sorted(one.task.name for one in tasks))}")
         chosen[key, partition] = (of_old or of_new or whole)[0].task.name
     if wrong:
@@ -177,7 +212,8 @@ def _chosen(held: Sequence[Held], new: Described, old: Described | None) -> dict
             "two copies of a store in two tasks: the new topology was started here once",
             details=first_lines(sorted(wrong)),
             code=WhyRefused.TWO_COPIES,
-            hint="name the topology that ran before, whose copies are taken: --from OLD.txt",
+            hint="name the topology that ran before, whose copies are taken: --from OLD.txt; up to "
+            "some patch releases several sub-topologies have a copy of one store, which that text shows",
         )
     return chosen
 
@@ -228,14 +264,14 @@ def _add_lacking(
         done = old is not None and any(
             one.source == name
             and not one.stray
-            and old.homes.get(StoreKey(home.topology, one.store)) not in (None, home)
+            and home not in (old.places(StoreKey(home.topology, one.store)) or (home,))
             for one in result.into(name)
         )
         for store in new.stores_of(home):
             if store in here or store in in_memory:
                 continue
             key = StoreKey(home.topology, store)
-            before = {old.homes[key]} if old is not None and key in old.homes else seen.get(key, set())
+            before = set(old.places(key)) if old is not None and key in old.homes else seen.get(key, set())
             elsewhere = sorted(one.task(partition) for one in before)
             half = bool(elsewhere) and not done and not directories & set(elsewhere)
             lacking = Lacking(store, bool(before), key in seen, store in strays, elsewhere[0] if half else None)

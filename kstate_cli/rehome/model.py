@@ -18,6 +18,7 @@ class Because(StrEnum):
     EMPTY = "empty, as a start that fails leaves it; Streams makes it anew"
     LOST = "its offset is lost, since the new topology ran in its task; the copy that was made then has one"
     GONE = "its sub-topology is gone; its changelog stays"
+    COPY = "several sub-topologies had a copy of it each; its changelog has the records of all"
     ELSEWHERE = "half of a task that another host completes; its changelog stays"
 
 
@@ -118,6 +119,8 @@ class Rehoming:
     _of: dict[str, list[Placed]] = field(default_factory=dict)
     lacking: dict[str, list[Lacking]] = field(default_factory=dict)
     """Task -> what it is to have beside what goes there; nothing where nothing goes there."""
+    partial: set[tuple[str, str]] = field(default_factory=set)
+    """Task and store of the copies that go on and have the records of one of several sub-topologies only."""
 
     def add(self, placed: Placed) -> None:
         """One more store."""
@@ -147,7 +150,8 @@ class Rehoming:
 
     def without(self, tasks: Collection[str]) -> Rehoming:
         """The same, but nothing goes to these tasks: another host completes them."""
-        left = Rehoming(lacking={name: those for name, those in self.lacking.items() if name not in tasks})
+        lacking = {name: those for name, those in self.lacking.items() if name not in tasks}
+        left = Rehoming(lacking=lacking, partial=self.partial)
         for one in self.placed:
             left.add(replace(one, target=None, because=Because.ELSEWHERE) if one.target in tasks else one)
         return left

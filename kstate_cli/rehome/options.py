@@ -49,6 +49,12 @@ class RehomeOptions:
         return frozenset(one.name for one in stores if one.kind == IN_MEMORY)
 
     @property
+    def writers(self) -> Mapping[str, int]:
+        """Store -> the sub-topology whose copy is complete, as the specification says."""
+        stores = self.spec.stores if self.spec is not None else ()
+        return {one.name: one.subtopology for one in stores if one.subtopology is not None}
+
+    @property
     def unlogged(self) -> frozenset[str]:
         """The stores that the specification says to have no changelog."""
         return frozenset(one.name for one in (self.spec.stores if self.spec is not None else ()) if one.logged is False)

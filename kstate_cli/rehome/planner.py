@@ -25,6 +25,7 @@ from kstate_cli.rehome.model import Because, Held, Placed, WhyRefused
 from kstate_cli.rehome.options import RehomeOptions
 from kstate_cli.rehome.task_files import write_files
 from kstate_cli.spec.combine import refuse_other_kinds
+from kstate_cli.spec.completion import table_of
 from kstate_cli.spec.homes import Home
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import store_folder
@@ -58,6 +59,7 @@ def plan_rehome(app: Application, options: RehomeOptions) -> Plan:
     settle(draft)
     changed = _changed(draft)
     _leave_unclean(draft, changed)
+    _leave_partial(draft)
     _leave_lost(draft, changed)
     refuse_foreign(draft, {*_ending(draft), *(one.source for one in draft.rehoming.placed if one.moves)})
     for name in changed & draft.tasks.keys():
@@ -113,6 +115,7 @@ def _drafted(app: Application, options: RehomeOptions) -> RehomeDraft:
             options.new,
             options.old,
             in_memory=options.in_memory,
+            writers=options.writers,
             halves=True,
         )
     warnings: list[str] = []
@@ -180,6 +183,23 @@ def _leave_unclean(draft: RehomeDraft, changed: Iterable[str]) -> None:
             code=WhyRefused.UNCLEAN,
             hint="if the application ran with at-least-once: --guarantee at_least_once; else --wipe-unclean leaves "
             "these stores out, so that Streams restores them, and them alone",
+        )
+
+
+def _leave_partial(draft: RehomeDraft) -> None:
+    """Leave out the copies of a store that several sub-topologies wrote: the changelog has what each copy lacks."""
+    for one in draft.rehoming.placed:
+        known = draft.store(one)
+        if (one.source, one.store) not in draft.rehoming.partial or known is None:
+            continue
+        if not known.offsets:
+            what = f"{one.source}/{one.store}: several sub-topologies had a copy of it, and no changelog"
+            draft.warnings.append(f"{what}: {one.target} gets this copy alone")
+            continue
+        draft.left_out.setdefault((one.source, one.store), str(Because.COPY))
+        draft.notes.append(
+            f"if one sub-topology alone writes {one.store}, its copy is complete: say so in a kstate.toml (--spec), "
+            f"{table_of(one.store)} subtopology = N, and nothing is restored"
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kstate_cli.errors import UsageError
@@ -61,19 +61,30 @@ class Described:
 
     text: TopologyText
     homes: Mapping[StoreKey, Home]
-    """Of every store of a task."""
+    """Of every store of a task; the first, where several sub-topologies have a copy."""
     global_stores: frozenset[str]
+    copies: Mapping[StoreKey, tuple[Home, ...]] = field(default_factory=dict)
+    """The sub-topologies of the stores that several have a copy of (``patch_releases.SHARED_STORE_BUILDER``)."""
 
     @classmethod
     def by(cls, text: TopologyText) -> Described:
         """What a text says."""
         tasks = [part for part in text.subtopologies if not part.is_global]
-        homes = {StoreKey(part.topology or "", name): home_of(part) for part in tasks for name in part.stores}
-        return cls(text, homes, frozenset(text.global_stores))
+        places: dict[StoreKey, list[Home]] = {}
+        for part in tasks:
+            for name in part.stores:
+                places.setdefault(StoreKey(part.topology or "", name), []).append(home_of(part))
+        copies = {key: tuple(those) for key, those in places.items() if len(those) > 1}
+        return cls(text, {key: those[0] for key, those in places.items()}, frozenset(text.global_stores), copies)
+
+    def places(self, key: StoreKey) -> tuple[Home, ...]:
+        """Return the sub-topologies that have a store: none, one, or several that have a copy each."""
+        home = self.homes.get(key)
+        return self.copies.get(key, () if home is None else (home,))
 
     def stores_of(self, home: Home) -> tuple[str, ...]:
         """The stores of a sub-topology, in the order of the text."""
-        return tuple(key.store for key, its in self.homes.items() if its == home)
+        return tuple(key.store for key in self.homes if home in self.places(key))
 
     def part(self, home: Home) -> Subtopology | None:
         """The sub-topology; None where the text has none of that number."""

@@ -102,8 +102,14 @@ class TopologyText:
         return {part.stores[0]: part.topics[0] for part in self.subtopologies if part.is_global}
 
     def of(self, store: str) -> Subtopology | None:
-        """The subtopology that has the store."""
+        """Return the subtopology that has the store: the first, where several have a copy of it."""
         return next((part for part in self.subtopologies if store in part.stores), None)
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """The stores of which several subtopologies have a copy (``patch_releases.SHARED_STORE_BUILDER``)."""
+        names = [name for part in self.subtopologies for name in part.stores]
+        return frozenset(name for name in names if names.count(name) > 1)
 
     def origin(self, store: str) -> frozenset[Node]:
         """The nodes that a store is made by, back to the topics that come from elsewhere; without their stores.
@@ -136,13 +142,18 @@ class TopologyText:
 
     def draft(self) -> SpecDraft:
         """What it says about each store."""
-        return SpecDraft(None, tuple(_draft(name, part) for name in self.stores if (part := self.of(name)) is not None))
+        shared = self.shared
+        parts = ((name, part) for name in self.stores if (part := self.of(name)) is not None)
+        return SpecDraft(None, tuple(_draft(name, part, shared=name in shared) for name, part in parts))
 
 
-def _draft(name: str, part: Subtopology) -> StoreDraft:
+def _draft(name: str, part: Subtopology, *, shared: bool) -> StoreDraft:
     if part.is_global:
         inferred = dict.fromkeys(("is_global", "changelog"), FROM)
         return StoreDraft(name=name, is_global=True, changelog=part.topics[0], inferred=inferred)
+    if shared:
+        fields: tuple[str, ...] = ("topology",) if part.topology else ()
+        return StoreDraft(name=name, topology=part.topology, inferred=dict.fromkeys(fields, FROM))
     fields = ("subtopology", "topology") if part.topology else ("subtopology",)
     return StoreDraft(name=name, subtopology=part.number, topology=part.topology, inferred=dict.fromkeys(fields, FROM))
 
@@ -262,7 +273,10 @@ def _listed(topics: str) -> list[str]:
 
 
 def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
-    """A number is given once in a topology, a store is in one subtopology, and a global store has one topic."""
+    """Refuse numbers that are given twice, global stores with several topics, and stores of two topologies.
+
+    Subtopologies of one topology may each have a copy of a store: releases before KAFKA-20464 print that.
+    """
     seen: dict[tuple[str | None, int], _SubtopologyDraft] = {}
     owners: dict[str, _SubtopologyDraft] = {}
     for part in parts:
@@ -273,7 +287,7 @@ def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
             raise _wrong(where, part.line, "a global store has one store and one topic")
         for name in part.stores:
             owner = owners.setdefault(name, part)
-            if owner is not part:
+            if owner is not part and (owner.is_global or part.is_global or owner.topology != part.topology):
                 raise _wrong(where, part.line, f"store {name} is already in the subtopology on line {owner.line}")
 
 

@@ -37,7 +37,7 @@ _VERBS = re.compile(
     "changes|did|itself|prints|restores|still|that"
 )
 _DUMMIES = {
-    "APP": "/data/app", "TASK": "0_0", "STORE": "count", "RELEASE": "4.2", "DUMP": "/data/dump", "A": "/a", "B": "/b",
+    "APP": "/data/app", "TASK": "0_0", "STORE": "count", "RELEASE": "4.2", "STARTED": "4.2", "DUMP": "/data/dump", "A": "/a", "B": "/b",
     "KEY": "k", "FILE": "/data/file", "TOPIC": "topic", "HOST:PORT": "h:1", _HOLE: "4.2",
 }  # fmt: skip
 
@@ -228,7 +228,9 @@ def test_commands_that_are_put_together() -> None:
 
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES.keys())
 def test_what_check_says_to_do(code: Any) -> None:
-    hint = filled(code.hint, {"APP": "/data/my app", "RELEASE": "4.2", "TASK": "0_0", "STORE": "count"})
+    hint = filled(
+        code.hint, {"APP": "/data/my app", "RELEASE": "4.2", "STARTED": "4.2", "TASK": "0_0", "STORE": "count"}
+    )
     _, found, line = hint.partition("kstate ")
     if not found:
         return

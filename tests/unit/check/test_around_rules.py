@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import kstate_cli.check
-from kstate_cli.check.files import copied_tasks
+from kstate_cli.check.files import Doubles, stores_in_two
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.predict import judge
 from kstate_cli.check.problems import not_understood
@@ -95,9 +95,22 @@ def test_every_rule_has_a_case_and_a_source() -> None:
 
 def test_stores_in_two_subtopologies() -> None:
     seen = snapshot(healthy(), task(store("count", database(), task="3_0"), name="3_0"))
-    copies, findings = copied_tasks(seen)
-    assert copies == {"3_0"} and [one.code for one in findings] == ["store-in-two-subtopologies"]
-    assert copied_tasks(snapshot(healthy())) == (frozenset(), ())
+    doubles = stores_in_two(seen)
+    assert doubles.copies == {"3_0"} and [one.code for one in doubles.findings] == ["store-in-two-subtopologies"]
+    assert not doubles.shared
+    assert stores_in_two(snapshot(healthy())) == Doubles()
+
+
+def test_stores_of_one_builder() -> None:
+    """Each sub-topology has a store of its own beside the shared one: no copy, and no directory to move away."""
+    of_one = [task(store("count", database(), task="0_0"), store("shared", database(), task="0_0"), name="0_0")]
+    of_one += [task(store("second", database(), task="1_0"), store("shared", database(), task="1_0"), name="1_0")]
+    for release, says in (("4.2.1", "4.2.1 does the same"), ("4.2.2", "into one sub-topology"), ("4.2", "which patch")):
+        doubles = stores_in_two(snapshot(*of_one, to=release))
+        assert not doubles.copies and doubles.shared == {"": 0}
+        (found,) = doubles.findings
+        assert found.code == "shared-store-regrouped" and says in found.text and "up to 4.2.1" in found.text
+        assert "move" not in found.hint and f"--for {release}" in found.hint
 
 
 @pytest.mark.parametrize(

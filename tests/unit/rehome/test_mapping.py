@@ -329,3 +329,48 @@ def test_every_store_is_placed_or_refused(here: dict[int, set[str]], data: st.Da
     assert sorted(homes(found)) == sorted(f"{one.task.name}/{store}" for one in tasks for store in one.stores)
     kept = [(one.target, one.store) for one in found.placed if one.target is not None]
     assert len(set(kept)) == len(kept)
+
+
+APART = {0: ("count", "shared"), 1: ("second", "shared"), 2: ("last",)}
+ONE = {0: ("count", "second", "shared"), 1: ("last",)}
+"""One StoreBuilder of two suppliers, as releases before and since KAFKA-20464 group it."""
+LEFT = {"0_0": ("count", "shared"), "1_0": ("second", "shared"), "2_0": ("last",)}
+
+
+def test_copies_of_several_sub_topologies_are_not_complete() -> None:
+    found = by_texts(held(LEFT), (), described(ONE), described(APART))
+    moved = {"0_0/count": "0_0", "1_0/second": "0_0", "2_0/last": "1_0"}
+    assert homes(found) == {**moved, "0_0/shared": "0_0", "1_0/shared": None}
+    assert found.partial == {("0_0", "shared")}
+    assert {one.because for one in found.of("1_0") if one.store == "shared"} == {Because.COPY}
+
+
+@pytest.mark.parametrize(("writer", "task", "other"), [(0, "0_0", "1_0"), (1, "1_0", "0_0")])
+def test_the_copy_of_the_only_writer_is_complete(writer: int, task: str, other: str) -> None:
+    found = by_texts(held(LEFT), (), described(ONE), described(APART), writers={"shared": writer})
+    assert homes(found)[f"{task}/shared"] == "0_0" and homes(found)[f"{other}/shared"] is None
+    assert not found.partial
+
+
+def test_one_copy_alone_on_a_host_is_not_complete_either() -> None:
+    """The other may be on another host, or wiped: emptiness proves nothing."""
+    here = {"1_0": ("second", "shared")}
+    found = by_texts(held(here), (), described(ONE), described(APART), halves=True)
+    assert found.partial == {("1_0", "shared")}
+
+
+def test_the_same_topology_leaves_every_copy_where_it_is() -> None:
+    for old in (described(APART), None):
+        found = by_texts(held(LEFT), (), described(APART), old)
+        assert all(one.source == one.target for one in found.placed) and not found.partial and not found.lacking
+
+
+def test_back_to_copies_the_first_gets_the_store_and_the_other_lacks_it() -> None:
+    joined = {"0_0": ("count", "second", "shared"), "1_0": ("last",)}
+    found = by_texts(held(joined), (), described(APART), described(ONE))
+    assert homes(found)["0_0/shared"] == "0_0" and homes(found)["0_0/second"] == "1_0"
+    assert [one.store for one in found.lacking["1_0"]] == ["shared"] and not found.partial
+
+
+def test_copies_without_the_old_text_are_refused() -> None:
+    refused(WhyRefused.TWO_COPIES, LEFT, described(ONE))

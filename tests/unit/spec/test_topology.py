@@ -71,6 +71,7 @@ def test_a_log_line_before_and_carriage_returns() -> None:
 
 
 HEAD = "Topologies:\n   Sub-topology: 0\n"
+GLOBAL = "   Sub-topology: 1 for global store (will not generate tasks)\n    Source: s (topics: [t])\n"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ HEAD = "Topologies:\n   Sub-topology: 0\n"
         (f"{HEAD}   Sub-topology: 0\n", "line 3: subtopology 0 is already on line 2"),
         (f"{HEAD}   Sub-topology: 99999999999\n", "not understood"),
         (f"{HEAD}   Sub-topology: 9999999999\n", "no number of a subtopology"),
-        (f"{HEAD}    Processor: a (stores: [b])\n   Sub-topology: 1\n    Processor: c (stores: [b])\n", "already in"),
+        (f"{HEAD}    Processor: a (stores: [b])\n{GLOBAL}    Processor: c (stores: [b])\n", "already in"),
         ("Topologies:\n   Sub-topology: 0 for global store (will not generate tasks)\n", "one store and one topic"),
         ("Topology: ../x:\n", "no name of a topology"),
     ],
@@ -95,6 +96,16 @@ def test_refusals(body: str, said: str) -> None:
     with pytest.raises(UsageError, match=r"^t") as refused:
         parse_topology(body, "t")
     assert said in refused.value.message
+
+
+def test_a_store_of_which_two_subtopologies_have_a_copy() -> None:
+    """As 4.2.1 prints one StoreBuilder of two suppliers."""
+    found = parse_topology(
+        f"{HEAD}    Processor: a (stores: [b])\n   Sub-topology: 1\n    Processor: c (stores: [b, d])\n"
+    )
+    assert found.shared == {"b"} and found.stores == ("b", "d")
+    drafts = {one.name: one.subtopology for one in found.draft().stores}
+    assert drafts == {"b": None, "d": 1}
 
 
 @given(st.text(max_size=300))

@@ -1,0 +1,95 @@
+"""Stores of which several sub-topologies have a copy, and the releases that group them otherwise (KAFKA-20464)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.outcome import Outcome, Prediction
+from kstate_cli.check.snapshot import Snapshot
+from kstate_cli.formats.task_id import TaskId
+from kstate_cli.patch_releases import SHARED_STORE_BUILDER, old_releases
+from kstate_cli.spec.homes import StoreKey
+from kstate_cli.texts import some
+
+CODE: Final = "shared-store-regrouped"
+_NAMED: Final = 5
+_KEEPS: Final = (Outcome.OPENS, Outcome.RESTORES)
+"""The rows that are there stay."""
+
+
+def have_copies(snapshot: Snapshot, numbers: Sequence[int], topology: str | None) -> bool:
+    """Return whether each of these sub-topologies has a store with rows that none of the others has.
+
+    A copy of a task directory has nothing of its own. A StoreBuilder of several suppliers leaves such directories, and
+    so does a topology that was changed: nothing here tells the two apart.
+    """
+    stores: dict[int, set[str]] = {}
+    for task in snapshot.app.tasks:
+        if not task.is_global and task.id.topology == topology and task.id.subtopology in numbers:
+            assert task.id.subtopology is not None
+            stores.setdefault(task.id.subtopology, set()).update(one.name for one in task.stores if not one.empty)
+    for number in numbers:
+        others = set().union(*(stores.get(other, set()) for other in numbers if other != number))
+        if not stores.get(number, set()) - others:
+            return False
+    return True
+
+
+def suspected(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) -> Finding:
+    """Return the finding about stores of several sub-topologies, where nobody names a topology."""
+    release = snapshot.asked.release
+    where = f"{some(list(names), _NAMED)}: in the sub-topologies {' and '.join(map(str, numbers))} at once"
+    writers = old_releases(SHARED_STORE_BUILDER)
+    left = f"if a release {writers} left this directory, several suppliers return one StoreBuilder"
+    does = {
+        True: f"{release.version} puts them into one sub-topology: numbers change, and all that moves is restored",
+        False: f"{release.version} does the same",
+        None: f"which patch release of {release} is started decides whether it puts them into one sub-topology",
+    }[release.is_new(SHARED_STORE_BUILDER)]
+    other = "else the topology was changed, and one of the directories is left over"
+    return snapshot.finding(CODE, f"{where}; {left}: {does}; {other}")
+
+
+def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mapping[str, int]) -> list[Prediction]:
+    """Return the predictions with what else may come, for tasks from the first of the shared sub-topologies on.
+
+    ``lowest``: by named topology, empty without one, the lowest number of a sub-topology that has a copy.
+    """
+    if snapshot.asked.release.is_new(SHARED_STORE_BUILDER) is False:
+        other = Outcome.IGNORED
+    else:
+        other = Outcome.WIPED if snapshot.asked.exactly_once else Outcome.RESTORES_ALL
+    changed = []
+    for one in predictions:
+        task = TaskId.parse(one.task)
+        touched = not task.is_global and (task.subtopology or 0) >= lowest.get(task.topology or "", 1 << 31)
+        alone = touched and one.or_else is None and one.outcome in (*_KEEPS, Outcome.RESTORES_ALL)
+        differs = alone and one.outcome is not other
+        changed.append(replace(one, or_else=other, by_chance=False, code=one.code or CODE) if differs else one)
+    return changed
+
+
+def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator[Finding]:
+    """Yield what the texts of both topologies show: copies that are not complete where they are to be opened."""
+    asked = snapshot.asked.topology
+    if asked is None or asked.old is None:
+        return
+    keys = [key for key, homes in asked.old.copies.items() if homes != asked.new.places(key)]
+    for key in keys:
+        kept = [one for one in predictions if _is_kept(key, one)]
+        homes = ", ".join(map(str, asked.old.copies[key]))
+        text = f"{key}: sub-topologies {homes} had a copy each, and each copy has its own records"
+        text += f"; so do releases {old_releases(SHARED_STORE_BUILDER)} with one StoreBuilder of several suppliers"
+        if kept:
+            tasks = some([one.task for one in kept], _NAMED)
+            text += f": {tasks} keeps the rows of one sub-topology, and Streams does not restore those of the others"
+        finding = snapshot.finding(CODE, text, level=Level.ERROR if kept else None)
+        yield replace(finding, hint=snapshot.finding("store-elsewhere", text).hint)
+
+
+def _is_kept(key: StoreKey, one: Prediction) -> bool:
+    task = TaskId.parse(one.task)
+    return key == StoreKey(task.topology or "", one.store or "") and one.outcome in _KEEPS

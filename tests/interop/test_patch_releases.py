@@ -1,0 +1,138 @@
+"""
+What differs between patch releases: task directories and rows by the releases on both sides, and `kstate rehome`.
+
+The topologies are in ``Shared.java``: two suppliers return one StoreBuilder, and both write it or one reads it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.patch_releases import SHARED_STORE_BUILDER
+from kstate_cli.releases import release
+
+from . import dumps
+from .harness import App, Batch, Harness, Run, Step
+from .jvm import Reply
+from .support import application, good, kstate, restored, wiped
+
+pytestmark = pytest.mark.interop
+
+BATCH = Batch(records=60, keys=10, partitions=1)
+THREADS = {"num.stream.threads": "3"}
+"""One for each task: two tasks of one changelog in one thread may end a start of the old releases by chance, with
+"There is already a changelog registered" (``StoreChangelogReader.register``)."""
+PAIRS = [("4.2.1", "4.2.2"), ("4.3.1", "4.4.0")]
+SEPARATE = {"0": {"count", "shared"}, "1": {"second-count", "shared"}, "2": {"last-count"}}
+TOGETHER = {"0": {"count", "second-count", "shared"}, "1": {"last-count"}}
+
+
+def layout(directory: Path) -> dict[str, set[str]]:
+    """Sub-topology -> the stores in its task directories."""
+    parts: dict[str, set[str]] = {}
+    for store in directory.glob("*_*/rocksdb/*"):
+        parts.setdefault(store.parent.parent.name.partition("_")[0], set()).add(store.name)
+    return parts
+
+
+def started(harness: Harness, version: str, app: App, state: Path, run: Run | None = None) -> Reply:
+    """The application on a directory; its text and its stores are in files beside it."""
+    beside = {"describe-into": str(state.with_suffix(".txt"))}
+    run = run or Run()
+    return harness.run(
+        version, app, state, replace(run, dump=state.with_suffix(".jsonl"), options=beside, conf=THREADS)
+    )
+
+
+def copied(folder: Path, name: str) -> Path:
+    """A copy of the directory as the old release left it."""
+    shutil.copytree(folder / "old", folder / name, symlinks=True)
+    return folder / name
+
+
+@pytest.mark.parametrize(("old", "new"), PAIRS)
+@pytest.mark.parametrize("topology", ["shared-written", "shared-read"])
+def test_one_store_builder_of_two_suppliers(
+    harness: Harness, tmp_path: Path, topology: str, old: str, new: str
+) -> None:
+    app = replace(application(topology, "eos"), topology=topology)
+    harness.produce(old, app, BATCH)
+    good(started(harness, old, app, tmp_path / "old"))
+    directory = tmp_path / "old" / app.name
+    assert layout(directory) == SEPARATE
+    assert [release(one).is_new(SHARED_STORE_BUILDER) for one in (old, new)] == [False, True]
+
+    # Without kstate the new release restores every store.
+    upgraded = good(started(harness, new, app, copied(tmp_path, "plain")))
+    assert set(restored(upgraded)) == TOGETHER["0"] | TOGETHER["1"]
+    assert layout(tmp_path / "plain" / app.name).items() >= TOGETHER.items()
+    truth = tmp_path / "plain.jsonl"
+
+    # check says so, with the texts and without.
+    texts = ("--topology", tmp_path / "plain.txt", "--from", tmp_path / "old.txt")
+    for words in ((), texts):
+        found = kstate("check", directory, "--for", new, *words, "-o", "json")
+        codes = {row["code"] for row in found.rows if row["type"] == "finding"}
+        assert found.status == 3 and "shared-store-regrouped" in codes, found.told
+    same = kstate("check", directory, "--for", old, "--topology", tmp_path / "old.txt", "-o", "json")
+    assert same.status == 0, same.told
+
+    # After rehome Streams restores the shared store alone, since no copy has all of its records.
+    copied(tmp_path, "rehomed")
+    done = kstate("rehome", tmp_path / "rehomed" / app.name, *texts, "--warnings-ok")
+    assert done.status == 0, done.told
+    assert layout(tmp_path / "rehomed" / app.name).keys() == TOGETHER.keys()
+    reply = good(started(harness, new, app, tmp_path / "rehomed", Run(expect_no_restore=True, may_restore=["shared"])))
+    assert not wiped(reply) and set(restored(reply)) == {"shared"}
+    assert not [str(one) for one in dumps.differences(truth, tmp_path / "rehomed.jsonl")]
+
+    # Where one sub-topology alone writes it, and kstate.toml says which, nothing is restored.
+    if topology == "shared-read":
+        spec = tmp_path / "kstate.toml"
+        spec.write_text("format = 1\n[stores.shared]\nsubtopology = 0\n", encoding="utf-8")
+        copied(tmp_path, "told")
+        done = kstate("rehome", tmp_path / "told" / app.name, *texts, "--spec", spec)
+        assert done.status == 0, done.told
+        reply = good(started(harness, new, app, tmp_path / "told", Run(expect_no_restore=True)))
+        assert not wiped(reply) and not restored(reply)
+        assert not [str(one) for one in dumps.differences(truth, tmp_path / "told.jsonl")]
+
+    # And back: what the new release left, for the old one.
+    back = kstate("rehome", tmp_path / "rehomed" / app.name, "--topology", tmp_path / "old.txt", "--from", texts[1])
+    assert back.status == 0, back.told
+    reply = good(started(harness, old, app, tmp_path / "rehomed", Run(may_restore=["shared"])))
+    assert set(restored(reply)) <= {"shared"}, f"{back.told}\n{reply.told()}"
+    assert not [str(one) for one in dumps.differences(truth, tmp_path / "rehomed.jsonl", ignore={"shared"})]
+    harness.delete(new, app)
+
+
+def test_at_least_once_keeps_half_of_the_rows(harness: Harness, tmp_path: Path) -> None:
+    """Nothing is wiped, so the copy of the first sub-topology stays, and check calls that an error."""
+    app = replace(application("shared-written", "alos"), topology="shared-written")
+    harness.produce("4.2.1", app, BATCH)
+    # Half of the keys come again: what the second sub-topology wrote of the others is below the offset of the first.
+    again = Step(replace(BATCH.then(), keys=BATCH.keys // 2))
+    good(started(harness, "4.2.1", app, tmp_path / "old", Run(then=[again])))
+    good(started(harness, "4.2.2", app, tmp_path / "fresh"))
+    good(started(harness, "4.2.2", app, copied(tmp_path, "plain")))
+    differences = dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "plain.jsonl")
+    assert {one.store for one in differences} == {"shared"}
+
+    directory = tmp_path / "old" / app.name
+    words = ("--topology", tmp_path / "plain.txt", "--from", tmp_path / "old.txt", "--guarantee", "at_least_once")
+    found = kstate("check", directory, "--for", "4.2.2", *words, "-o", "json")
+    levels = {
+        row["level"] for row in found.rows if row["type"] == "finding" and row["code"] == "shared-store-regrouped"
+    }
+    assert levels == {"error"}, found.told
+
+    done = kstate("rehome", directory, *words, "--warnings-ok")
+    assert done.status == 0, done.told
+    reply = good(started(harness, "4.2.2", app, tmp_path / "old", Run(expect_no_restore=True, may_restore=["shared"])))
+    assert set(restored(reply)) == {"shared"}
+    assert not [str(one) for one in dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "old.jsonl")]
+    harness.delete("4.2.2", app)
