@@ -1,6 +1,7 @@
 """The console script: commands, signals, and the one place where errors become messages and exit codes.
 
-Commands import what they need when they run, so that ``kstate --help`` stays quick.
+Commands import what they need when they run, so that ``kstate --help`` stays quick. What the end of a command needs is
+imported before it begins: where descriptors or memory are exhausted, nothing can be imported any more.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any
 
 import typer
 
-from kstate_cli import temporary
+from kstate_cli import host, temporary
 from kstate_cli.cli import json_lines, standard
 from kstate_cli.cli.commands import LazyGroup
+from kstate_cli.cli.ending import exit_code_of, tell, tell_program
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost, UsageError
 from kstate_cli.signals import ENDING
 from kstate_cli.texts import command
@@ -66,6 +68,7 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
     standard.take_over()
+    host.prepare()
     json_lines.begin(sys.argv[1:])
     temporary.settle()
     for number in ENDING:
@@ -78,6 +81,7 @@ def main() -> None:
         _let_signals_end()
     except BaseException as error:
         _let_signals_end()
+        host.release_reserve()
         code = _ended_by(error, code)
     standard.give_up()
     gc.freeze()  # at its end Python would look once more for what nobody needs among all that it has imported
@@ -92,8 +96,6 @@ def _let_signals_end() -> None:
 
 def _ended_by(error: BaseException, code: int) -> int:
     """The exit code, once all is said. ``code`` is that of a command that had ended before its output was lost."""
-    from kstate_cli.cli.ending import exit_code_of, tell, tell_program
-
     errors = [error]
     if not isinstance(error, OutputLost):
         code = exit_code_of(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from kstate_cli.access import DENIED, what_to_do
 from kstate_cli.change.commits_made import Commit, committed
 from kstate_cli.cli import json_lines
-from kstate_cli.cli.subject import about
+from kstate_cli.cli.output import error_lines, say
+from kstate_cli.cli.subject import about, workers
 from kstate_cli.errors import (
     EXIT_OK,
     EXIT_WARNINGS,
+    Interrupted,
     KstateError,
     OutputLost,
     RunFailed,
@@ -22,7 +25,8 @@ from kstate_cli.errors import (
     notes_of,
     warnings_before,
 )
-from kstate_cli.host import host_error
+from kstate_cli.host import FULL, HostError, full_hint, shortage_behind
+from kstate_cli.rocks.errors import RocksError
 from kstate_cli.texts import asked, command
 
 _DEFECT = "defect"
@@ -31,9 +35,45 @@ _OF_PYDANTIC = "Value error, "
 _REPORT = "report it, with what KSTATE_DEBUG=1 shows of it"
 
 
+def as_told(error: BaseException) -> BaseException:
+    """Return the error to report for one that ended a command: a shortage of this host comes before what it led to.
+
+    A message that says "cannot be read" of a file, where the descriptors are exhausted, keeps its words. It gets the
+    exit code, the code and the hint of the shortage.
+    """
+    if isinstance(error, (OutputLost, Interrupted, HostError, SystemExit)) or not isinstance(error, Exception):
+        return _with_workers(error)
+    short = shortage_behind(error)
+    if short is None:
+        return error
+    if not isinstance(error, Told):
+        return _with_workers(short)
+    if error.exit_code in (RunFailed.exit_code, RunHalfway.exit_code):
+        # What it says about the run stays, and what is short is said below.
+        error.hint_details = tuple(dict.fromkeys((*error.hint_details, str(_short_hint(short)))))
+        return error
+    told = HostError(error.headline, details=error.details, where=error.where, hint=short.hint)
+    told.fewer_workers_help = short.fewer_workers_help
+    told.__cause__ = error
+    return _with_workers(told)
+
+
+def _short_hint(short: HostError) -> str | None:
+    _with_workers(short)
+    return short.hint
+
+
+def _with_workers(error: BaseException) -> BaseException:
+    """An error of this host, with the option of the command that lowers its need, unless it was given that far."""
+    if isinstance(error, HostError) and error.fewer_workers_help and workers() != 1 and workers() is not None:
+        error.hint = f"{error.hint}, or pass --workers 1"
+        error.fewer_workers_help = False
+    return error
+
+
 def exit_code_of(error: BaseException) -> int:
     """The exit code of a command that ended with ``error``."""
-    code = _code(error)
+    code = _code(as_told(error))
     if code == RunFailed.exit_code and committed() is not None:
         return RunHalfway.exit_code
     return code
@@ -43,6 +83,7 @@ def tell_program(error: BaseException, code: int) -> None:
     """Says on standard output what went wrong, where ``-o json`` wants it there. Nothing of results that got lost."""
     if isinstance(error, OutputLost):
         return
+    error = as_told(error)
     shown = _shown(error)
     if shown is None and code > EXIT_WARNINGS:
         shown = KstateError(str(error) or type(error).__name__)
@@ -68,6 +109,7 @@ def answered_no(error: KstateError) -> int:
 
 def tell(*errors: BaseException) -> None:
     """Says on standard error what went wrong, and what was changed by then."""
+    errors = tuple(as_told(error) for error in errors)
     for error in errors:
         shown = _shown(error)
         if shown is not None and shown.code == _DEFECT and os.environ.get("KSTATE_DEBUG"):
@@ -96,8 +138,6 @@ def _code(error: BaseException) -> int:
 
 def _shown(error: BaseException) -> Told | None:
     """What is to be said; None where it was said already, or goes without saying."""
-    from kstate_cli.rocks.errors import RocksError
-
     if isinstance(error, OutputLost) and error.reader_has_gone:
         return None
     if isinstance(error, Told):
@@ -106,11 +146,13 @@ def _shown(error: BaseException) -> Told | None:
         return _of_the_command_line(error)
     if isinstance(error, SystemExit) or type(error).__name__ in ("Abort", "Exit"):
         return None
-    if isinstance(error, OSError) and (short := host_error(error)) is not None:
-        return short
     if isinstance(error, OSError):
         again = "fix that, and run the command again"
-        if error.errno in DENIED and isinstance(error.filename, (str, bytes)):
+        if error.errno in FULL:
+            again = full_hint(error)
+        elif error.errno == errno.EFBIG:
+            again = "raise the limit of file sizes (ulimit -f), and run the command again"
+        elif error.errno in DENIED and isinstance(error.filename, (str, bytes)):
             again = what_to_do(os.fsdecode(error.filename))
         return KstateError(_of_the_system(error), hint=again, hint_details=_runs(), code="system")
     if isinstance(error, RocksError):
@@ -161,8 +203,6 @@ def _full(path: str | bytes | os.PathLike[str]) -> str:
 
 
 def _write(error: Told) -> None:
-    from kstate_cli.cli.output import error_lines, say
-
     for line in error_lines(error):
         say(line)
 
@@ -175,15 +215,11 @@ def _write_warnings(warnings: list[str]) -> None:
 
 
 def _write_notes(notes: list[str]) -> None:
-    from kstate_cli.cli.output import say
-
     for one in notes:
         say(f"  {one}")
 
 
 def _write_change(change: Commit) -> None:
-    from kstate_cli.cli.output import say
-
     for one in _told_change(change):
         say(f"  {one}")
 

@@ -78,7 +78,8 @@ def begin(words: Sequence[str]) -> None:
     subject.forget()
     _Command.has_failed = False
     asked = _asked_for(words)
-    _Command.wants_json, _Command.words_say = asked is True, asked is not None
+    _Command.words_say = asked is not None
+    _want(asked is True)
 
 
 def note_format(command: Any) -> None:
@@ -95,14 +96,21 @@ def _look_at_variable(command: Any, option: Any) -> None:
 
     def parsed(ctx: Any, args: list[str]) -> Any:
         if not _Command.words_say and option.envvar:
-            _Command.wants_json = os.environ.get(option.envvar) == _JSON
+            _want(os.environ.get(option.envvar) == _JSON)
         return parse(ctx, args)
 
     command.parse_args = parsed
 
 
 def _note(output: Any) -> None:
-    _Command.wants_json = getattr(output, "value", output) == _JSON
+    _want(getattr(output, "value", output) == _JSON)
+
+
+def _want(wanted: bool) -> None:
+    """JSON is wanted, or not. Its encoder is imported now: a failure may leave no descriptor to import it with."""
+    _Command.wants_json = wanted
+    if wanted:
+        import json  # noqa: F401
 
 
 def tell_failure(error: Told, code: int, more: Sequence[str] = ()) -> bool:

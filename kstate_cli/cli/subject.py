@@ -14,11 +14,14 @@ _APP = frozenset({"app", "a"})
 """The argument APP, and the first of the two of ``diff``."""
 
 _given: list[str] = []
+_WORKERS = "--workers"
+_workers: list[int] = []
 
 
 def forget() -> None:
     """A command begins, and is about nothing yet."""
     _given.clear()
+    _workers.clear()
     carried.forget()
 
 
@@ -37,9 +40,21 @@ def note_subject(parsed: Any) -> None:
     for parameter in parsed.params:
         if parameter.param_type_name == "argument" and parameter.name in _APP:
             tell_processed(parameter, _note)
+        if _WORKERS in parameter.opts:
+            tell_processed(parameter, _note_workers)
         for option in carried.TAKE_IT:
             if option in parameter.opts:
                 tell_processed(parameter, partial(carried.carry, option))
+
+
+def workers() -> int | None:
+    """The value of ``--workers``, 0 where it is left to the command; None where the command has no such option."""
+    return _workers[0] if _workers else None
+
+
+def _note_workers(value: Any) -> None:
+    if isinstance(value, int):
+        _workers[:] = [value]
 
 
 def _note(value: Any) -> None:

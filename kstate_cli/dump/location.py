@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from kstate_cli.errors import UsageError
+from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.redaction import shown_uri
 from kstate_cli.regular import is_utf8, kind_of
 
@@ -61,6 +62,7 @@ def shown(uri: str) -> str:
 
 def open_location(uri: str) -> tuple[FileSystem, str]:
     """The file system of ``uri`` and the path within it. UsageError where pyarrow does not know such a URI."""
+    require_headroom(WRITING_THREADS)
     import pyarrow as pa
     from pyarrow import fs
 

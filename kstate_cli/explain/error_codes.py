@@ -62,9 +62,9 @@ ERRORS: Final = {
         "A run failed before its switch (exit 6)", "The application directory is what it was.", do=(_MESSAGE, _STATUS)
     ),
     HostError.code: Texts(
-        "This host is short of descriptors, memory or room (exit 6)",
-        "It says nothing of the stores: nothing is to be wiped for it.",
-        do=(STORES_STAY,),
+        "This host is short of descriptors, threads, memory or disk space (exit 6)",
+        "This says nothing about the stores: do not wipe anything because of it.",
+        do=("raise the limit that the message names, or free the space, and run the command again", STORES_STAY),
     ),
     "system": Texts(
         "The system has answered with an error (exit 6)",

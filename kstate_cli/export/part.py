@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.export.columns import PIECES, batches, schema_of
+from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.parallel.progress import Counter, Progress, leave_everything_in
 from kstate_cli.rocks.scanning import FlatPiece
 from kstate_cli.rows.databases import Databases
@@ -92,6 +93,7 @@ def write_part(job: PartJob) -> PartResult:
 
 
 def _write(job: PartJob, written: str, progress: Progress) -> int:
+    require_headroom(WRITING_THREADS)
     import pyarrow as pa
     from pyarrow import parquet
 

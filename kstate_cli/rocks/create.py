@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
 from kstate_cli.formats.store_kinds import store_kind
+from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.rocks.errors import RocksError, as_rocks_error
 from kstate_cli.rocks.files import newest_options
@@ -50,6 +51,7 @@ def create_store(path: Path, layout: StoreLayout) -> None:
     """
     from rocksdict import Rdict
 
+    require_headroom(WRITING_THREADS)
     path.mkdir()
     release = layout.release
     try:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import resource
 import sys
+
+from kstate_cli.host import raise_descriptor_limit
 
 
 def most_descriptors() -> int:
-    """Asks for as many as the process may ask for, and tells how many it has now."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        return hard
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+    """Ask for as many as the process may ask for, and return how many it has now."""
+    limit = raise_descriptor_limit()
+    return sys.maxsize if limit is None else limit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 from kstate_cli import host
@@ -37,10 +38,10 @@ class RocksError(Exception):
 def real(error: Exception, private: str, path: str, writes_in: str) -> RocksError | HostError:
     """What an exception stands for of a database that is read through the folder ``private`` and lies at ``path``.
 
-    HostError where it is none of the database's: RocksDB has no room in ``writes_in``, no descriptors, no memory.
+    HostError where it is none of the database's: no space in ``writes_in``, no descriptors, no threads, no memory.
     """
-    if isinstance(error, HostError):
-        return error
+    if (short := host.shortage(error)) is not None:
+        return short
     text = str(error)
     said = error.said if isinstance(error, RocksError) else read_message(text)
     if said is not None and said.code is RocksCode.HOST and said.number is not None:
@@ -67,4 +68,10 @@ def as_rocks_error() -> Iterator[None]:
     except (RocksError, KstateError, GeneratorExit, OSError):
         raise
     except Exception as error:
-        raise RocksError(str(error).strip() or type(error).__name__, read_message(str(error))) from None
+        if (short := host.shortage(error)) is not None:
+            raise short from None
+        said = read_message(str(error))
+        # A shortage of this host stays recognizable behind whatever this error becomes.
+        number = said.number if said.code is RocksCode.HOST else None
+        cause = None if number is None else OSError(number, os.strerror(number))
+        raise RocksError(str(error).strip() or type(error).__name__, said) from cause

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kstate_cli import temporary
-from kstate_cli.host import HostError
+from kstate_cli.host import FULL, HostError, shortage
 from kstate_cli.regular import open_regular, require_regular
 from kstate_cli.rocks.files import CURRENT, check_size, newest_options
 
@@ -81,9 +81,13 @@ def in_temporary(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if (short := shortage(error)) is not None:
+            raise short from error
         raise HostError(
             f"{folder.parent}, the folder for temporary files, cannot be used: {error.strerror}",
-            hint="make room there, or name another one with TMPDIR, and run the command again",
+            hint="free space there, or name another folder with TMPDIR, and run the command again"
+            if error.errno in FULL
+            else "name another folder with TMPDIR, and run the command again",
         ) from error
 
 

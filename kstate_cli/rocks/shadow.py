@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from kstate_cli.host import HostError
+from kstate_cli.host import READING_THREADS, HostError, require_headroom
 from kstate_cli.rocks.errors import RocksError, real
 from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.rocks.private_copy import private_copy, remove_copy
@@ -52,6 +52,7 @@ class Shadow:
         self.column_families: tuple[str, ...] = ()
 
     def __enter__(self) -> Shadow:
+        require_headroom(READING_THREADS)
         for attempt in range(_ATTEMPTS):
             try:
                 self._open()

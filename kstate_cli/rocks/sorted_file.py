@@ -6,6 +6,7 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli.host import READING_THREADS, require_headroom
 from kstate_cli.releases import Release
 from kstate_cli.rocks.digest_as_written import DigestAsWritten
 from kstate_cli.rocks.errors import as_rocks_error
@@ -81,6 +82,7 @@ class SortedFileWriter:
         from rocksdict import SstFileWriter
 
         if self._made is None:
+            require_headroom(READING_THREADS)
             with as_rocks_error():
                 writer = SstFileWriter(data_options(self._release))
                 writer.open(self.path)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from kstate_cli import temporary
 from kstate_cli.formats.options_file import parse
+from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.rocks.errors import RocksError, as_rocks_error
 from kstate_cli.rocks.files import newest_options
 
 
 def rocksdb_version() -> str:
     """``9.8.4``. Raises RocksError, OSError, MalformedBytesError, and ImportError where rocksdict cannot be loaded."""
+    require_headroom(WRITING_THREADS)
     from rocksdict import Options, Rdict
 
     with temporary.private_folder("version") as folder:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from kstate_cli.capacity import cores_here
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.options_file import restore_settings
+from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.rocks.errors import RocksError, as_rocks_error
 from kstate_cli.rocks.files import newest_options, unflushed_logs
 from kstate_cli.rocks.settings import family_options, with_filter_bits
@@ -56,6 +57,7 @@ class WritableStore:
     def __enter__(self) -> WritableStore:
         from rocksdict import Env, Options, Rdict
 
+        require_headroom(WRITING_THREADS)
         with as_rocks_error():
             stored = newest_options(self.path)
             if stored is None:

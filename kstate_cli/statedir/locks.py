@@ -9,6 +9,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli.host import refuse_to_guess
+
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """The inode of the first pid namespace is a constant of the kernel (``PROC_PID_INIT_INO``)."""
 
@@ -47,7 +49,8 @@ def read_lock_table() -> LockTable:
     """The locks of ``/proc/locks``. Locks of processes in other pid namespaces are not listed there."""
     try:
         text = Path("/proc/locks").read_text(encoding="ascii", errors="replace")
-    except OSError:
+    except OSError as error:
+        refuse_to_guess(error)
         return LockTable({}, complete=False)
     holders: dict[tuple[int, int], int] = {}
     for line in text.splitlines():

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli.host import refuse_to_guess
+
 SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "fuse", "ceph", "glusterfs", "lustre", "virtiofs")
 """Prefixes of file system types whose POSIX locks may not be shared with the host of the application."""
 
@@ -24,10 +26,11 @@ class Mount:
 
 
 def read_mounts() -> tuple[Mount, ...]:
-    """All mounts of this process, in mount order; empty where the system does not tell."""
+    """Return all mounts of this process, in mount order; none where the system does not show them. Raises HostError."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
+    except OSError as error:
+        refuse_to_guess(error)
         return ()
     mounts = []
     for line in lines:

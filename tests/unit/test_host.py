@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,3 +84,25 @@ def test_nothing_is_replaced_because_a_disk_does_not_answer() -> None:
         refuse_problems(draft)
         assert bool(draft.refused) is refused
         assert bool(broken(draft, "0_0", store)) is is_broken
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread"),
+                                   ImportError("a.so: failed to map segment from shared object")])  # fmt: skip
+def test_no_shortage_becomes_an_error_of_the_database(error: Exception) -> None:
+    """What cannot be read for want of memory or threads is not damaged."""
+    assert isinstance(real(error, "/tmp/private", "/data/db", "/tmp"), HostError)
+    with pytest.raises(HostError), errors.as_rocks_error():
+        raise error
+
+
+def test_a_default_is_no_answer_where_nothing_could_be_read() -> None:
+    """Without descriptors "no mounts" and "no locks" are guesses: an NFS mount would count as a local disk."""
+    code = (
+        "import resource; from kstate_cli.host import HostError\n"
+        "from kstate_cli.statedir.mounts import read_mounts; from kstate_cli.statedir.locks import read_lock_table\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))\n"
+        "for read in (read_mounts, read_lock_table):\n"
+        "    try:\n        print(read())\n    except HostError:\n        print('short')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["short", "short"]

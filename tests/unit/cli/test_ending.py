@@ -186,3 +186,89 @@ def test_a_signal_is_told_by_its_name() -> None:
     assert told == [
         "interrupted by SIGINT", "interrupted by SIGTERM", "interrupted by SIGHUP", "interrupted by signal 99"
     ]  # fmt: skip
+
+
+_WITHOUT_ANYTHING = """
+import errno, os, resource, sys
+import kstate_cli.cli.app
+from click import UsageError as OfClick
+from kstate_cli.cli import json_lines
+from kstate_cli.cli.ending import exit_code_of, tell, tell_program
+from kstate_cli.errors import *
+from kstate_cli.rocks.errors import RocksError
+
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        raise AssertionError(f"{name} is imported while an error is reported")
+
+json_lines.begin(["ls", "-o", "json"])
+errors = [
+    UsageError("u"), ConditionNotMet("c"), Refused("r"), InUse("i"), RunFailed("f"), RunHalfway("h"), Interrupted(15),
+    OutputLost(OSError(errno.ENOSPC, "No space left on device")), OSError(errno.EIO, "Input/output error", "/data/app"),
+    OSError(errno.EACCES, "Permission denied", "/data/app"), OSError(errno.EMFILE, "Too many open files", "/data/app"),
+    OSError(errno.ENOSPC, "No space left on device", "/data/app"), RocksError("Corruption"), MemoryError(),
+    RuntimeError("can't start new thread"), ImportError("x.so: failed to map segment from shared object"), ValueError("d"),
+    OfClick("no such option"), SystemExit(3),
+]
+sys.meta_path.insert(0, Nothing())
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+for error in errors:
+    json_lines._Command.has_failed = False
+    code = exit_code_of(error)
+    tell_program(error, code)
+    tell(error)
+print("all of them")
+"""
+
+
+def test_the_end_of_a_command_needs_nothing() -> None:
+    """No descriptor and no import: where either is exhausted, a handler that needs it is the second traceback."""
+    done = subprocess.run([sys.executable, "-c", _WITHOUT_ANYTHING], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("all of them\n")
+
+
+@pytest.mark.parametrize(
+    ("shortage", "hint"),
+    [
+        (OSError(errno.EMFILE, "Too many open files", "/a/000012.sst"), "limit of open files"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
+        (MemoryError(), "memory"),
+        (RuntimeError("can't start new thread"), "limit of processes"),
+        (ImportError("libarrow.so: failed to map segment from shared object"), "memory"),
+    ],
+)
+def test_a_shortage_comes_before_what_it_led_to(
+    shortage: Exception, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever a reader has made of it, a shortage of this host is exit code 6 with a hint about the resource."""
+    for outcome in (
+        None,
+        UsageError("/a cannot be read"),
+        Refused("no topology"),
+        RunFailed("migrate failed", hint="h"),
+    ):
+        error: Exception = shortage
+        if outcome is not None:
+            try:
+                raise shortage
+            except Exception:
+                try:
+                    raise outcome from None
+                except Exception as raised:
+                    error = raised
+        assert exit_code_of(error) == 6
+        tell(error)
+        told = capsys.readouterr().err
+        assert hint in told and "defect" not in told, told
+        assert outcome is None or str(outcome.headline) in told
+
+
+def test_workers_are_named_where_the_command_has_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No hint names an option that the command does not have, or repeats one that was given."""
+    for workers, named in ((None, False), (0, True), (4, True), (1, False)):
+        monkeypatch.setattr("kstate_cli.cli.ending.workers", lambda workers=workers: workers)
+        tell(MemoryError())
+        assert ("--workers 1" in capsys.readouterr().err) is named

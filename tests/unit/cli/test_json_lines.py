@@ -127,7 +127,7 @@ ENDS: list[tuple[BaseException, str]] = [
     (OSError(errno.EMFILE, "Too many open files"), "host"),
     (RocksError("Corruption"), "database"),
     (ValueError("\udcff\n"), "defect"),
-    (MemoryError(), "defect"),
+    (MemoryError(), "host"),
     (SystemExit(5), "failed"),
 ]
 
