@@ -24,6 +24,7 @@ Case = tuple[Chain, str]
 KEPT: Final = Path(__file__).resolve().parent / "pairs.jsonl"
 LINES: Final = (
     "3.2.3", "3.3.2", "3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.2", "4.0.2", "4.1.2", "4.2.1", "4.3.1",
+    "4.4.0",
 )  # fmt: skip
 """The last release of every line."""
 THERE_AND_BACK: Final = ("4.3.1", "4.2.1", "4.3.1")

@@ -418,7 +418,7 @@ def test_a_global_store_without_a_status(to: str, transactional: bool, told: int
 
 
 def test_what_writes_for_a_release_that_nobody_has_run_is_told_so() -> None:
-    for to, more in (("4.3", ""), ("4.4", " --unproven")):
+    for to, more in (("4.3", ""), ("4.5", " --unproven")):
         seen = snapshot(task(store("count", database(offsets=record(50, status=OPEN)))), to=to)
         (found,) = [one for one in judge_task(seen, seen.app.tasks[0]).findings if one.code == "status-open"]
         assert found.hint.endswith(f"--for {to}{more}")
