@@ -49,11 +49,6 @@ class Release:
     """
     patch: int | None = field(default=None, compare=False)
     """2 of 4.2.2, where the user names the patch release. No part of the row: 4.2.1 and 4.2.2 are equal."""
-    restores_live_windows: bool = False
-    """It begins to restore a window or session store without an offset at the oldest record that can still be live.
-
-    That is the record at (time of the last record - retention): ``StoreChangelogReader.seekNewPartitions``.
-    """
 
     @property
     def number(self) -> tuple[int, int]:
@@ -98,8 +93,8 @@ RELEASES: tuple[Release, ...] = (
     Release("4.1", ("9.7.3",), 6, _FILES),
     Release("4.2", ("10.1.3",), 6, _FILES),
     Release("4.3", ("10.1.3",), 6, _COLUMN_FAMILY),
-    Release("4.4", ("10.1.3",), 6, _COLUMN_FAMILY, transactional=True, restores_live_windows=True),
-    Release("4.5", ("10.10.1",), 7, _COLUMN_FAMILY, unproven=True, transactional=True, restores_live_windows=True),
+    Release("4.4", ("10.1.3",), 6, _COLUMN_FAMILY, transactional=True),
+    Release("4.5", ("10.10.1",), 7, _COLUMN_FAMILY, unproven=True, transactional=True),
 )
 
 _PROVEN: Final = {

@@ -51,8 +51,8 @@ class Finding:
 
 _EXPECTED, _WARNING, _ERROR = Level.EXPECTED, Level.WARNING, Level.ERROR
 _MIGRATE = "kstate migrate APP --to RELEASE"
-_RESTORE = "kstate restore APP --from-changelog DUMP --for RELEASE"
-_RESTORE_STORE = f"{_RESTORE} --store STORE"
+RESTORE = "kstate restore APP --from-changelog DUMP --for RELEASE"
+_RESTORE_STORE = f"{RESTORE} --store STORE"
 _WIPE_TASK = "kstate wipe APP --task TASK"
 _WIPE_GLOBAL = "kstate wipe APP --global"
 _WIPE_STORE = "kstate wipe APP --task TASK --store STORE"
@@ -94,7 +94,7 @@ CODES: dict[str, Code] = {
         Code("sst-not-named", _WARNING,
              "VersionSet::Recover: RocksDB opens what the MANIFEST names; one that is cut off between two records "
              "opens as it once was, and after a crash such files are harmless",
-             f"where the application did not crash, rebuild the store: {_RESTORE} --rebuild"),
+             f"where the application did not crash, rebuild the store: {RESTORE} --rebuild"),
         Code("not-understood", _ERROR,
              "kstate follows no links, and foretells nothing of what it does not understand "
              "(StateDirectory.getOrCreateDirectoryForTask: what is named like a task has to be a directory)",
@@ -109,7 +109,7 @@ CODES: dict[str, Code] = {
              "remove the file: Positions begin empty"),
         Code("dropped-line", _WARNING,
              "OffsetCheckpoint.read drops lines with a negative offset other than -4 "
-             f"({see('offsets.md#checkpoint')})", _RESTORE),
+             f"({see('offsets.md#checkpoint')})", RESTORE),
         Code("foreign-in-segments", _ERROR,
              "AbstractSegments.segmentIdFromSegmentName: up to 4.2 the store opens silently empty, 4.3 does not start "
              f"({see('layout.md#foreign-entries')})", "move it out of the application directory"),
@@ -164,10 +164,10 @@ CODES: dict[str, Code] = {
         Code("rehome-warns", _WARNING, "kstate: what rehome warns of when it does this", _REHOME),
         # Offsets.
         Code("no-offsets", _WARNING,
-             f"ProcessorStateManager: rows without any offset ({see('offsets.md#which-stores')})", _RESTORE),
+             f"ProcessorStateManager: rows without any offset ({see('offsets.md#which-stores')})", RESTORE),
         Code("offset-missing", _WARNING,
              "ProcessorStateManager: one logged store without an offset wipes its whole task under exactly-once "
-             f"({see('offsets.md#which-stores')})", _RESTORE),
+             f"({see('offsets.md#which-stores')})", RESTORE),
         Code("unknown-offset", _WARNING,
              "OffsetCheckpoint.OFFSET_UNKNOWN: -4 is no offset; LegacyCheckpointingStateStore.migrateLegacyOffsets "
              f"drops it, which wipes the task under exactly-once ({see('start.md#first-start-of-43')})", _MIGRATE),
@@ -182,11 +182,11 @@ CODES: dict[str, Code] = {
              "nothing helps but rows: the first segment keeps the offset"),
         Code("status-open", _WARNING,
              "AbstractColumnFamilyAccessor.open: not closed cleanly, so that uncommitted data may be in it "
-             f"({see('offsets.md#status')})", _RESTORE),
+             f"({see('offsets.md#status')})", RESTORE),
         Code("status-missing", _WARNING,
              "AbstractColumnFamilyAccessor.open: no status counts as closed, and only transactional stores (KIP-892) "
              f"never write one ({see('offsets.md#transactional-stores')})",
-             f"if the application runs with transactional stores, pass {TRANSACTIONAL_STORES}; else: {_RESTORE}"),
+             f"if the application runs with transactional stores, pass {TRANSACTIONAL_STORES}; else: {RESTORE}"),
         Code("global-status-open", _ERROR,
              "GlobalStateManagerImpl.initialize does not handle TaskCorruptedException: every start fails the same "
              f"way ({see('start.md#global-stores')}; KAFKA-21034)", _WIPE_GLOBAL),
@@ -208,23 +208,27 @@ CODES: dict[str, Code] = {
              f"({see('offsets.md#position-files')})", "remove the .position file"),
         Code("segments-disagree", _WARNING,
              "AbstractSegments.committedOffset: 4.3.0 reads the oldest segment, 4.3.1 the newest "
-             f"({see('offsets.md#where-each-kind-keeps-it')})", _RESTORE),
+             f"({see('offsets.md#where-each-kind-keeps-it')})", RESTORE),
         Code("segment-behind", _ERROR,
              "AbstractSegments.committedOffset: a start takes the offset of one segment for all, and restores nothing "
              f"below it; each segment is only as far as its own last flush ({see('offsets.md#segments-after-a-kill')})",
              _RESTORE_STORE),
+        Code("versioned-replayed", _ERROR,
+             "RocksDBVersionedStore.put: replaying a record over newer versions of its key gives another history, and "
+             "at least once flushes rows that are ahead of the committed offset "
+             f"({see('offsets.md#rows-ahead-of-the-offset')})", _RESTORE_STORE),
         Code("start-hangs", _ERROR,
              "TaskManager.closeDirtyAndRevive: with transactional stores nothing is wiped if the first store of a task "
              f"has status 1, and the client stays in REBALANCING ({see('offsets.md#transactional-stores')})",
              _WIPE_TASK),
         Code("offset-without-store", _ERROR,
              "OffsetCheckpoint: an offset outlives the directory of its store; Streams makes a new one and "
-             "restores nothing below the offset", _RESTORE),
+             "restores nothing below the offset", RESTORE),
         Code("store-missing", _WARNING,
-             "the same subtopology has the store in other tasks", _RESTORE),
+             "the same subtopology has the store in other tasks", RESTORE),
         Code("maybe-unclean", _WARNING,
              "ProcessorStateManager.checkpoint: .checkpoint is written when restoration completes too, so that it "
-             f"outlives a crash ({see('start.md#clean-or-not')})", _RESTORE),
+             f"outlives a crash ({see('start.md#clean-or-not')})", RESTORE),
         Code("without-changelog", _EXPECTED,
              "no offset anywhere: it counts as a store without a changelog (withLoggingDisabled)", _NOTHING),
         Code("lost-with-its-task", _ERROR,
@@ -233,7 +237,7 @@ CODES: dict[str, Code] = {
              "nothing brings its rows back after the start; before it keep them: kstate export APP STORE --out DIR"),
         # The log.
         Code("below-log-start", _WARNING,
-             f"StoreChangelogReader: OffsetOutOfRangeException (KIP-406; {see('changelogs.md#log-ends')})", _RESTORE),
+             f"StoreChangelogReader: OffsetOutOfRangeException (KIP-406; {see('changelogs.md#log-ends')})", RESTORE),
         Code("beyond-log-end", _ERROR,
              "StoreChangelogReader: OffsetOutOfRangeException; the topic was made anew or cut, and the store may be "
              f"the only copy ({see('changelogs.md#log-ends')})", _EXPORT_FIRST),
@@ -253,20 +257,20 @@ CODES: dict[str, Code] = {
              f"deleted, or this is another cluster ({see('changelogs.md#log-ends')})", _EXPORT_FIRST),
         Code("near-log-start", _WARNING,
              "delete retention moves the log start: once past the offset the store is restored from the beginning "
-             f"(KIP-406; {see('changelogs.md#log-ends')})", f"start soon, or: {_RESTORE}"),
+             f"(KIP-406; {see('changelogs.md#log-ends')})", f"start soon, or: {RESTORE}"),
         Code("catches-up", _EXPECTED,
              "StoreChangelogReader: from the offset to the end of the log", _NOTHING),
         Code("older-than-tombstones", _WARNING,
              "delete.retention.ms: tombstones may be compacted away since the data was written, and deleted keys stay "
-             f"({see('changelogs.md#forgotten-deletes')})", _RESTORE),
+             f"({see('changelogs.md#forgotten-deletes')})", RESTORE),
         Code("age-unknown", _EXPECTED,
              "no SST of the store, and no run of kstate, says when its data was written: older than "
              f"delete.retention.ms, deleted keys may stay ({see('changelogs.md#forgotten-deletes')})",
-             f"if it may be old: {_RESTORE} --rebuild"),
+             f"if it may be old: {RESTORE} --rebuild"),
         Code("grace-buffer-restored", _WARNING,
              "RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over "
              f"({see('changelogs.md#grace-buffers')})",
-             _RESTORE),
+             RESTORE),
         Code("changelog-without-store", _EXPECTED,
              "a changelog that no directory here belongs to: a store in memory, restored whole at every start",
              _NOTHING),
@@ -276,7 +280,7 @@ CODES: dict[str, Code] = {
              f"({see('layout.md#ages')})", _NOTHING),
         Code("older-than-max-age", _WARNING,
              f"StateDirectory.cleanOutdatedDirsOnStartup: state.cleanup.dir.max.age.ms ({see('layout.md#ages')})",
-             _RESTORE),
+             RESTORE),
         Code("versioned-position", _EXPECTED,
              "RocksDBVersionedStore.writePosition of 4.3: the Position is lost at a restart "
              f"({see('offsets.md#where-each-kind-keeps-it')})", _NOTHING),

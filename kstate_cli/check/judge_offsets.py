@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kstate_cli.check.ages import judge_age
-from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.findings import RESTORE, Finding, Level
 from kstate_cli.check.homes_told import has_line, lacked
 from kstate_cli.check.initial_offsets import TaskInitialOffsets
 from kstate_cli.check.outcome import Outcome
@@ -14,9 +14,11 @@ from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import offsets_text
 from kstate_cli.offsets.last_run import has_offset_if_logged
+from kstate_cli.offsets.unclean import may_be_ahead
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import position_file
 
+IN_COLUMN_FAMILY = "offsets-in-column-family"
 _RESTORED = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
@@ -44,6 +46,9 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets
             continue
         if snapshot.misplaced_segments(task, store):
             code = "segment-off-grid"  # that has been told
+            continue
+        if draft.empty.get(store.name) == IN_COLUMN_FAMILY:
+            code = IN_COLUMN_FAMILY  # its offset is there, and the migration that this finding names takes it along
             continue
         findings.append(_why(snapshot, task, store, read))
         code = findings[-1].code
@@ -183,7 +188,9 @@ def missing_status(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
             told.setdefault(reason.store, reason.what)
     level = None if snapshot.asked.exactly_once else Level.EXPECTED
     for store, what in told.items():
-        yield snapshot.finding("status-missing", what, task, store, level)
+        # With the option given already, only another place that contradicts it is left: a restoration helps.
+        hint = RESTORE if snapshot.asked.transactional else None
+        yield snapshot.finding("status-missing", what, task, store, level, hint)
 
 
 def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
@@ -197,5 +204,8 @@ def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
         if store.is_grace_buffer:
             text = "Streams garbles its keys when it restores it"
             yield snapshot.finding("grace-buffer-restored", text, task, store.name)
+        if one.outcome is not Outcome.WIPED and may_be_ahead(store, snapshot.resolved[task.name]):
+            text = "it was killed, and its rows may be ahead of its offset: replaying records gives other versions"
+            yield snapshot.finding("versioned-replayed", text, task, store.name)
         if one.outcome is not Outcome.WIPED and one.records is not None and one.records.count > 0:
             yield from judge_age(snapshot, task, store, snapshot.changelog(task, store.name))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kstate_cli.check import streams_log
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.homes_told import lacked
-from kstate_cli.check.judge_offsets import is_lost, is_surely_lost
+from kstate_cli.check.judge_offsets import IN_COLUMN_FAMILY, is_lost, is_surely_lost
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
 from kstate_cli.check.rule import TaskCheckDraft
@@ -172,6 +172,9 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
     read = draft.read.stores.get(name)
     offsets = _offsets(draft, name)
     key = _changelog(snapshot, draft, name)
+    if store is not None and draft.empty.get(name) == IN_COLUMN_FAMILY:
+        # Its offset is where the release does not look, and the finding names the migration that moves it.
+        return Prediction(task.name, name, Outcome.RESTORES_ALL, whole(snapshot, key), IN_COLUMN_FAMILY), ()
     if key is None and store is not None and _may_have_changelog(snapshot, store):
         text = "it was not closed, has no offset, and nothing states whether it has a changelog"
         finding = snapshot.finding("offset-missing", text, task, name)

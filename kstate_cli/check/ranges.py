@@ -9,6 +9,7 @@ from kstate_cli.check.outcome import Records
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log, Where
+from kstate_cli.patch_releases import BOUNDED_RESTORE
 from kstate_cli.statedir.model import Store, Task
 
 _NEAR = 10
@@ -55,14 +56,14 @@ def whole(snapshot: Snapshot, key: TopicPartition | None, store: Store | None = 
     """Return how many records are restored from the beginning of a log; None if the log is not known.
 
     Some releases skip what has expired in a window or session store, so the number is an upper bound there
-    (:attr:`kstate_cli.releases.Release.restores_live_windows`).
+    (:data:`kstate_cli.patch_releases.BOUNDED_RESTORE`).
     """
     log = snapshot.log(key) if key is not None else None
     if key is None or log is None:
         return None
     records = snapshot.records(key, log.start or 0)
     windowed = store is not None and store.segmented and not store.is_grace_buffer
-    if records is None or not records.count or not (windowed and snapshot.asked.release.restores_live_windows):
+    if records is None or not windowed or snapshot.asked.release.is_new(BOUNDED_RESTORE) is False:
         return records
     return replace(records, exact=False)
 

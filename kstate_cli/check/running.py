@@ -12,7 +12,7 @@ NOT_KNOWN: Final = frozenset(
     {
         # Written when stores are closed, or at the next commit; a running application has them open.
         "status-open", "status-missing", "global-status-open", "maybe-unclean", "segments-disagree", "segment-behind",
-        "leftover-file", "start-hangs",
+        "leftover-file", "start-hangs", "versioned-replayed",
         # Up to 4.2 .checkpoint is not there while an exactly-once application runs; a new store has no offset yet.
         "no-offsets", "offset-missing", "unknown-offset", "no-segments", "no-segments-yet", "without-changelog",
         "lost-with-its-task", "store-missing", "offset-without-store", "stale-checkpoint", "stale-position",

@@ -140,8 +140,8 @@ class Snapshot:
         return self.now_ms / 1000
 
     def finding(self, code: str, text: str, task: Task | None = None, store: str | None = None,
-                level: Level | None = None) -> Finding:  # fmt: skip
-        """A finding, with the command that helps here."""
+                level: Level | None = None, hint: str | None = None) -> Finding:  # fmt: skip
+        """Return a finding, with the command that helps here: that of its code, or the template ``hint``."""
         name = task.name if task else None
         new = finding(code, text, task=name, store=store, level=level)
         release, more = self.asked.release.version, unproven_too(self.asked.release.name)
@@ -156,7 +156,7 @@ class Snapshot:
         }
         if self.asked.topology is not None:
             values["NEW"] = self.asked.topology.mending.words
-        return replace(new, hint=filled(new.hint, values))
+        return replace(new, hint=filled(hint or new.hint, values))
 
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition, by the first source that knows it."""

@@ -84,6 +84,14 @@ OFFSETS: Final = {
             _OFFSETS,
         ),
     ),
+    "versioned-replayed": Texts(
+        "A versioned store was killed, and the start replays records that its rows already contain",
+        "At-least-once writes the offset at a commit, and RocksDB flushes rows at any time. So rows may be ahead of "
+        "the offset. A key-value store ends in the same state when it replays them. A versioned store does not: "
+        "versions go missing, or a history ends at another time. kstate rebuilds such a store instead.",
+        (log.FROM_OFFSET,),
+        do=(f"to have the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",),
+    ),
     "start-hangs": Texts(
         "With transactional stores the client may stay in REBALANCING for ever",
         "A store has status 1: a run without transactional stores was killed. If it is the first store that its task "

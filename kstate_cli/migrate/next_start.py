@@ -7,6 +7,7 @@ from typing import Final
 
 from kstate_cli.offsets.last_run import has_offset_if_logged
 from kstate_cli.offsets.model import TaskOffsets
+from kstate_cli.offsets.unclean import may_be_ahead
 from kstate_cli.releases import Release
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.problems import Problem
@@ -39,6 +40,17 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
         "restores all of it, as any release would; else it restores those of them that have a changelog"
     )
     return [text]
+
+
+def replayed(app: Application, resolved: TaskOffsets) -> list[str]:
+    """Return a warning for each versioned store whose rows may be ahead of its offset: the next start replays them."""
+    return [
+        f"{resolved.task.name}/{one.store.name}: it was killed, and its rows may be ahead of its offset. The next "
+        "start replays records over them, which gives a versioned store other versions. To have it restored instead: "
+        + command("wipe", app.path, "--task", resolved.task.name, "--store", one.store.name)
+        for one in resolved.stores
+        if may_be_ahead(one.store, resolved)
+    ]
 
 
 def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str]) -> list[str]:

@@ -25,7 +25,7 @@ from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name,
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY
 from kstate_cli.migrate.headers import conversions, undecided
-from kstate_cli.migrate.next_start import lost_unread, lost_with_it, wiped_all_the_same
+from kstate_cli.migrate.next_start import lost_unread, lost_with_it, replayed, wiped_all_the_same
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
@@ -149,6 +149,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
                 continue
             draft.warnings += resolved.warnings
             draft.notes += resolved.notes
+            draft.warnings += replayed(draft.app, resolved)
             draft.warnings += wiped_all_the_same(draft.app, resolved, draft.target, transactional=options.transactional)
             if not moves:
                 _even_out(draft, resolved)
@@ -161,8 +162,8 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
             "not left clean: under exactly-once uncommitted data may be in the stores",
             details=first_lines(unclean),
             where=str(app.path),
-            hint="if the application ran with at-least-once: --guarantee at_least_once; "
-            "else --wipe-unclean leaves these tasks out, so that Streams restores them",
+            hint=f"{_transactional_hint(all_resolved, options)}if the application ran with at-least-once: --guarantee "
+            "at_least_once; else --wipe-unclean leaves these tasks out, so that Streams restores them",
         )
     if draft.refused:
         raise Refused(
@@ -188,6 +189,14 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
         warnings=tuple(draft.warnings),
         notes=tuple(draft.notes),
     )
+
+
+def _transactional_hint(all_resolved: Collection[TaskOffsets], options: MigrateOptions) -> str:
+    """Return the first part of a hint for databases of which only the user knows how they were left."""
+    ambiguous = any(reason.no_status for resolved in all_resolved for reason in resolved.unclean)
+    if options.transactional or not ambiguous:
+        return ""
+    return f"if the application ran with transactional stores (4.4): {TRANSACTIONAL_STORES}; "
 
 
 def _sources(tasks: Collection[Task], *, transactional: bool) -> tuple[Release, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.last_run import Ending, ending, left_committed
-from kstate_cli.offsets.model import Unclean
+from kstate_cli.offsets.model import TaskOffsets, Unclean
 from kstate_cli.offsets.segments import segments_disagree
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.statedir.names import store_checkpoint
@@ -52,6 +54,18 @@ def unclean_store(
         yield Unclean(shown, "its offset is unknown (-4) although it has rows", store.name)
     if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
         yield Unclean(shown, f"it has rows but no {store_checkpoint(store.name)}", store.name)
+
+
+def may_be_ahead(store: Store, resolved: TaskOffsets) -> bool:
+    """Return True if replaying records over the rows of a store may give other rows than the changelog does.
+
+    That is a versioned store that was not closed: at-least-once flushes rows that are ahead of the offset, and
+    ``RocksDBVersionedStore.put`` of an older version over newer ones is not the same as in order. A transactional run
+    commits both in one batch.
+    """
+    if store.empty or not has_key(store.kind.name, KeySchema.VERSIONED):
+        return False
+    return any(reason.store in (None, store.name) for reason in resolved.unclean)
 
 
 def unclean_files(task: Task) -> Iterator[Unclean]:

@@ -41,7 +41,12 @@ def refuse_problems(draft: RestoreDraft) -> None:
 
 
 def warn_of_the_rest(draft: RestoreDraft, spec: Spec) -> None:
-    """Under exactly-once a task with rows and a logged store without an offset is wiped whole at the next start."""
+    """Under exactly-once a task with rows and a logged store without an offset is wiped whole at the next start.
+
+    With transactional stores it is not (``ProcessorStateManager.initializeStoreOffsets``).
+    """
+    if draft.options.transactional and draft.options.release.transactional:
+        return
     restored = {(one.task, one.spec.name) for one in draft.work} | {(one.task, one.store) for one in draft.left}
     for task in sorted({one.task for one in draft.work}):
         if task == GLOBAL:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kstate_cli.carried import UNPROVEN
+from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
 from kstate_cli.change.ages import Age, read_ages
 from kstate_cli.change.plan import OmitTree, Plan
 from kstate_cli.dump.model import Dump, PartitionDump
@@ -18,10 +18,11 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import log_of
 from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.unclean import may_be_ahead
 from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
 from kstate_cli.releases import readable_by, unproven_release
 from kstate_cli.restore.as_of import another_log, as_of_after, task_times
-from kstate_cli.restore.judge import Action, judge
+from kstate_cli.restore.judge import Action, Allowed, judge
 from kstate_cli.restore.obstacles import (
     broken,
     foreign,
@@ -224,7 +225,7 @@ def _plan_task(draft: RestoreDraft, task: str, stores: list[StoreSpec]) -> None:
         if draft.options.stores or not draft.options.wipe_unclean:
             draft.refused.append(
                 f"{task}: not left clean ({resolved.unclean[0]}): under exactly-once Streams wipes all of it; "
-                "--wipe-unclean rebuilds the whole task (no --store), or say --guarantee at_least_once"
+                f"--wipe-unclean rebuilds the whole task (no --store), or pass {_vouching(draft, resolved)}"
             )
             return
         draft.warnings.append(f"{task}: not left clean ({resolved.unclean[0]}): all its stores are rebuilt")
@@ -238,6 +239,12 @@ def _plan_task(draft: RestoreDraft, task: str, stores: list[StoreSpec]) -> None:
         _leave_out_unlogged(draft, resolved, {one.spec.name for one in new})
     if new:
         task_steps(draft, task, new, resolved)
+
+
+def _vouching(draft: RestoreDraft, resolved: TaskOffsets) -> str:
+    """Return the options with which a user who knows how the application ran says that nothing is uncommitted."""
+    ambiguous = any(reason.no_status for reason in resolved.unclean) and not draft.options.transactional
+    return f"{TRANSACTIONAL_STORES} or --guarantee at_least_once" if ambiguous else "--guarantee at_least_once"
 
 
 def _leave_out_unlogged(draft: RestoreDraft, resolved: TaskOffsets, rebuilt: set[str]) -> None:
@@ -286,13 +293,7 @@ def _judge_store(
             + (f" in some files of {store.changelog}" if draft.dump.has_headers else "")
         )
         return None
-    allowed = draft.options.allowed
-    if unclean:
-        allowed = replace(allowed, rebuild="its task was not left clean")
-    what_is_wrong = broken(draft, task, store)
-    if what_is_wrong:
-        allowed = replace(allowed, rebuild=f"what is there cannot be used ({what_is_wrong})")
-        draft.warnings.append(f"{shown}: {what_is_wrong}")
+    allowed = _allowed(draft, task, store, existing, resolved, unclean=unclean)
     has_rows = existing is not None and not existing.store.empty
     absent = _absent_partitions(store, existing, dumps)
     if absent:
@@ -348,6 +349,29 @@ def _judge_store(
             for p in judged
         )
     return _decide(draft, task, store, existing, judged, before)
+
+
+def _allowed(
+    draft: RestoreDraft,
+    task: str,
+    store: StoreSpec,
+    existing: StoreOffsets | None,
+    resolved: TaskOffsets | None,
+    *,
+    unclean: bool,
+) -> Allowed:
+    """Return what the user vouches for, and why the store is rebuilt although nobody asked for it."""
+    allowed = draft.options.allowed
+    if unclean:
+        allowed = replace(allowed, rebuild="its task was not left clean")
+    elif resolved is not None and existing is not None and may_be_ahead(existing.store, resolved):
+        # Replaying records that its rows contain already gives other versions than the changelog does.
+        allowed = replace(allowed, rebuild="it was killed, and a versioned store cannot replay what it has")
+    damage = broken(draft, task, store)
+    if damage:
+        allowed = replace(allowed, rebuild=f"what is there cannot be used ({damage})")
+        draft.warnings.append(f"{task}/{store.name}: {damage}")
+    return allowed
 
 
 def _absent_partitions(

@@ -11,6 +11,7 @@ from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.last_run import Ending, ending, has_offset_if_logged, left_committed
 from kstate_cli.offsets.resolve import resolve_with
+from kstate_cli.offsets.unclean import may_be_ahead
 from kstate_cli.releases import RELEASES, written_by
 from kstate_cli.statedir.model import Store
 from tests.unit.model import application, changelog, database, record, store, task
@@ -117,6 +118,17 @@ def test_whether_a_store_without_an_offset_can_have_a_changelog() -> None:
     for transactional in (False, True):
         opened = store("count", database(offsets=record(None, status=1)))
         assert not has_offset_if_logged(opened, transactional=transactional)
+
+
+@pytest.mark.parametrize(("status", "ahead"), [(0, False), (1, True), (None, False)])
+def test_a_killed_versioned_store_may_be_ahead(status: int | None, ahead: bool) -> None:
+    for kind in ("versioned", "key-value"):
+        subject = store("count", database(offsets=record(5, status=status)), kind=kind)
+        (resolved,) = resolve_with(application(task(subject)), {})
+        assert may_be_ahead(subject, resolved) is (ahead and kind == "versioned")
+    empty = store("count", database(offsets=record(5, status=1), rows=0), kind="versioned")
+    (resolved,) = resolve_with(application(task(empty)), {})
+    assert not may_be_ahead(empty, resolved)
 
 
 def _not_committed(file: str) -> str:
