@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
@@ -27,6 +27,7 @@ from kstate_cli.host import STORES_STAY
 from kstate_cli.migrate.headers import conversions, undecided
 from kstate_cli.migrate.next_start import lost_unread, lost_with_it, replayed, wiped_all_the_same
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
+from kstate_cli.offsets.last_run import left_committed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
@@ -380,6 +381,9 @@ def _even_out(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
     """
     for uneven in resolved.uneven_stores:
         record = closed(uneven.offsets, uneven.position)
+        if left_committed(uneven.store, transactional=draft.options.transactional):
+            # A status would hide the proof that nothing in it is uncommitted; none counts as closed.
+            record = replace(record, status=None)
         for database in uneven.store.databases:
             draft.steps.append(EditDatabase(_relative(draft, database.path), database, offsets=record))
 

@@ -179,7 +179,7 @@ def test_segments_get_the_offset_that_their_rows_justify(
     repaired = plan(app, "4.3", at_least_once=True)
     lowest = OFFSET_UNKNOWN if None in offsets else min(offset for offset in offsets if offset is not None)
     assert [(step.path, step.offsets) for step in repaired.steps if isinstance(step, EditDatabase)] == [
-        (f"0_0/w/w.{at}", OffsetsRecord({changelog("w"): lowest}, None, STATUS_CLOSED)) for at in (0, 1)
+        (f"0_0/w/w.{at}", OffsetsRecord({changelog("w"): lowest}, None, status)) for at in (0, 1)
     ]
     assert any("0_0/w" in warning for warning in repaired.warnings)
     assert not plan(new(), "4.3").steps
