@@ -72,6 +72,7 @@ def asked_topology(
     words += ["--spec", spec] if spec is not None else []
     words += ["--guarantee", "at_least_once"] if at_least_once else []
     options = options_of(new, old, (), spec, at_least_once=at_least_once, wipe_unclean=False)
+    options = options.of_application(application.app_id)
     try:
         plan = plan_rehome(application, options)
         mending = Mending(tuple(words), warnings=plan.warnings if plan.steps else ())

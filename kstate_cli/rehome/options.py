@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kstate_cli.errors import UsageError
@@ -41,6 +41,14 @@ class RehomeOptions:
     """Who restores what half a task lacks; None where half a task is refused."""
     complete: frozenset[str] = frozenset()
     """The half tasks that are completed here; empty where the texts decide."""
+
+    def of_application(self, app_id: str) -> RehomeOptions:
+        """Return the same with both texts as ``Topology#describe`` prints them, so that they can be compared."""
+        return replace(
+            self,
+            new=None if self.new is None else self.new.undecorated(app_id),
+            old=None if self.old is None else self.old.undecorated(app_id),
+        )
 
     @property
     def in_memory(self) -> frozenset[str]:

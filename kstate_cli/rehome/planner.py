@@ -37,6 +37,7 @@ _NAMED = 5
 
 def plan_rehome(app: Application, options: RehomeOptions) -> Plan:
     """The plan; empty where every store is at home. Raises Refused, naming what stands in the way and the rule."""
+    options = options.of_application(app.app_id)
     fatal = [problem.reasoned for problem in app.all_problems() if problem.fatal]
     if fatal:
         raise Refused(

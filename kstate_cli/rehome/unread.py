@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Final
 
 from kstate_cli.formats.topic_partition import changelog_prefix
 from kstate_cli.spec.homes import Described
-from kstate_cli.spec.topology import Subtopology
-
-_INNER: Final = ("-repartition", "-subscription-registration-topic", "-subscription-response-topic")
-"""What the names of topics end in that Streams makes between sub-topologies: the last two of foreign-key joins
-(``RepartitionTopicConfig``, ``KTableImpl.doJoinOnForeignKey``)."""
+from kstate_cli.spec.topology import INNER, Subtopology
 
 
 def on_broker(app_id: str, part: Subtopology, topic: str, known: Collection[str]) -> str:
@@ -49,7 +44,7 @@ def _names(app_id: str, part: Subtopology, topic: str) -> tuple[str, str]:
 
 
 def _is_inner(app_id: str, topic: str, groups: Collection[str]) -> bool:
-    if not topic.startswith(f"{app_id}-") or not topic.endswith(_INNER):
+    if not topic.startswith(f"{app_id}-") or not topic.endswith(INNER):
         return False
     return not any(
         len(one) > len(app_id) and one.startswith(f"{app_id}-") and topic.startswith(f"{one}-") for one in groups

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kstate_cli.errors import UsageError
@@ -76,6 +76,10 @@ class Described:
                 places.setdefault(StoreKey(part.topology or "", name), []).append(home_of(part))
         copies = {key: tuple(those) for key, those in places.items() if len(those) > 1}
         return cls(text, {key: those[0] for key, those in places.items()}, frozenset(text.global_stores), copies)
+
+    def undecorated(self, app_id: str) -> Described:
+        """Return the same with topics as ``Topology#describe`` prints them, whichever program printed this text."""
+        return replace(self, text=self.text.undecorated(app_id))
 
     def places(self, key: StoreKey) -> tuple[Home, ...]:
         """Return the sub-topologies that have a store: none, one, or several that have a copy each."""

@@ -1,5 +1,8 @@
 """The text of ``Topology#describe``: which store is in which subtopology, and the topics of global stores.
 
+``kafka-streams-groups.sh --describe --topology`` (KIP-1331, 4.4) prints the same lines in another order: nodes by name,
+global stores last, with numbers of its own making (``TopologyDescriptionFormatter``).
+
 ``TopologyDescription.toString`` is made for people: names of processors are written as they are, without quotes, so
 that only what stands at the end of a line can be told from them. What it does not say: kinds, retentions, changelogs,
 whether a store is logged, and whether a global store has a processor of its own (``globalTable`` and
@@ -38,6 +41,9 @@ _OTHER: Final = re.compile(r"\s*(?:Sink: .*|-->.*|<--.*)?")
 _TABLE: Final = "KTABLE-SOURCE-"
 _GENERATED: Final = re.compile(r"[A-Z-]+-\d{10}")
 _LIST: Final = re.compile(r"\[([^\[\]]*)\]")
+INNER: Final = ("-repartition", "-subscription-registration-topic", "-subscription-response-topic")
+"""What the names of topics end in that Streams makes between sub-topologies: the last two of foreign-key joins
+(``RepartitionTopicConfig``, ``KTableImpl.doJoinOnForeignKey``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,7 @@ class TopologyText:
         waiting = [node for node in nodes if store in node.stores]
         while waiting:
             node = waiting.pop()
-            if (bare := replace(node, stores=())) not in makers:
+            if (bare := _in_order(node)) not in makers:
                 makers.add(bare)
                 waiting += [named[name] for name in (node.before, *node.before.split(", ")) if name in named]
                 waiting += [sink for topic in _listed(node.topics or "") for sink in sinks.get(topic, ())]
@@ -139,6 +145,28 @@ class TopologyText:
         nodes = [node for part in self.subtopologies for node in part.nodes]
         read = {topic for node in nodes for topic in _listed(node.topics or "")}
         return frozenset(node.writes for node in nodes if node.writes is not None) & read
+
+    def undecorated(self, app_id: str) -> TopologyText:
+        """Return the same with topics between subtopologies as ``Topology#describe`` prints them: without the id.
+
+        ``kafka-streams-groups.sh`` prints ``app-by-key-repartition`` where the other text has ``by-key-repartition``
+        (``InternalTopologyBuilder.decorateTopic``).
+        """
+        prefix = f"{app_id}-"
+
+        def bare(topic: str) -> str:
+            return topic.removeprefix(prefix) if topic.endswith(INNER) else topic
+
+        def of_node(node: Node) -> Node:
+            topics = _listed(node.topics or "")
+            listed = f"[{', '.join(map(bare, topics))}]" if topics else node.topics
+            return replace(node, topics=listed, writes=None if node.writes is None else bare(node.writes))
+
+        parts = (
+            replace(part, topics=tuple(map(bare, part.topics)), nodes=tuple(map(of_node, part.nodes)))
+            for part in self.subtopologies
+        )
+        return TopologyText(tuple(parts))
 
     def draft(self) -> SpecDraft:
         """What it says about each store."""
@@ -172,8 +200,20 @@ def read_topology(path: Path) -> TopologyText:
         raise UsageError(f"{path} is not UTF-8 at byte {error.start}", hint=_HINT) from None
 
 
+def _in_order(node: Node) -> Node:
+    """Return a node without its stores, with its names in one order: no two programs print them in the same."""
+    topics = _listed(node.topics or "")
+    return replace(
+        node,
+        stores=(),
+        topics=f"[{', '.join(sorted(topics))}]" if topics else node.topics,
+        before=", ".join(sorted(node.before.split(", "))),
+    )
+
+
 _HINT: Final = (
-    "write the text of System.out.println(topology.describe()) into it, of all named topologies if there are any"
+    "write the text of System.out.println(topology.describe()) into it, of all named topologies if there are any; or "
+    "what kafka-streams-groups.sh --describe --topology of 4.4 prints, where the broker keeps it"
 )
 
 
@@ -275,12 +315,14 @@ def _listed(topics: str) -> list[str]:
 def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
     """Refuse numbers that are given twice, global stores with several topics, and stores of two topologies.
 
+    The number of a global store may be that of a subtopology too: KIP-1331 counts global stores behind the others.
+
     Subtopologies of one topology may each have a copy of a store: releases before KAFKA-20464 print that.
     """
     seen: dict[tuple[str | None, int], _SubtopologyDraft] = {}
     owners: dict[str, _SubtopologyDraft] = {}
     for part in parts:
-        other = seen.setdefault((part.topology, part.number), part)
+        other = part if part.is_global else seen.setdefault((part.topology, part.number), part)
         if other is not part:
             raise _wrong(where, part.line, f"subtopology {part.number} is already on line {other.line}")
         if part.is_global and (len(part.stores) != 1 or len(part.topics) != 1 or part.pattern):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from .releases import InteropError, broker_jars
+from .releases import BROKER_VERSION, InteropError, broker_jars
 
 _START_SECONDS = 60
 _PROPERTIES = """\
@@ -79,6 +79,7 @@ class Broker:
     heap: str = "512m"
     properties: str = ""
     """More lines of server.properties, over those above."""
+    version: str = BROKER_VERSION
     port: int = field(default=0, init=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
 
@@ -101,7 +102,7 @@ class Broker:
 
     def start(self) -> int:
         """Start the broker on free ports, wait until it answers, and return its process id."""
-        jars = broker_jars()
+        jars = broker_jars(self.version)
         self.port, controller = free_ports(2)
         data = self.folder / "data"
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from kstate_cli.releases import OffsetsHome, release
 
 from .broker import Broker
 from .jvm import Event, Jvm, Reply
+from .releases import BROKER_VERSION
 
 Guarantee = Literal["alos", "eos"]
 
@@ -88,12 +89,12 @@ class Run:
 class Harness:
     """A broker, and a JVM for each release that is used. Everything ends with it."""
 
-    def __init__(self, folder: Path | None = None, properties: str = "") -> None:
+    def __init__(self, folder: Path | None = None, properties: str = "", broker: str = BROKER_VERSION) -> None:
         """Nothing starts before it is needed. `folder` holds the broker's data and the logs; without, a temporary one.
 
-        `properties`: lines of the broker's own, over the usual ones.
+        `properties`: lines of the broker's own, over the usual ones. `broker`: its version.
         """
-        self._properties = properties
+        self._properties, self._version = properties, broker
         self._own = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="kstate-interop-")) if folder is None else folder
         self._broker: Broker | None = None
@@ -118,7 +119,7 @@ class Harness:
     def bootstrap(self) -> str:
         """The address of the broker, which is started when it does not run yet."""
         if self._broker is None:
-            self._broker = Broker(self.folder / "broker", properties=self._properties)
+            self._broker = Broker(self.folder / "broker", properties=self._properties, version=self._version)
             self._broker.start()
         return self._broker.bootstrap
 

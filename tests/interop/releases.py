@@ -81,9 +81,14 @@ def connector_jars(version: str) -> Path:
     return _jars(folder, f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}")
 
 
-def broker_jars() -> Path:
-    """The folder with the jars of the broker; fetched on first use."""
-    return _jars(home() / "lib" / f"broker-{BROKER_VERSION}", f"org.apache.kafka:kafka_2.13:{BROKER_VERSION}")
+def broker_jars(version: str = BROKER_VERSION) -> Path:
+    """The folder with the jars of a broker, the usual one by default; fetched on first use."""
+    return _jars(home() / "lib" / f"broker-{version}", f"org.apache.kafka:kafka_2.13:{version}")
+
+
+def tools_jars(version: str) -> Path:
+    """The folder with the jars of Kafka's own command line tools; fetched on first use."""
+    return _jars(home() / "lib" / f"tools-{version}", f"org.apache.kafka:kafka-tools:{version}")
 
 
 def kafka_tests(version: str) -> Path:

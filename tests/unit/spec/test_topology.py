@@ -64,6 +64,27 @@ def test_empty_and_named() -> None:
     assert {(p.topology, p.number) for p in found.subtopologies} == {("orders", 0), ("visits", 0), ("visits", 1)}
 
 
+def test_what_the_tool_of_4_4_prints() -> None:
+    """``kafka-streams-groups.sh --describe --topology``: the same topology, whatever its order, prefixes and numbers."""
+    described, printed = text("4.4.0-kinds"), text("4.4.0-kinds-groups")
+    (last,) = [part for part in printed.subtopologies if part.is_global]
+    assert last.number in {part.number for part in printed.subtopologies if not part.is_global}
+    assert printed.inner_topics != described.inner_topics
+    found, usual = printed.undecorated("kip-kinds"), described.undecorated("kip-kinds")
+    assert usual == described
+    assert found.inner_topics == described.inner_topics
+    assert found.global_stores == described.global_stores
+    assert set(found.stores) == set(described.stores)
+    for store in found.stores:
+        part, same = found.of(store), described.of(store)
+        assert part is not None and same is not None
+        assert (part.number, part.is_global) == (same.number, same.is_global) or part.is_global
+        assert found.origin(store) == described.origin(store)
+        assert set(part.read_directly(store)) == set(same.read_directly(store))
+    of_store = {one.name: one for one in described.draft().stores}
+    assert {one.name: one for one in found.draft().stores} == of_store
+
+
 def test_a_log_line_before_and_carriage_returns() -> None:
     body = (FOLDER / "4.3.1-kinds.txt").read_text()
     logged = "2024-01-01 INFO starting\n2024-01-01 INFO Main - " + body.replace("\n", "\r\n")
