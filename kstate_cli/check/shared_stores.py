@@ -9,6 +9,7 @@ from typing import Final
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.snapshot import Snapshot
+from kstate_cli.formats.numbers import MAX_I32
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.patch_releases import SHARED_STORE_BUILDER, old_releases
 from kstate_cli.spec.homes import StoreKey
@@ -65,7 +66,9 @@ def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mappi
     changed = []
     for one in predictions:
         task = TaskId.parse(one.task)
-        touched = not task.is_global and (task.subtopology or 0) >= lowest.get(task.topology or "", 1 << 31)
+        touched = (
+            bool(lowest) and not task.is_global and (task.subtopology or 0) >= lowest.get(task.topology or "", MAX_I32)
+        )
         alone = touched and one.or_else is None and one.outcome in (*_KEEPS, Outcome.RESTORES_ALL)
         differs = alone and one.outcome is not other
         changed.append(replace(one, or_else=other, by_chance=False, code=one.code or CODE) if differs else one)
