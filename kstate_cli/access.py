@@ -33,9 +33,10 @@ def what_to_do(path: str | os.PathLike[str] | None, wanted: int = os.R_OK) -> st
         return f"{shown}, which allows {letters} to {_user(os.geteuid())}: {denies}"
     if status.st_uid == os.geteuid():
         return f"{shown}, which denies {letters} to its owner, who this is: chmod u+{letters}"
-    return (
-        f"{shown}, and this is {_user(os.geteuid())}: run as the application's user, if that is {_user(status.st_uid)}"
-    )
+    me, owner = _user(os.geteuid()), _user(status.st_uid)
+    # Root changes no owner of what it replaces; any other owner may be the application's user, or may not.
+    who = "root, and the files keep their owners" if status.st_uid == 0 else owner
+    return f"{shown}, and this is {me}: run the command as {who}; or give {me} the right {letters} on {denying}"
 
 
 def user_name(uid: int) -> str:

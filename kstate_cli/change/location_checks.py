@@ -24,9 +24,10 @@ _OPEN_STORE_BYTES = 24 * 1024 * 1024
 def check_change(plan: Plan, *, workers: int, copy_ssts: bool, lock_is_shared: bool) -> None:
     """Refuses to carry a plan out where its directory lies: see the three below. Raises Refused."""
     check_location(plan.app, lock_is_shared=lock_is_shared)
-    if not copy_ssts:
-        _check_owner(plan.app)
-    _check_room(plan, workers, copy_ssts=copy_ssts)
+    with reading():
+        if not copy_ssts:
+            _check_owner(plan.app)
+        _check_room(plan, workers, copy_ssts=copy_ssts)
 
 
 def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -> None:

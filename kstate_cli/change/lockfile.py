@@ -148,6 +148,7 @@ def _flock(descriptor: int, app: Path, deadline: float) -> None:
 
 
 def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
+    waits = deadline > time.monotonic()
     while True:
         try:
             lock()
@@ -159,14 +160,15 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
                     hint="its file system has no POSIX locks: move the state.dir to a local one, or correct its mount",
                 ) from None
             if time.monotonic() >= deadline:
-                raise in_use(app, read_lock_table().holder(app / LOCK)) from None
+                raise in_use(app, read_lock_table().holder(app / LOCK), waited=waits) from None
             time.sleep(_POLL_SECONDS)
 
 
-def in_use(app: Path, pid: int | None) -> InUse:
-    """The error for a directory that another process holds."""
+def in_use(app: Path, pid: int | None, *, waited: bool = False) -> InUse:
+    """Return the error for a directory that another process holds; ``waited``: the command has waited for it."""
     who = f"process {pid}" if pid else "another process"
     return InUse(
         f"{app} is in use by {who}",
-        hint="stop the application (or the other kstate) first, or wait for it with --wait SECONDS",
+        hint="stop the application (or the other kstate) first, or wait for it "
+        + ("longer" if waited else "with --wait SECONDS"),
     )

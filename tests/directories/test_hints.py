@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,3 +129,57 @@ def test_what_may_not_be_read_of_a_dump_is_not_to_be_moved(tmp_path: Path, patte
     assert done.returncode == 4, done.stderr
     assert "cannot be read" in done.stderr and "read by this user" in done.stderr, done.stderr
     assert " move " not in done.stderr and "anew" not in done.stderr
+
+
+def test_a_lock_that_was_waited_for(tmp_path: Path, warm: Warm) -> None:
+    """The hint names --wait where it was not given, and a longer one where it was. Followed, the command does its work."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    code = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); print(1, flush=True); input()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(app / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdin is not None and holder.stdout is not None
+    try:
+        assert holder.stdout.readline()
+        refused = warm("migrate", app, "--to", "4.2")
+        assert refused.status == 5 and "or wait for it with --wait SECONDS" in refused.err
+        waited = warm("migrate", app, "--to", "4.2", "--wait", "0.2")
+        assert waited.status == 5 and "or wait for it longer" in waited.err and "--wait" not in waited.err
+        release = threading.Timer(1, holder.stdin.close)
+        release.start()
+        assert warm("migrate", app, "--to", "4.2", "--wait", "60").status == 0
+        release.join()
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+LOOKING: dict[str, tuple[tuple[str, ...], int]] = {
+    "query, a store that does not exist": (("query", "range", "APP", "visit"), 2),
+    "query without its kind": (("query", "APP", "visits"), 2),
+    "query of no kind": (("query", "everything", "APP", "visits"), 2),
+    "diff, a store that does not exist": (("diff", "APP", "APP", "--store", "visit"), 2),
+    "wipe, a store that does not exist": (("wipe", "APP", "--store", "visit"), 2),
+    "verify, a task that does not exist": (("verify", "APP", "--task", "7_7"), 2),
+    "clean, a run that does not exist": (("clean", "APP", "--run", "0009-migrate"), 2),
+    "an option that does not exist": (("ls", "APP", "--nothing"), 2),
+    "a code that does not exist": (("explain", "nothing-like-that"), 2),
+    "examples in a folder that exists": (("examples", "--out", "APP"), 4),
+    "more of no version": (("--verbose",), 2),
+}
+"""Refusals whose hint is a command that only looks, or writes beside what exists; and their exit codes."""
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_a_command_that_is_printed_is_run(name: str, tmp_path: Path, warm: Warm) -> None:
+    """As it is printed, word for word: it has all that it needs, and it ends well."""
+    app = unpack("4.3.1-demo-eos", tmp_path / "my state")
+    argv, status = LOOKING[name]
+    refused = warm(*(app if word == "APP" else word for word in argv), folder=tmp_path)
+    assert refused.status == status, refused.told
+    _, _, hint = refused.err.partition("what to do: ")
+    printed = re.findall(r"kstate (\S.*)$", hint, flags=re.MULTILINE)
+    assert printed, refused.told
+    for line in printed:
+        followed = warm(*shlex.split(line), folder=tmp_path)
+        assert followed.status == 0, f"{line}: {followed.told}"

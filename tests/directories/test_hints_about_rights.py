@@ -1,0 +1,85 @@
+"""Hints about rights, carried out: what they name lets the command do its work, and every file keeps its owner."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.golden import unpack
+
+from .warm import ROOT
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="two users are needed, and root to become them"
+)
+USER = 54322
+"""The user of the application. Its rights count, but for passing the folder of pytest and that of the interpreter."""
+
+
+def _kstate(*argv: object, as_root: bool) -> subprocess.CompletedProcess[str]:
+    become = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+    code = "import sys; sys.argv[0] = 'kstate'; from kstate_cli.cli.app import main; main()"
+    python = [sys.executable, "-c", code] if as_root else [*become, *_interpreter(), "-c", code]
+    return subprocess.run(
+        [*python, *map(str, argv)], cwd="/", capture_output=True, text=True, check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/", "PYTHONDONTWRITEBYTECODE": "1",
+             "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])},
+    )  # fmt: skip
+
+
+def _succeeds(words: list[str]) -> bool:
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def _interpreter() -> list[str]:
+    """A Python of this version that the other user may run; the test is skipped without one."""
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for path in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}"):
+        check = [f"--reuid={USER}", "--clear-groups", path, "-c", "import sys; sys.path += sys.argv[1:]; import typer"]
+        if os.path.exists(path) and _succeeds(["setpriv", *check, *sys.path]):
+            return [path]
+    pytest.skip("no Python of this version that another user may run")
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """An application of the other user, in a `state.dir` of that user."""
+    for path in (tmp_path, *tmp_path.parents[:3]):
+        if path.owner() == "root" and path != Path("/tmp"):
+            path.chmod(path.stat().st_mode | 0o055)
+    app = unpack("4.3.1-demo-eos", tmp_path / "state")
+    subprocess.run(["chown", "-R", f"{USER}:{USER}", str(app.parent)], check=True)
+    return app
+
+
+def _owners(app: Path) -> set[int]:
+    return {path.lstat().st_uid for path in app.rglob("*")}
+
+
+def test_a_state_dir_of_root(app: Path) -> None:
+    """The application may be changed, its `state.dir` not: both ways that the hint names."""
+    os.chown(app.parent, 0, 0)
+    app.parent.chmod(0o755)
+    refused = _kstate("migrate", app, "--to", "4.2", as_root=False)
+    assert refused.returncode == 4, refused.stderr
+    assert "run the command as root, and the files keep their owners" in refused.stderr
+    (right, place) = re.findall(r"or give \S+ \S* ?the right ([rwx]+) on (\S+)", refused.stderr.replace("user ", ""))[0]
+    assert Path(place) == app.parent
+
+    done = _kstate("migrate", app, "--to", "4.2", as_root=True)
+    assert done.returncode == 0, done.stderr
+    assert _owners(app) == {USER}
+    undone = _kstate("undo", app, as_root=True)
+    assert undone.returncode == 0, undone.stderr
+    assert _owners(app) == {USER}
+
+    subprocess.run(["chmod", f"o+{right}", place], check=True)
+    subprocess.run(["rm", "-rf", str(app.parent / ".kstate")], check=True)  # of root, as its state.dir was
+    done = _kstate("migrate", app, "--to", "4.2", as_root=False)
+    assert done.returncode == 0, done.stderr

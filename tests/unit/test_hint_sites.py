@@ -1,0 +1,125 @@
+"""Every place that prints a hint: the options that it names exist, and a test carries out what it advises.
+
+``CARRIED_OUT`` names the test for a place. A place that names an option or a command and is not there counts as untried, and
+their number may only fall: whoever adds such a hint adds the test that follows it, in the situation that prints it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+import kstate_cli
+from kstate_cli.cli.app import app
+from kstate_cli.cli.commands import COMMANDS
+from tests import syntax
+
+ROOT = Path(kstate_cli.__file__).parent
+TESTS = ROOT.parent / "tests"
+_CLI: Any = typer.main.get_command(app)
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+OF_OTHERS = {"--format": "tar", "--force-reinstall": "pip", "--help": "every command", "--version": "kstate itself",
+             "--verbose": "kstate itself"}  # fmt: skip
+"""Options of other programs, and those that no single command has."""
+
+CARRIED_OUT = {
+    ("change/lockfile.py", "or wait for it "): "directories/test_hints.py::test_a_lock_that_was_waited_for",
+    **dict.fromkeys(
+        [
+            ("rows/find.py", "the stores that there are"),
+            ("cli/query_cmd.py", "command('query'"),
+            ("diff/applications.py", "command('ls', a.path)"),
+            ("wipe/planner.py", "their names"),
+            ("statedir/named.py", "what there is"),
+            ("change/clean.py", "they are listed by"),
+            ("cli/ending.py", "'--help'"),
+            ("cli/explain_cmd.py", "command('explain')"),
+            ("cli/example_files.py", "name a new directory"),
+            ("cli/app.py", "'--version', '--verbose'"),
+        ],
+        "directories/test_hints.py::test_a_command_that_is_printed_is_run",
+    ),
+    ("host.py", "_hint(number)"): "directories/test_limits.py::test_every_command",
+    ("cli/ending.py", "short.hint"): "directories/test_limits.py::test_every_command",
+    ("change/location_checks.py", "os.R_OK | os.W_OK | os.X_OK"): (
+        "directories/test_hints_about_rights.py::test_a_state_dir_of_root"
+    ),
+    ("restore/obstacles.py", "*lines"): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
+    ("restore/pipeline.py", "mkdir"): "directories/test_hints.py::test_a_state_dir_that_is_not_there_yet",
+    ("spec/toml_file.py", "--spec"): "directories/test_hints.py::test_a_directory_that_is_lost_and_no_specification",
+}
+"""Module and a part of the hint's source -> the test that prints it, does what it says and runs the command again."""
+UNTRIED = 96
+"""Places that name an option or a command, without an entry above. Lower it when you add one; never raise it."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place in the source that gives an error its hint."""
+
+    module: str
+    line: int
+    source: str
+
+    @property
+    def acts(self) -> bool:
+        """Whether it names an option or a command of kstate."""
+        return "command(" in self.source or bool(_OPTION.search(self.source))
+
+    @property
+    def test(self) -> str | None:
+        """The test that carries it out."""
+        for (module, part), name in CARRIED_OUT.items():
+            if module == self.module and part in self.source:
+                return name
+        return None
+
+
+def sites() -> Iterator[Site]:
+    """All of them, in the order of the modules."""
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in syntax.nodes(syntax.tree(path)):
+            if isinstance(node, ast.Call):
+                for keyword in node.keywords:
+                    if keyword.arg in ("hint", "hint_details"):
+                        yield Site(str(path.relative_to(ROOT)), node.lineno, ast.unparse(keyword.value))
+
+
+def _options() -> set[str]:
+    commands = [_CLI.commands[name] for name in COMMANDS]
+    commands += [inner for one in commands for inner in getattr(one, "commands", {}).values()]
+    return {option for one in commands for parameter in one.params for option in parameter.opts}
+
+
+def test_the_options_of_hints_exist() -> None:
+    options = _options() | set(OF_OTHERS)
+    unknown = [f"{site.module}:{site.line}: {one}" for site in sites() for one in _OPTION.findall(site.source)
+               if one not in options]  # fmt: skip
+    assert not unknown
+    assert len([*sites()]) > 300
+
+
+def test_tests_that_carry_hints_out_exist() -> None:
+    everywhere = [*sites()]
+    for (module, part), name in CARRIED_OUT.items():
+        assert any(site.module == module and part in site.source for site in everywhere), (
+            f"{module}: no hint has {part!r}"
+        )
+        file, _, function = name.partition("::")
+        tree = syntax.tree(TESTS / file)
+        (test,) = [node for node in syntax.nodes(tree) if isinstance(node, ast.FunctionDef) and node.name == function]
+        # In the situation, and again once the advice is followed.
+        calls = {ast.unparse(node.func) for node in ast.walk(test) if isinstance(node, ast.Call)}
+        assert calls & {"warm", "_restore", "_kstate", "_sweep"}, f"{name} runs no command"
+
+
+def test_no_more_hints_are_untried() -> None:
+    untried = [site for site in sites() if site.acts and site.test is None]
+    shown = "\n".join(f"{site.module}:{site.line}: {site.source[:80]}" for site in untried)
+    assert len(untried) <= UNTRIED, f"carry out the hint that you added, and name its test in CARRIED_OUT:\n{shown}"
