@@ -24,6 +24,12 @@ def now_ms() -> int:
     return int(now_seconds() * 1000)
 
 
+def utc_text(milliseconds: int) -> str:
+    """Return a time, in milliseconds since 1970, as ``2026-11-26T12:00:00Z``."""
+    moment = datetime.fromtimestamp(milliseconds // 1000, timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def span(text: str) -> timedelta | None:
     """``7d``, ``12h``, ``30m`` as a span of time; None for anything else."""
     match = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)

@@ -47,7 +47,11 @@ class BucketStore:
                 f"{self._where} holds a dump that was written at once ({manifest.NAME}), and that cannot grow",
                 hint="name a new prefix",
             )
-        foreign = [name for name in names if growing.generation_of(name) is None and run_of(name) is None]
+        foreign = [
+            name
+            for name in names
+            if growing.generation_of(name) is None and run_of(name) is None and name != manifest.VERIFIED
+        ]
         foreign += [f"{name}/" for name in folders if not name.startswith(TOPIC)]
         if foreign:
             raise Refused(

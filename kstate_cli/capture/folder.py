@@ -85,6 +85,8 @@ def _refuse_what_leads_elsewhere(folder: str, names: Iterable[str]) -> None:
 
 
 def _ours(name: str) -> bool:
+    if name in (manifest.VERIFIED, f".{manifest.VERIFIED}.new"):
+        return True
     return (
         name in IGNORED or name.startswith(TOPIC) or growing.generation_of(name) is not None or run_of(name) is not None
     )

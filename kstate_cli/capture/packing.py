@@ -16,6 +16,7 @@ from kstate_cli.capture.columns import schema
 from kstate_cli.capture.file_names import path_of
 from kstate_cli.capture.stores import DumpStore
 from kstate_cli.capture.writing import RangeFile
+from kstate_cli.dump.digests import other_file
 from kstate_cli.dump.errors import DumpError, printable
 from kstate_cli.dump.growing import Full, Grown, GrownFile
 from kstate_cli.dump.model import Round
@@ -96,7 +97,7 @@ def _joined(store: DumpStore, key: TopicPartition, parts: Sequence[GrownFile], g
 def _content(store: DumpStore, part: GrownFile) -> bytes:
     content = store.content(part.path)
     if hashlib.sha256(content).hexdigest() != part.sha256:
-        raise DumpError("the file is not the one of the manifest: its SHA-256 differs", where=printable(part.path))
+        raise other_file(part.path)
     return content
 
 

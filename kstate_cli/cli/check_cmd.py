@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -94,6 +94,7 @@ def check(
 
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.cli.dump_parts import damage_in, parts_of, say_parts
     from kstate_cli.cli.ending import answered_no
     from kstate_cli.cli.facts_source import KnownOfLogs
     from kstate_cli.cli.json_lines import lines_about
@@ -131,11 +132,16 @@ def check(
         )
         report = predict(application, asked)
         start = start_of(application, report, asked, known)
+        parts = None if dump is None else parts_of(dump)
         if output is Format.json:
-            _print_json(lines, application, asked, report, start)
+            _print_json(lines, application, asked, report, start, parts)
         else:
             _show(application, asked.release.version, report, start, quiet=quiet)
+            if parts is not None:
+                say_parts(parts, quiet=quiet)
         metrics.findings = Counter((one.code, one.level.value) for one in report.findings)
+        if dump is not None and parts is not None and report.clean and (damaged := damage_in(dump, parts)) is not None:
+            raise damaged
         if report.clean:
             return metrics.done(EXIT_OK)
         return metrics.done(answered_no(ConditionNotMet(_verdict(report, asked.release.version), where=str(path))))
@@ -156,7 +162,14 @@ def _verdict(report: Report, release: str) -> str:
     return ": ".join(filter(None, (fails, ", ".join(counted)))) or "not all is as expected"
 
 
-def _print_json(lines: JsonLines, app: Application, asked: CheckRequest, report: Report, start: Start) -> None:
+def _print_json(
+    lines: JsonLines,
+    app: Application,
+    asked: CheckRequest,
+    report: Report,
+    start: Start,
+    parts: list[dict[str, Any]] | None,
+) -> None:
     from kstate_cli.cli.lag_members import lag_members
 
     for one in report.predictions:
@@ -204,6 +217,7 @@ def _print_json(lines: JsonLines, app: Application, asked: CheckRequest, report:
             "rate_from": start.rate.run if start.rate else None,
             "running": app.running,
             "as_of": app.as_of,
+            "dump_parts": parts,
         }
     )
 

@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "wipe": Entry("wipe_cmd", "wipe", "Move stores out, to be rebuilt from earliest."),
     "rehome": Entry("rehome_cmd", "rehome", "Sub-topologies renumbered: stores to their new tasks."),
     "dump": Entry("dump_cmd", "dump", "Write changelogs of a broker to a dump that grows."),
+    "verify-dump": Entry("verify_dump_cmd", "verify_dump", "Read a dump in full, name what is damaged."),
     "restore": Entry("restore_cmd", "restore", "Restore stores in bulk from a changelog dump."),
     "start-barrier": Entry("start_barrier_cmd", "start_barrier", "Wait until all hosts are ready to start."),
     "maintain": Entry("maintain_cmd", "maintain", "All of it, again and again, from kstate.toml."),
@@ -112,6 +113,12 @@ class LazyGroup(HelpfulGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Commands()
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """``dump verify`` is ``verify-dump``: ``dump`` takes options alone, and would have to become a group for it."""
+        if args[:2] == ["dump", "verify"]:
+            args = ["verify-dump", *args[2:]]
+        return super().resolve_command(ctx, args)
 
     def _main_shell_completion(self, ctx_args: Any, prog_name: str, complete_var: str | None = None) -> None:
         answer_shell(self, prog_name)

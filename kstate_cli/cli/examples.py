@@ -177,6 +177,10 @@ EXAMPLES: Final = {
             "dump --bootstrap-server broker:9092 --app orders --out out --dry-run",
         ),
     ),
+    "verify-dump": (
+        Example("Read every file once", "verify-dump /dump/orders"),
+        Example("A seventh each night, for cron", "verify-dump /dump/orders --subset 1/7 --quiet"),
+    ),
     "restore": (
         Example("The plan", "restore /data/app --from-changelog /dump/app --for 4.3 --dry-run"),
         Example("A lost host, without Spark", "restore /data/app --from-changelog dump --for 4.3 --engine local"),

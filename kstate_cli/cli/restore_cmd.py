@@ -133,6 +133,7 @@ def restore(
         committed_only=known.dump_is_committed,
         ask=facts_source(known.offsets, known.bootstrap_server, known.kafka_settings, group=path.name),
         digests=not known.skip_digests,
+        verify_dump=known.verify_dump,
         after_error=cases.after_error,
     )
     heard = StateCommand(told.on_state_change, path) if told.on_state_change is not None else None

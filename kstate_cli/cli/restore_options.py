@@ -61,7 +61,7 @@ AcceptResurrected = Annotated[
 ]
 Engine = Annotated[
     str,
-    typer.Option("--engine", metavar="spark|local", help="local: in processes of this host, no Java."),
+    typer.Option("--engine", metavar="spark|local", help="local: on this host, without Java."),
 ]
 Memory = Annotated[
     str | None,
@@ -166,6 +166,7 @@ class LogOptions:
     dump_is_complete: DumpIsComplete = False
     dump_is_committed: DumpIsCommitted = False
     skip_digests: SkipDigests = False
+    verify_dump: Annotated[bool, typer.Option("--verify-dump", help="Read the whole dump before the plan.")] = False
     guarantee: Annotated[
         Guarantee,
         typer.Option("--guarantee", metavar="GUARANTEE", help="at_least_once: no transactions were ever used."),

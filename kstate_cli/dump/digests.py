@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kstate_cli.capacity import cores_here
 from kstate_cli.signals import submitted
 
-from .errors import DumpError, printable, unreadable
+from .errors import DumpError, rot, unreadable
 from .location import open_location
 from .model import Dump
 
@@ -42,10 +42,8 @@ def check_digest(filesystem: FileSystem, path: str, known: str, ended: Callable[
 
 def other_file(path: str) -> DumpError:
     """What a file is told to be whose digest is not the manifest's."""
-    return DumpError(
-        "the file is not the one of the manifest: its SHA-256 differs",
-        where=printable(path),
-        hint="copy or dump it anew",
+    return rot(
+        path, "the file is damaged, or another one was put in its place: its SHA-256 differs from that of the manifest"
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from kstate_cli.errors import Refused
+from kstate_cli.texts import command
 
 NOT_REACHED: Final = "see whether the place of the dump can be reached, and read by this user"
 """What to do about a file that the system does not give: that says nothing of what is in it."""
@@ -22,8 +24,35 @@ class DumpError(Refused):
     usual_hint = "take the dump again, or name another one"
 
 
-def unreadable(path: str, error: object) -> DumpError:
-    """What a file is told to be that the system does not give, or pyarrow makes nothing of."""
+class DumpRot(DumpError):
+    """The bytes of a file are not those that were written (exit code 4)."""
+
+    code = "dump-rot"
+
+
+def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
+    """Return the error of a file whose bytes have changed since it was written.
+
+    ``growing``: the dump, where it is known to be one that grows. A new full dump replaces the damaged one in it.
+    """
+    out = ("NEW",) if growing is None else (growing, "--full")
+    return DumpRot(
+        message,
+        where=printable(path),
+        hint="a disk, memory or a copy changed bytes of it: check the disk, and copy the file again from another copy "
+        "of the dump; without one, read the topics again while the broker has their records, into a new full dump:",
+        hint_details=[command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", *out)],
+    )
+
+
+def unreadable(path: str, error: Exception) -> DumpError:
+    """Return the error of a file that the system does not give, or whose pages cannot be decoded.
+
+    pyarrow raises an OSError without a number for damaged pages, and for an object store that does not answer: only of
+    a local file that exists is it damage.
+    """
+    if not isinstance(error, OSError) or (error.errno is None and os.path.isfile(path)):
+        return rot(path, f"the file is damaged, a page cannot be decoded: {error}")
     return DumpError(f"the file cannot be read: {error}", where=printable(path), hint=NOT_REACHED)
 
 

@@ -35,6 +35,8 @@ from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_i
 from .errors import DumpError, printable
 
 NAME: Final = "_manifest.json"
+VERIFIED: Final = "_verified.json"
+"""Where a dump records when its files were last read in full."""
 FORMATS: Final = (1, 2)
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kstate_cli.check import streams_log as log
-from kstate_cli.dump.errors import DumpError
+from kstate_cli.dump.errors import DumpError, DumpRot
 from kstate_cli.errors import (
     ConditionNotMet,
     Interrupted,
@@ -46,6 +46,16 @@ ERRORS: Final = {
         "A dump is not what it says, or not what can be read (exit 4)",
         "Files are missing, a column has another type, or its manifest and its records do not agree.",
         do=(str(DumpError.usual_hint),),
+    ),
+    DumpRot.code: Texts(
+        "A file of a dump is damaged: bytes have changed since it was written (exit 4)",
+        "Its SHA-256 is not that of the manifest, or a page of it cannot be decoded. Nothing was touched.",
+        do=(
+            "copy the file again from another copy of the dump",
+            "or read the topics again, while the broker has their records, into a new full dump: "
+            + command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", "NEW"),
+            f"which other files are damaged: {command('verify-dump', 'DUMP')}",
+        ),
     ),
     SerdeError.code: Texts(
         "Bytes are not what the serde reads, or a key is not what it writes (exit 4)",

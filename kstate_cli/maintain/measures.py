@@ -30,7 +30,7 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_step_exit_code": ("maintain: its last exit code; 6 where its time was over.", _STEP),
     "kstate_step_findings": ("maintain: what it found, by code and level.", (*_STEP, "code", "level")),
     "kstate_verify_circle_timestamp_seconds": (
-        "maintain: when every store had last been verified, part by part.",
+        "maintain: when every store, or (of is empty) file of the dump, had last been verified, part by part.",
         ("application", "of"),
     ),
     "kstate_kept_bytes": ("maintain: bytes that are kept for undo.", ("application", "of")),

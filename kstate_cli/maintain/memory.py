@@ -67,7 +67,9 @@ class Memory:
     def forget_others(self, wanted: Collection[tuple[str, str | None]]) -> None:
         """Steps that are no longer asked for: nothing is to look as if they were late."""
         self.results = {key: one for key, one in self.results.items() if key in wanted}
-        self.parts = {of: one for of, one in self.parts.items() if ("verify", of) in wanted}
+        steps = {("verify", of): of or "" for of in self.parts} | {("verify-dump", None): ""}
+        known = {of for step, of in steps.items() if step in wanted}
+        self.parts = {of: one for of, one in self.parts.items() if of in known}
 
     def next_part(self, of: str | None, parts: int) -> tuple[int, int]:
         """The part that comes next; the first where they are other parts now."""

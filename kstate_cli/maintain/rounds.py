@@ -103,7 +103,8 @@ def _do(task: StepCommand, memory: Memory, lock: int) -> StepEnd:
     if task.part is not None and looked(ended.exit):
         read = [message, _part(task.part, ended.lines)]
         if memory.verified(task.of, task.part, began, now):
-            read.append("every store was read since the circle began")
+            nouns = "file of the dump" if task.step == "verify-dump" else "store"
+            read.append(f"every {nouns} was read since the circle began")
         message = "; ".join(filter(None, read)) or None
     came = TIMED_OUT if ended.timed_out else DONE if good else FOUND if looked(ended.exit) else FAILED
     return StepEnd(task, came, ended.exit, (max(began, now) - began) / 1000, message)
@@ -124,9 +125,10 @@ def _message(task: StepCommand, ended: Ended) -> str | None:
 def _part(part: tuple[int, int], lines: Iterable[Mapping[str, Any]]) -> str | None:
     """How many stores a part had: of few stores there are parts that have none."""
     for one in lines:
-        read, others = one.get("stores"), one.get("left_out")
+        noun = "files" if "files" in one else "stores"
+        read, others = one.get(noun), one.get("left_out")
         if one.get("type") == "summary" and isinstance(read, int) and isinstance(others, int):
-            return f"part {part[0]} of {part[1]}: {read} of {read + others} stores"
+            return f"part {part[0]} of {part[1]}: {read} of {read + others} {noun}"
     return None
 
 

@@ -28,8 +28,13 @@ _NEEDS: Final = {
     "dump": ("dump", "bootstrap_server"),
     "restore": ("dump", "release"),
     "check": ("release",),
+    "verify-dump": ("dump",),
 }
 """Step -> keys of [defaults] without which its command would end with a usage error."""
+
+
+_OF_DUMPS: Final = ("dump", "verify-dump")
+"""Steps that are about the dump, not about a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
                 f"{quoted(path)}: [maintain.dump] needs to know what is dumped",
                 hint="add application = … at the top, or a table for each store",
             )
-        if step.name not in ("dump", "restore") and not dict(directories(configuration, wanted)):
+        if step.name not in (*_OF_DUMPS, "restore") and not dict(directories(configuration, wanted)):
             raise UsageError(
                 f"{quoted(path)}: [maintain.{step.name}] has nothing to look at",
                 hint="add directory = … to [defaults], or standby = … to [maintain]",
@@ -143,7 +148,7 @@ def tasks(
     """
     due = []
     for step in wanted.steps:
-        places = [(None, None)] if step.name == "dump" else [*directories(configuration, wanted)]
+        places = [(None, None)] if step.name in _OF_DUMPS else [*directories(configuration, wanted)]
         for of, directory in places:
             if step.name == "restore" and of != STANDBY:
                 continue
@@ -168,15 +173,19 @@ def _task(
         more = ("--keep", str(step.keep))
     elif step.name == "restore":
         more = ("--standby",)
-    elif step.name == "verify":
+    elif step.name in ("verify", "verify-dump"):
         part = memory.next_part(of, step.parts)
         more = ("--subset", f"{part[0]}/{part[1]}")
     elif step.name == "clean":
         more = ("--older-than", step.older_than)
     command = "inspect-position" if step.name == "lag" else step.name
     silent = () if step.name == "lag" or (step.name == "dump" and not quiet) else ("--quiet",)
-    subject = () if directory is None else (os.fspath(directory),)
-    words = (command, *subject, "--config", os.fspath(configuration.path), *more, *silent, *_JSON)
+    subject: tuple[str, ...] = () if directory is None else (os.fspath(directory),)
+    settings: tuple[str, ...] = ("--config", os.fspath(configuration.path))
+    if step.name == "verify-dump":
+        # No key of [defaults] is about its options.
+        subject, settings = (str(configuration.defaults["dump"]),), ()
+    words = (command, *subject, *settings, *more, *silent, *_JSON)
     not_due = None
     if step.every is not None and before is not None and before.good and before.began_ms <= now_ms:
         due_ms = before.began_ms + int(step.every.total_seconds() * 1000) * (_SLACK - 1) // _SLACK

@@ -16,6 +16,7 @@ from kstate_cli.change.reading import reading
 from kstate_cli.change.standby import refuse_no_standby
 from kstate_cli.dump.model import Dump
 from kstate_cli.dump.open import read_dump
+from kstate_cli.dump.verification import refuse_damaged
 from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError, warn_before
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.restore.engines import RestoreEngine
@@ -97,6 +98,8 @@ def _restore(
     refuse_special(app)
     watch = Stopwatch()
     dump = read_dump(request.dump, complete=request.complete, committed_only=request.committed_only)
+    if request.verify_dump:
+        refuse_damaged(dump)
     if request.ask is not None:
         facts = request.ask({key.topic for key in dump.partitions})
         request = replace(request, options=replace(request.options, facts=facts))

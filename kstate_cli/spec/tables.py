@@ -114,6 +114,10 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
         "`verify` of a part of the stores of directory and standby, the next part each time.",
         {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "In how many parts. The default is 7.")},
     ),
+    "verify-dump": (
+        "`verify-dump` of a part of the files of the dump, the next part each time.",
+        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "In how many parts. The default is 7.")},
+    ),
     "clean": (
         "`clean` of directory and standby.",
         {"older_than": KeyRule(_span, _SPAN, 'DELETES what was kept for undo so long ago. The default is "7d".')},

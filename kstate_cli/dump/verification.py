@@ -1,0 +1,165 @@
+"""Read files of a dump in full and compare them with the manifest, so that rot shows before a restore needs them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.capacity import cores_here
+from kstate_cli.signals import mapped
+
+from .columns import KNOWN
+from .digests import check_digest
+from .errors import DumpError, DumpRot, printable, rot, unreadable
+from .footers import open_parquet
+from .growing import Grown
+from .location import open_location, shown
+from .model import Dump
+from .open import newest_manifest, read_dump
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_ROWS: Final = 8_192
+_NAMED: Final = 5
+MISSING: Final = "missing"
+"""A file that the manifest names does not exist, or has another size."""
+ROT: Final = DumpRot.code
+"""The bytes of a file are not those that were written."""
+UNREADABLE: Final = "unreadable"
+"""The system does not give the file: of its bytes nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """A file to verify: its path relative to the dump, and what the manifest states of it."""
+
+    relative: str
+    path: str
+    size: int | None = None
+    sha256: str | None = None
+
+    def part(self, parts: int) -> int:
+        """Return the part of so many that the file belongs to, from 1: the same however the dump grows."""
+        return int.from_bytes(hashlib.sha256(self.relative.encode()).digest()[:8]) % parts + 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileFinding:
+    """A file that is not what it should be."""
+
+    file: DumpFile
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOfDump:
+    """All files of a dump: those of older full dumps, too."""
+
+    uri: str
+    files: tuple[DumpFile, ...]
+    generation: int | None
+    """Of the manifest; None for a dump that does not grow."""
+
+
+def files_of_dump(uri: str) -> FilesOfDump:
+    """Return the files that the newest manifest names; without a manifest, all Parquet files.
+
+    Raises DumpError and UsageError, as :func:`read_dump`, but not for files that are missing from a dump that grows.
+    """
+    filesystem, root = open_location(uri)
+    grown = newest_manifest(filesystem, root, shown(uri))
+    if grown is not None:
+        return FilesOfDump(uri, _grown_files(grown, root.rstrip("/")), grown.generation)
+    return FilesOfDump(uri, files_to_read(read_dump(uri, complete=True, committed_only=False)), None)
+
+
+def _grown_files(grown: Grown, base: str) -> tuple[DumpFile, ...]:
+    return tuple(
+        DumpFile(file.path, f"{base}/{file.path}", file.size, file.sha256)
+        for full in grown.fulls
+        for file in full.files
+    )
+
+
+def files_to_read(dump: Dump) -> tuple[DumpFile, ...]:
+    """Return the files with rows that a restore may read."""
+    root = open_location(dump.uri)[1].rstrip("/")
+    stated = {f"{root}/{file.path}": file for file in (dump.manifest.files if dump.manifest is not None else ())}
+    paths = {piece.path for partition in dump.partitions.values() for piece in partition.pieces}
+    return tuple(
+        DumpFile(path.removeprefix(f"{root}/"), path)
+        if (file := stated.get(path)) is None
+        else DumpFile(file.path, path, file.size, file.sha256)
+        for path in sorted(paths)
+    )
+
+
+def verify_files(
+    uri: str, files: Iterable[DumpFile], read: Callable[[DumpFile], None] | None = None
+) -> list[FileFinding]:
+    """Read these files and return those that are damaged, missing or unreadable; ``read`` is called after each."""
+    filesystem, _ = open_location(uri)
+
+    def verify(file: DumpFile) -> FileFinding | None:
+        try:
+            missing = _verify(filesystem, file)
+            return None if missing is None else FileFinding(file, MISSING, missing)
+        except DumpRot as error:
+            return FileFinding(file, ROT, error.headline)
+        except DumpError as error:
+            return FileFinding(file, UNREADABLE, error.headline)
+        finally:
+            if read is not None:
+                read(file)
+
+    with ThreadPoolExecutor(cores_here(), thread_name_prefix="verify") as pool:
+        return [finding for finding in mapped(pool, verify, files) if finding is not None]
+
+
+def _verify(filesystem: FileSystem, file: DumpFile) -> str | None:
+    """Return what shows that the file is missing, or another one. Raise DumpRot for its bytes, DumpError otherwise."""
+    from pyarrow import fs
+
+    try:
+        status = filesystem.get_file_info(file.path)
+    except OSError as error:
+        raise unreadable(file.path, error) from None
+    if status.type != fs.FileType.File:
+        return "the file does not exist"
+    if file.size is not None and status.size != file.size:
+        return f"the file has {status.size} bytes, in the manifest {file.size}"
+    if file.sha256 is not None:
+        check_digest(filesystem, file.path, file.sha256)
+    else:
+        _decode(filesystem, file.path)
+    return None
+
+
+def _decode(filesystem: FileSystem, path: str) -> None:
+    """Decode every page of the columns that kstate reads: without a digest, damage within a value stays unseen."""
+    import pyarrow as pa
+
+    try:
+        with open_parquet(filesystem, path) as parquet:
+            names = [name for name in (*KNOWN, "topic", "partition") if name in parquet.schema_arrow.names]
+            for _ in parquet.iter_batches(_ROWS, columns=names, use_threads=False):
+                pass
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(path, error) from None
+
+
+def refuse_damaged(dump: Dump) -> None:
+    """Read every file of an open dump that a restore may read. Raise DumpRot, or DumpError, for the first bad one."""
+    findings = verify_files(dump.uri, files_to_read(dump))
+    if not findings:
+        return
+    first, message = findings[0], findings[0].message
+    others = [f"{printable(finding.file.relative)}: {finding.message}" for finding in findings[1:_NAMED]]
+    error = rot(first.file.path, message) if first.code == ROT else DumpError(message, where=printable(first.file.path))
+    error.add_details(others)
+    raise error

@@ -1,0 +1,136 @@
+"""``verify-dump``, and what ``check``, ``maintain`` and ``restore`` make of rot in a dump."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.formats.topic_partition import TopicPartition
+from tests.growing import GrowingDump
+from tests.restore.support import APP, SPEC
+from tests.restore.support import TOPIC as BULK
+
+from .test_cold import EXAMPLES
+from .warm import Warm
+
+KEYS = (TopicPartition(BULK, 0), TopicPartition(BULK, 1))
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    with Warm() as one:
+        yield one
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    made = GrowingDump(tmp_path / "dump")
+    for begin in (0, 200, 400):
+        made.add(
+            {key: [(b"k%05d" % n, b"v" * 40, 1_700_000_000_000 + n) for n in range(begin, begin + 200)] for key in KEYS}
+        )
+    (tmp_path / "kstate.toml").write_text(SPEC, encoding="utf-8")
+    return made.path
+
+
+def rot(dump: Path) -> Path:
+    file = min(dump.rglob("*.parquet"))
+    data = bytearray(file.read_bytes())
+    data[60] ^= 1
+    file.write_bytes(data)
+    return file
+
+
+def test_parts_and_exit_codes(warm: Warm, dump: Path) -> None:
+    files = sum(1 for _ in dump.rglob("*.parquet"))
+    read = 0
+    for number in range(1, 4):
+        ended = warm("dump", "verify", dump, "--subset", f"{number}/3", "-o", "json")
+        summary = json.loads(ended.out.splitlines()[-1])
+        assert ended.status == 0 and summary["ok"] and summary["files"] + summary["left_out"] == files, ended.told
+        read += summary["files"]
+    assert read == files
+    file = rot(dump)
+    ended = warm("verify-dump", dump)
+    assert ended.status == 3 and str(file.relative_to(dump)) in ended.out and "dump-rot" in ended.out
+    assert f"kstate dump --bootstrap-server HOST:PORT --app ID --out {dump} --full" in ended.err
+    ended = warm("verify-dump", dump, "-o", "json")
+    assert json.loads(ended.out.splitlines()[-1])["code"] == "dump-rot"
+    file.unlink()
+    ended = warm("verify-dump", dump)
+    assert ended.status == 3 and "missing" in ended.out
+    assert warm("verify-dump", dump, "--subset", "3/2").status == 2
+    assert warm("verify-dump", dump / "nothing").status == 2
+
+
+def test_a_dump_that_may_not_be_written_to_is_verified_with_a_warning(warm: Warm, dump: Path) -> None:
+    (dump / "_verified.json").mkdir()
+    ended = warm("verify-dump", dump)
+    assert ended.status == 1 and "warning: cannot record in the dump" in ended.err
+    assert warm("verify-dump", dump, "--no-record").status == 0
+
+
+def test_restore_names_rot_and_a_dry_run_does_so_on_request(warm: Warm, dump: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    words = ("restore", tmp_path / "state" / APP, "--from-changelog", dump, "--spec", tmp_path / "kstate.toml", "--for", "4.3",
+             "--engine", "local")  # fmt: skip
+    assert warm(*words, "--dry-run", "--verify-dump").status in (0, 1)
+    rot(dump)
+    assert warm(*words, "--dry-run").status in (0, 1), "footers and sizes are as they were"
+    ended = warm(*words, "--dry-run", "--verify-dump", "-o", "json")
+    assert ended.status == 4 and json.loads(ended.out.splitlines()[-1])["code"] == "dump-rot", ended.told
+    ended = warm(*words, "-o", "json")
+    assert ended.status == 4 and json.loads(ended.out.splitlines()[-1])["code"] == "dump-rot", ended.told
+
+
+def test_check_says_when_each_part_was_read(warm: Warm, dump: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    app = tmp_path / "state" / APP
+    words = ("--from-changelog", dump, "--spec", tmp_path / "kstate.toml", "--for", "4.3", "--engine", "local")
+    assert warm("restore", app, *words).status in (0, 1)
+    check = ("check", app, "--for", "4.3", "--dump", dump)
+    before = warm(*check)
+    assert "dump verified: never here" in before.err
+    warm("verify-dump", dump, "--subset", "2/2")
+    ended = warm(*check)
+    assert "dump verified: 1/2 never, 2/2 20" in ended.err and ended.status == before.status
+    parts = json.loads(warm(*check, "-o", "json").out.splitlines()[-1 if before.status == 0 else -2])["dump_parts"]
+    assert [part["part"] for part in parts] == ["1/2", "2/2"] and parts[0]["verified"] is None
+    rot(dump)
+    for number in (1, 2):
+        warm("verify-dump", dump, "--subset", f"{number}/2")
+    ended = warm(*check)
+    assert ended.status == 3 and "(1 damaged)" in ended.err
+    if before.status == 0:
+        assert "the dump has damaged files" in ended.err
+
+
+def test_maintain_verifies_part_after_part(warm: Warm, dump: Path, tmp_path: Path) -> None:
+    config = tmp_path / "maintain.toml"
+    config.write_text(
+        f'format = 1\n[defaults]\ndump = "{dump}"\n[maintain]\nmemory_file = "{tmp_path}/memory.json"\n'
+        "[maintain.verify-dump]\nparts = 2\n",
+        encoding="utf-8",
+    )
+    ended = warm("maintain", "--config", config, "--dry-run")
+    assert f"kstate verify-dump {dump} --subset 1/2" in ended.out, ended.told
+    told = []
+    for _ in range(2):
+        ended = warm("maintain", "--config", config)
+        assert ended.status == 0, ended.told
+        told.append(ended.out)
+    assert "part 1 of 2" in told[0] and "part 2 of 2" in told[1]
+    assert "every file of the dump was read since the circle began" in told[1]
+    rot(dump)
+    codes = [warm("maintain", "--config", config).status for _ in range(2)]
+    assert sorted(codes) == [0, 3]
+
+
+def test_a_foreign_dump(warm: Warm, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "dump", tmp_path / "d")
+    (tmp_path / "d" / "_manifest.json").unlink()
+    assert warm("verify-dump", tmp_path / "d").status == 0
