@@ -137,8 +137,8 @@ def check(
             _print_json(lines, application, asked, report, start, parts)
         else:
             _show(application, asked.release.version, report, start, quiet=quiet)
-            if parts is not None:
-                say_parts(parts, quiet=quiet)
+            if dump is not None and parts is not None:
+                say_parts(dump, parts, quiet=quiet)
         metrics.findings = Counter((one.code, one.level.value) for one in report.findings)
         if dump is not None and parts is not None and report.clean and (damaged := damage_in(dump, parts)) is not None:
             raise damaged

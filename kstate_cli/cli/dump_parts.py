@@ -33,12 +33,13 @@ def parts_of(dump: str) -> list[dict[str, Any]]:
     return parts
 
 
-def say_parts(parts: list[dict[str, Any]], *, quiet: bool) -> None:
+def say_parts(dump: str, parts: list[dict[str, Any]], *, quiet: bool) -> None:
     """Print when each part was read in full."""
     from kstate_cli.cli.output import say
+    from kstate_cli.texts import command
 
     if not parts:
-        say("dump verified: never here (kstate verify-dump DUMP)", quiet=quiet)
+        say(f"dump verified: never here: {command('verify-dump', dump)}", quiet=quiet)
         return
     say(f"dump verified: {', '.join(_text(part) for part in parts)}", quiet=quiet)
 
