@@ -63,7 +63,7 @@ def whole(snapshot: Snapshot, key: TopicPartition | None, store: Store | None = 
         return None
     records = snapshot.records(key, log.start or 0)
     windowed = store is not None and store.segmented and not store.is_grace_buffer
-    if records is None or not windowed or snapshot.asked.release.is_new(BOUNDED_RESTORE) is False:
+    if records is None or not records.count or not windowed or snapshot.asked.release.is_new(BOUNDED_RESTORE) is False:
         return records
     return replace(records, exact=False)
 
