@@ -34,6 +34,7 @@ class GrowingDump:
         self._store = store_of(self.uri)
         self._pack = pack
         self._fulls: dict[TopicPartition, Full] = {}
+        self._older: list[Full] = []
         self._forgotten: list[Forgotten] = []
         self.generation = 0
 
@@ -44,16 +45,24 @@ class GrowingDump:
         self._store.make(run)
         for key, rows in records.items():
             self._fulls[key] = self._full(key, rows, run)
-        grown = Grown(self.generation, "read_committed", tuple(self._fulls.values()), {}, tuple(self._forgotten))
+        grown = Grown(
+            self.generation, "read_committed", (*self._older, *self._fulls.values()), {}, tuple(self._forgotten)
+        )
         self._store.commit(grown, run, list(records))
         return self.generation
 
-    def begin_anew(self, key: TopicPartition, start: int) -> None:
-        """The next round of this partition is a new full, whose log begins at ``start``: before it is a gap."""
+    def begin_anew(self, key: TopicPartition, start: int, topic_id: str = "t", *, keep: bool = False) -> None:
+        """The next round of this partition is a new full, whose log begins at ``start``: before it is a gap.
+
+        ``topic_id``: of a topic that was recreated. ``keep``: the full before stays in the dump.
+        """
+        if keep:
+            self._older.append(self._fulls[key])
         now = now_ms()
         self._fulls[key] = Full(
-            key, self.generation + 1, start, start, now, (Round(start, start, now, now),), (), "t", "compact", DAY_MS, 1
-        )
+            key, self.generation + 1, start, start, now, (Round(start, start, now, now),), (), topic_id, "compact",
+            DAY_MS, 1,
+        )  # fmt: skip
 
     def _full(self, key: TopicPartition, rows: Sequence[Record], run: str) -> Full:
         before = self._fulls.get(key)
@@ -69,7 +78,8 @@ class GrowingDump:
         ranges = (read,) if before is None or before.end == before.start else (*before.ranges, read)
         began = self.generation if before is None else before.began
         log_start = 0 if before is None else before.log_start
-        full = Full(key, began, log_start, end, now, ranges, files, "t", "compact", DAY_MS, 1)
+        topic_id = "t" if before is None else before.topic_id
+        full = Full(key, began, log_start, end, now, ranges, files, topic_id, "compact", DAY_MS, 1)
         if self._pack:
             full, gone = packed(self._store, full, self.generation, run)
             self._forgotten += [Forgotten(one, now) for one in gone]

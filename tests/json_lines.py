@@ -22,6 +22,8 @@ _LOST: Final = (137, 141)
 """Killed, or nobody reads any more."""
 _MANY: Final = frozenset({"row", "difference"})
 """Of these, one of each shape is looked at: a query has thousands that differ in their values only."""
+_OF_NO_RESULT: Final = ("warning: KSTATE_", "warning: --on-state-change ")
+"""A variable that is no setting, and a command of the user's that failed: neither says anything of the result."""
 _WITHOUT_JSON: Final = frozenset({"--help", "-h", "--version"})
 
 
@@ -50,6 +52,7 @@ def error(out: str) -> Line:
 def check(arguments: Sequence[object], status: int, out: str, err: str = "") -> None:
     """Fails unless what a command has printed is as the schemas say; of commands without `-o json` nothing is known."""
     words = [str(one) for one in arguments]
+    _check_warnings(words, status, out, err)
     if not _asks_for_json(words) or _WITHOUT_JSON & {*words}:
         return
     if status < 0 or status in _LOST:
@@ -69,6 +72,15 @@ def check(arguments: Sequence[object], status: int, out: str, err: str = "") -> 
     elif status > 0 and status not in _LOST:
         assert kinds and kinds[-1] == "error" and kinds.count("error") == 1, (status, kinds, err)
         assert lines[-1]["exit"] == status, lines[-1]
+
+
+def _check_warnings(words: Sequence[str], status: int, out: str, err: str) -> None:
+    """Fails if a command warns and ends with exit code 0: whoever looks at that alone would hear of nothing."""
+    if status != 0 or "--warnings-ok" in words or "--help" in words:
+        return
+    told = [line for line in err.splitlines() if line.startswith("warning: ") and not line.startswith(_OF_NO_RESULT)]
+    told += [line for line in out.splitlines() if line.startswith("{") and json.loads(line).get("type") == "warning"]
+    assert not told, f"exit code 0, and warnings: {words}: {told}"
 
 
 def check_line(command: str, line: Line) -> None:

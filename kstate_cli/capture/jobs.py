@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kstate_cli.clock import BootTime
 from kstate_cli.dump.growing import GrownFile, LastRecord, TailRecord
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.parallel.progress import Counter
@@ -48,7 +49,8 @@ class RangeResult:
     records: int
     size: int
     """Bytes of keys, values and headers, as they came."""
-    ended_ms: int
+    ended: BootTime
+    """After its last record was read, by the host that read it."""
     another: str | None = None
     """Why this is another log than before: nothing was read then."""
     gone: bool = False
@@ -57,3 +59,5 @@ class RangeResult:
     """Its last records."""
     seen: frozenset[str] = frozenset()
     """Those of the awaited keys that it has."""
+    ended_ms: int = 0
+    """The same in the time of the dump, as whoever has asked for it finds it."""

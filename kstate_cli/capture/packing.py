@@ -102,10 +102,17 @@ def _content(store: DumpStore, part: GrownFile) -> bytes:
 
 
 def kept(grown: Grown, fulls: int) -> tuple[Grown, tuple[Full, ...]]:
-    """Of each partition the newest ``fulls``, with their increments; and those that go."""
+    """Of each partition the newest ``fulls``, with their increments; and those that go.
+
+    The last one that has a record stays in addition if all of those are empty: nothing else may have its rows.
+    """
     newest: dict[TopicPartition, list[Full]] = {}
     for one in sorted(grown.fulls, key=lambda full: -full.began):
         newest.setdefault(one.key, []).append(one)
     staying = {(one.key, one.began) for of_one in newest.values() for one in of_one[:fulls]}
+    for key, of_one in newest.items():
+        filled = grown.last_with_rows(key)
+        if filled is not None and not any(one.rows for one in of_one[:fulls]):
+            staying.add((key, filled.began))
     gone = tuple(one for one in grown.fulls if (one.key, one.began) not in staying)
     return replace(grown, fulls=tuple(one for one in grown.fulls if (one.key, one.began) in staying)), gone

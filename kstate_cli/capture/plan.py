@@ -54,15 +54,27 @@ class PartitionPlan:
 
 
 def plan_round(
-    grown: Grown | None, facts: Mapping[TopicPartition, LogFacts], asked_ms: int, *, full: bool
+    grown: Grown | None,
+    facts: Mapping[TopicPartition, LogFacts],
+    asked_ms: int,
+    *,
+    full: bool,
+    unknown_time: str | None = None,
 ) -> list[PartitionPlan]:
-    """A plan for every partition that the broker has of what is dumped."""
+    """A plan for every partition that the broker has of what is dumped.
+
+    ``unknown_time``: why nobody knows how much time has passed since the last reading.
+    """
     known = {} if grown is None else grown.newest()
-    return [_plan(key, known.get(key), told, asked_ms, full=full) for key, told in sorted(facts.items())]
+    return [_plan(key, known.get(key), told, asked_ms, unknown_time, full=full) for key, told in sorted(facts.items())]
 
 
-def _plan(key: TopicPartition, before: Full | None, facts: LogFacts, asked_ms: int, *, full: bool) -> PartitionPlan:
+def _plan(
+    key: TopicPartition, before: Full | None, facts: LogFacts, asked_ms: int, unknown_time: str | None, *, full: bool
+) -> PartitionPlan:
     why = None if before is None else "a new full was asked for" if full else not_continued(before, facts, asked_ms)
+    if why is None and before is not None and unknown_time is not None and _forgets(before, facts):
+        why = f"deletes may be forgotten: how long ago the last reading was is not known: {unknown_time}"
     if before is None or why is not None:
         return anew(key, facts, why, asked_ms)
     return PartitionPlan(key, facts, before.end, max(_end(facts), before.end), asked_ms, before)
@@ -88,7 +100,7 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
     if facts.start > before.end:
         return f"a gap: the log begins at {facts.start}, and was read up to {before.end}"
     retention = retention_of(before, facts)
-    if not (before.compacted or facts.compacted is not False):
+    if not _forgets(before, facts):
         return None
     first = before.ranges[0]
     if set_back(first.continues_ms, first.ended_ms, retention):
@@ -98,10 +110,14 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
     return too_late(before, facts, now_ms)
 
 
+def _forgets(before: Full, facts: LogFacts) -> bool:
+    return before.compacted or facts.compacted is not False
+
+
 def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
     """Why a reading that ended at that time has not heard of every delete since the one before; None where it has."""
     retention = retention_of(before, facts)
-    if not (before.compacted or facts.compacted is not False):
+    if not _forgets(before, facts):
         return None
     if set_back(before.as_of_ms, ended_ms, retention):
         return (

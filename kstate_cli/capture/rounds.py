@@ -25,6 +25,7 @@ from kstate_cli.capture.jobs import RangeJob, RangeResult
 from kstate_cli.capture.packing import kept, merged, packed
 from kstate_cli.capture.plan import PartitionPlan, anew, plan_round, ranges, too_late
 from kstate_cli.capture.recheck import LogChangedError, settled
+from kstate_cli.capture.round_clock import RoundClock
 from kstate_cli.capture.stores import DumpStore, store_of
 from kstate_cli.capture.topics import Topics, chosen
 from kstate_cli.clock import now_ms
@@ -183,6 +184,7 @@ class _OneRound:
         self._results: dict[TopicPartition, list[tuple[RangeJob, RangeResult]]] = {}
         self._comparisons: dict[TopicPartition, Comparison] = {}
         self._topics: tuple[str, ...] = ()
+        self._clock = RoundClock(grown)
 
     @property
     def keys(self) -> list[TopicPartition]:
@@ -215,9 +217,9 @@ class _OneRound:
             names, groups = names_on(admin)
         topics = chosen(request.app, request.topics, names, groups)
         self._tell_foreign(topics)
-        asked_ms = now_ms()
+        asked_ms = self._clock.now_ms()
         facts = self._ask(topics.wanted)
-        self.plans = plan_round(self._grown, facts, asked_ms, full=request.full)
+        self.plans = plan_round(self._grown, facts, asked_ms, full=request.full, unknown_time=self._clock.why_unknown)
         for plan in self.plans:
             if plan.why is not None and not request.full:
                 self._warn(f"{plan.key}: {plan.why}: a new full begins")
@@ -290,6 +292,8 @@ class _OneRound:
         parts = ranges(plans, runner.slots)
         jobs = [self._job(*part, min(runner.slots, len(parts))) for part in parts]
         results = runner.run(jobs, self._watcher.at)
+        ended_ms = self._clock.now_ms()  # of what another host has read, whose clock nobody can compare
+        results = [replace(one, ended_ms=self._clock.at(one.ended) or ended_ms) for one in results]
         for plan in plans:
             self._results[plan.key] = sorted(
                 ((job, result) for job, result in zip(jobs, results, strict=True) if job.key == plan.key),
@@ -317,7 +321,7 @@ class _OneRound:
 
         The topic ids come first, the records after them: what is recreated in between has another record, or none.
         """
-        asked_ms = now_ms()
+        asked_ms = self._clock.now_ms()
         facts = self._ask(self._topics)
         wrong: dict[TopicPartition, str] = {}
         plans = []
@@ -418,6 +422,7 @@ class _OneRound:
             fulls[plan.key, full.began] = full
         before = {} if self._grown is None else dict(self._grown.committed)
         grown = Grown(self.generation, ISOLATION, tuple(fulls.values()), before | self._committed())
+        grown = replace(grown, clock=self._clock.mark())
         grown, joined, dropped = self._smaller(grown)
         self._store.commit(grown, self.run, self.keys)
         results = [result for of_one in self._results.values() for _, result in of_one]
@@ -477,7 +482,7 @@ class _OneRound:
         before, facts = plan.continues, plan.facts
         results = [result for _, result in self._results.get(plan.key, [])]
         files = tuple(result.file for result in results if result.file is not None)
-        ended = max((result.ended_ms for result in results), default=now_ms())
+        ended = max((result.ended_ms for result in results), default=self._clock.now_ms())
         last: LastRecord | None = next((one.last for one in reversed(results) if one.last is not None), None)
         new = Round(plan.start, plan.end, plan.asked_ms if before is None else before.as_of_ms, ended)
         if before is None and self._is_slow(plan, new):
@@ -502,6 +507,7 @@ class _OneRound:
             facts.retention_ms,
             facts.min_compaction_lag_ms,
             _tail(before, results),
+            self._clock.why_unknown is not None if before is None else before.after_unknown_time,
         )
 
     @staticmethod

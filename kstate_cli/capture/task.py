@@ -22,7 +22,7 @@ from kstate_cli.capture.identity import DIGITS, TAIL, tail_record
 from kstate_cli.capture.jobs import RangeJob, RangeResult
 from kstate_cli.capture.stores import store_of
 from kstate_cli.capture.writing import RangeFile
-from kstate_cli.clock import now_ms
+from kstate_cli.clock import boot_time
 from kstate_cli.dump.growing import LastRecord
 from kstate_cli.dump.records import key_digest, record_digest
 from kstate_cli.errors import RunFailed
@@ -72,15 +72,15 @@ def capture_range(job: RangeJob) -> RangeResult:
                 reading.count(messages, batch.nbytes)
             written = file.finish(relative)
     except _AnotherLogError as error:
-        return RangeResult(None, None, 0, 0, now_ms(), another=str(error))
+        return RangeResult(None, None, 0, 0, boot_time(), another=str(error))
     except _BeginsLaterError:
-        return RangeResult(None, None, 0, 0, now_ms(), gone=True)
+        return RangeResult(None, None, 0, 0, boot_time(), gone=True)
     return RangeResult(
         written,
         reading.last_record(),
         reading.records,
         reading.size,
-        now_ms(),
+        boot_time(),
         tail=tuple(map(tail_record, reading.tail)),
         seen=frozenset(reading.seen),
     )

@@ -39,7 +39,7 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
         def round_done(outcome: RoundOutcome) -> None:
             _show_round(request, outcome, told)
             metrics.records = outcome.records
-            metrics.round_done()
+            metrics.round_done(_code(outcome, told))
 
         with DumpProgress(quiet=told.quiet) as progress:
             if source.follow is not None:
@@ -50,7 +50,11 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
             _print_json(request, outcome)
         else:
             _show(outcome, quiet=told.quiet, dry_run=request.dry_run)
-        return metrics.done(EXIT_WARNINGS if outcome.warnings and not told.warnings_ok else EXIT_OK)
+        return metrics.done(_code(outcome, told))
+
+
+def _code(outcome: RoundOutcome, told: ToldOptions) -> int:
+    return EXIT_WARNINGS if outcome.warnings and not told.warnings_ok else EXIT_OK
 
 
 def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:

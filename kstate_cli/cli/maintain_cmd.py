@@ -81,6 +81,7 @@ def maintain(
                 lock,
                 under_way=lambda one: _under_way(one, quiet=quiet),
                 hear=lambda one: _hear(one, output, quiet=quiet),
+                warnings_ok=warnings_ok,
             )
             code = _end(told, output, quiet=quiet)
             return metrics.done(EXIT_OK if code == EXIT_WARNINGS and warnings_ok else code)

@@ -18,7 +18,7 @@ from kstate_cli.access import DENIED, what_to_do
 from kstate_cli.cli import standard
 from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.cli.output import say
-from kstate_cli.errors import EXIT_OK, InUse, KstateError, Refused, UsageError
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, InUse, KstateError, Refused, UsageError
 from kstate_cli.maintain.measures import MEASURES, Measure
 from kstate_cli.regular import kind_of, read_given
 from kstate_cli.texts import quoted
@@ -26,8 +26,6 @@ from kstate_cli.texts import quoted
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Gauge
 
-_GOOD = (0, 1)
-"""Exit codes of a command that did what it was asked for."""
 _SUCCESS = "kstate_last_success_timestamp_seconds"
 _LABELS = ("application", "command")
 _FINDINGS = "kstate_findings"
@@ -37,7 +35,7 @@ _NOTHING: Final = b"\0 \t\r\n"
 
 METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_last_run_timestamp_seconds": ("When the command ended.", _LABELS),
-    _SUCCESS: ("When the command last did what it was asked for.", _LABELS),
+    _SUCCESS: ("When the command last ended with exit code 0: without an error, and without a warning.", _LABELS),
     "kstate_last_run_duration_seconds": ("How long it took.", _LABELS),
     "kstate_last_run_exit_code": ("Its exit code.", _LABELS),
     "kstate_bytes_pinned": ("Bytes that are kept for undo.", _LABELS),
@@ -81,31 +79,36 @@ class Metrics:
     ) -> None:
         if self._path is None or self._lock is None:
             return
-        code = self._code
-        if error is not None or code is None:
-            code = EXIT_OK if error is None else exit_code_of(error)
         try:
-            self._tell(self._path, code)
+            if error is not None or self._code is None:
+                self._tell(self._path, EXIT_OK if error is None else exit_code_of(error))
         finally:
             os.close(self._lock)
 
-    def round_done(self) -> None:
-        """A command that goes on until a signal has done its work once more: the file says so now."""
+    def round_done(self, code: int) -> None:
+        """Write the file after a round of a command that continues until a signal; ``code`` is that of the round."""
         if self._path is not None:
-            self._tell(self._path, EXIT_OK)
+            self._tell(self._path, code)
 
-    def _tell(self, path: Path, code: int) -> None:
+    def _tell(self, path: Path, code: int) -> bool:
+        """Write the file; return whether that worked."""
         try:
             self._write(path, code)
         except (OSError, KstateError) as wrong:
             # What is kept may be in a journal that is refused; how the command ended is what must be told.
             say(f"warning: the metrics could not be written to {quoted(path)}: {wrong}")
+            return False
+        return True
 
     def done(self, code: int) -> int:
-        """The command's exit code; returns it. Raises OutputLost: results that could not be written count as well."""
+        """Write the file for a command that ended with ``code``; return that, or 1 for 0 if it cannot be written.
+
+        Raises OutputLost: results that could not be written count as well.
+        """
         standard.finish()
         self._code = code
-        return code
+        written = self._path is None or self._tell(self._path, code)
+        return code if written else max(code, EXIT_WARNINGS)
 
     def _take_lock(self, path: Path) -> int:
         folder = self._folder
@@ -145,7 +148,7 @@ class Metrics:
         registry = CollectorRegistry()
         now = clock.now_seconds()
         self._gauge(registry, "kstate_last_run_timestamp_seconds", now)
-        success = now if code in _GOOD else _before(path, (self._application, self._command))
+        success = now if code == EXIT_OK else _before(path, (self._application, self._command))
         if success is not None:
             self._gauge(registry, _SUCCESS, success)
         self._gauge(registry, "kstate_last_run_duration_seconds", now - self._began)

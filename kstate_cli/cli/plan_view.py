@@ -152,5 +152,5 @@ def show_end(
 
 
 def exit_code(plan: Plan, *, warnings_ok: bool, warned: bool = False) -> int:
-    """1 where a plan with something to do has warnings, or the run has ``warned``, and nobody said that it is fine."""
-    return int(not warnings_ok and (warned or bool(plan.warnings and not plan.empty)))
+    """Return 1 if the plan has warnings, also one without a step, or the run has ``warned``; 0 with ``warnings_ok``."""
+    return int(not warnings_ok and (warned or bool(plan.warnings)))

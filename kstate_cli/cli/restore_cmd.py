@@ -60,7 +60,7 @@ def restore(
     from kstate_cli.cli.plan_view import PlanShown
     from kstate_cli.cli.restore_fleet import barrier_of, share_of, tasks_of, waited
     from kstate_cli.cli.restore_progress import RestoreProgress
-    from kstate_cli.cli.restore_report import finish, tell_round
+    from kstate_cli.cli.restore_report import code_of, finish, tell_round
     from kstate_cli.cli.state_command import StateCommand
     from kstate_cli.cli.subject import found_app
     from kstate_cli.restore.engines import RestoreEngine
@@ -135,6 +135,7 @@ def restore(
         digests=not known.skip_digests,
         verify_dump=known.verify_dump,
         after_error=cases.after_error,
+        full_dump=cases.full_dump,
     )
     heard = StateCommand(told.on_state_change, path) if told.on_state_change is not None else None
     output, quiet = told.output, told.quiet
@@ -156,7 +157,7 @@ def restore(
             def round_done(outcome: RestoreOutcome) -> None:
                 tell_round(outcome, output, quiet=quiet)
                 metrics.records = sum(report.records for report in outcome.reports)
-                metrics.round_done()
+                metrics.round_done(code_of(outcome, warnings_ok=told.warnings_ok))
 
             if cases.follow is not None:
                 follow_dump(request, cases.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)

@@ -189,6 +189,10 @@ class CaseOptions:
         ),
     ] = OnInvalid.rebuild
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="An empty changelog may empty a store.")] = False
+    full_dump: Annotated[
+        int | None,
+        typer.Option("--full-dump", metavar="GENERATION", help="Not the newest full dump: that of then.", min=1),
+    ] = None
     accept_resurrected: AcceptResurrected = False
     wipe_unclean: Annotated[
         bool, typer.Option("--wipe-unclean", help="Rebuild tasks whole that were not left clean.")

@@ -22,7 +22,7 @@ def finish(
     ``waiting``: who came to the barrier, where there was one.
     """
     from kstate_cli.cli.barrier_view import came_of
-    from kstate_cli.cli.plan_view import exit_code, show_end
+    from kstate_cli.cli.plan_view import show_end
 
     change = outcome.plan.change
     show_restored(outcome, output, quiet=quiet)
@@ -44,7 +44,15 @@ def finish(
         ),
         quiet=quiet,
     )
-    return exit_code(change, warnings_ok=warnings_ok, warned=any(report.null_keys for report in outcome.reports))
+    return code_of(outcome, warnings_ok=warnings_ok)
+
+
+def code_of(outcome: RestoreOutcome, *, warnings_ok: bool) -> int:
+    """Return the exit code of a restoration, or of one round of a standby that is followed."""
+    from kstate_cli.cli.plan_view import exit_code
+
+    warned = any(report.null_keys for report in outcome.reports)
+    return exit_code(outcome.plan.change, warnings_ok=warnings_ok, warned=warned)
 
 
 def show_restored(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:

@@ -141,7 +141,7 @@ def _finish(
     if for_reset and result is not None and output is not Format.json:
         # Whatever --quiet says: nobody may overlook it.
         say(
-            "warning: that deletes the changelog topics, the only source that a store can be rebuilt from; "
+            "note: that deletes the changelog topics, the only source that a store can be rebuilt from; "
             "input topics are read again from their beginning, as far as they still have it"
         )
     return exit_code(plan, warnings_ok=warnings_ok)

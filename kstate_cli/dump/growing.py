@@ -14,7 +14,8 @@ The generation has ten digits, and the highest one counts. The canonical shape i
 ``forgotten`` are files that an earlier manifest named, and when they were: they are removed once nobody can be reading
 them any more. It may be missing, as may ``topic_id``, ``cleanup_policy``, ``delete_retention_ms``, ``leader_epoch``,
 ``last``, ``tail``, and ``retention_ms`` and ``min_compaction_lag_ms``: numbers that were set for the topic itself.
-``tail`` has the last records of the full, in order: see :class:`TailRecord`.
+``clock`` is a :class:`ClockMark`, and ``after_unknown_time`` of a full is true or missing. ``tail`` has its last
+records, in order: see :class:`TailRecord`.
 
 A *full* is one reading of a partition from its log start, and what was added to it since: its ranges follow each other
 without a gap. A partition may have several, of which the one that began last counts; another of the same partition has
@@ -26,7 +27,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
@@ -138,6 +139,8 @@ class Full:
     min_compaction_lag_ms: int | None = None
     tail: tuple[TailRecord, ...] = ()
     """The last records of its files, in order. Empty in manifests of versions that did not write it."""
+    after_unknown_time: bool = False
+    """Nobody knows how much time passed between the readings before it and its own."""
 
     @property
     def start(self) -> int:
@@ -150,6 +153,11 @@ class Full:
         return self.ranges[-1].end
 
     @property
+    def latest_ms(self) -> int:
+        """The latest time that it speaks of."""
+        return max(self.as_of_ms, *(max(one.continues_ms, one.ended_ms) for one in self.ranges))
+
+    @property
     def rows(self) -> int:
         """Records in its files."""
         return sum(file.rows for file in self.files)
@@ -158,6 +166,21 @@ class Full:
     def compacted(self) -> bool:
         """Whether its log may have forgotten deletes; so it is where nobody said its policy."""
         return self.cleanup_policy is None or "compact" in self.cleanup_policy
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMark:
+    """When a manifest was written, by three clocks; all in ms. See :mod:`kstate_cli.capture.round_clock`."""
+
+    boot: str
+    boot_ms: int
+    """:class:`kstate_cli.clock.BootTime`."""
+    time_ms: int
+    """The time of the dump, which all other times of the manifest are of."""
+    wall_ms: int
+    """The time of day of the host."""
+    max_error_ms: int | None = None
+    """How far that may be wrong; None if the kernel does not call it synchronized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +200,11 @@ class Grown:
     fulls: tuple[Full, ...]
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     forgotten: tuple[Forgotten, ...] = ()
+    clock: ClockMark | None = None
+
+    def last_with_rows(self, key: TopicPartition) -> Full | None:
+        """Return the full of a partition that began last of those that have a record; None if none has."""
+        return max((one for one in self.fulls if one.key == key and one.rows), key=lambda one: one.began, default=None)
 
     def newest(self) -> dict[TopicPartition, Full]:
         """Of each partition the full that began last; without those that a topic made anew no longer has."""
@@ -217,6 +245,8 @@ def render(grown: Grown) -> bytes:
         "committed": rendered_committed(grown.committed),
         "forgotten": [{"path": one.path, "at_ms": one.at_ms} for one in grown.forgotten],
     }
+    if grown.clock is not None:
+        content["clock"] = {name: value for name, value in asdict(grown.clock).items() if value is not None}
     return (json.dumps(content, separators=(",", ":")) + "\n").encode("utf-8")
 
 
@@ -238,6 +268,8 @@ def _full_facts(one: Full) -> Json:
     facts |= {name: value for name in _PLAIN if (value := getattr(one, name)) is not None}
     if one.last is not None:
         facts["last"] = {"offset": one.last.offset, "sha256": one.last.sha256}
+    if one.after_unknown_time:
+        facts["after_unknown_time"] = True
     if one.tail:
         facts["tail"] = [
             [t.offset, t.sha256, t.key, -1 if t.epoch is None else t.epoch, int(t.tombstone)] for t in one.tail
@@ -289,7 +321,24 @@ def _grown(content: Any, generation: int | None) -> Grown:
     forgotten = tuple(_forgotten(one) for one in json_list(whole.get("forgotten", []), "forgotten"))
     if any(one.path in paths for one in forgotten):
         raise DumpError("a file is forgotten that it names")
-    return Grown(whole["generation"], isolation_of(whole), tuple(fulls), committed_of(whole), forgotten)
+    return Grown(
+        whole["generation"],
+        isolation_of(whole),
+        tuple(fulls),
+        committed_of(whole),
+        forgotten,
+        _clock(whole.get("clock")),
+    )
+
+
+def _clock(content: Any) -> ClockMark | None:
+    if content is None:
+        return None
+    facts = json_object(content, "the clock")
+    if not isinstance(facts.get("boot"), str):
+        raise DumpError("the clock does not say which start of a host it is of")
+    boot_ms, time_ms, wall_ms = (number(facts, name, MAX_TIME) for name in ("boot_ms", "time_ms", "wall_ms"))
+    return ClockMark(facts["boot"], boot_ms, time_ms, wall_ms, maybe(facts, "max_error_ms"))
 
 
 def _forgotten(content: Any) -> Forgotten:
@@ -345,6 +394,7 @@ def _full(content: Any, generation: int) -> Full:
         maybe(facts, "retention_ms"),
         maybe(facts, "min_compaction_lag_ms"),
         _tail(facts, key, offsets),
+        facts.get("after_unknown_time") is True,
     )
 
 
@@ -457,10 +507,12 @@ def _as_files(fulls: Iterable[Full]) -> Iterable[ManifestFile]:
 
 def partitions_of(grown: Grown, root: str) -> dict[TopicPartition, PartitionDump]:
     """The newest full of each partition as data to read, below the path ``root``. No file is looked at."""
-    return {key: _partition(one, root.rstrip("/")) for key, one in sorted(grown.newest().items())}
+    return {
+        key: _partition(one, root.rstrip("/"), grown.last_with_rows(key)) for key, one in sorted(grown.newest().items())
+    }
 
 
-def _partition(one: Full, root: str) -> PartitionDump:
+def _partition(one: Full, root: str, filled: Full | None) -> PartitionDump:
     pieces = tuple(
         Piece(f"{root}/{file.path}", (index,), g.rows, g.bytes, g.first, g.last, False, (), g.rows, g.key_bytes)
         for file in one.files
@@ -479,4 +531,6 @@ def _partition(one: Full, root: str) -> PartitionDump:
         one.topic_id,
         _reading(one),
         one.ranges,
+        (filled.began, filled.rows) if filled is not None and not one.rows else None,
+        one.ranges[0].continues_ms if one.after_unknown_time else None,
     )

@@ -81,6 +81,10 @@ class PartitionDump:
     """When it was read, and from what; None where no manifest says so."""
     rounds: tuple[Round, ...] = ()
     """Of a dump that grows: the readings that it consists of, by their offsets."""
+    older_full: tuple[int, int] | None = None
+    """If this full dump has no record: generation and rows of the newest one before it that has any."""
+    unknown_before_ms: int | None = None
+    """Nobody knows how much later than any time before this one the dump was read, ms since 1970."""
 
     @property
     def key(self) -> TopicPartition:

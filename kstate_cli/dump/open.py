@@ -6,10 +6,10 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.errors import KstateError, warn_before
+from kstate_cli.errors import KstateError, UsageError, warn_before
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.regular import kind_of
 from kstate_cli.signals import mapped
@@ -82,12 +82,16 @@ class _DumpFiles:
     """Folders below the root that have a manifest."""
 
 
-def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: bool = False) -> Dump:
+def read_dump(
+    uri: str, *, complete: bool, committed_only: bool, check_digests: bool = False, full_dump: int | None = None
+) -> Dump:
     """Find out what the dump at ``uri`` (a local path, or a URI of ``pyarrow.fs``) holds, mostly from its footers.
 
     Without a manifest the dump is refused unless ``complete``: the user says that no file is missing.
     ``committed_only``: the user says that it holds no uncommitted record; it fills :attr:`Dump.isolation` where no
     manifest does. ``check_digests`` reads all files and compares the manifest's SHA-256.
+
+    ``full_dump``: of a dump that grows, the full dumps that were the newest in this generation.
 
     UsageError where there is nothing at ``uri``; DumpError (exit code 4), naming the file, for everything else.
     """
@@ -95,7 +99,13 @@ def read_dump(uri: str, *, complete: bool, committed_only: bool, check_digests: 
     where = shown(uri)
     grown = newest_manifest(filesystem, root, where)
     if grown is not None:
-        return _grown_dump(grown, filesystem, root, uri, check_digests=check_digests)
+        counted, skipped = (grown, ()) if full_dump is None else _as_of_generation(grown, full_dump, where)
+        read = _grown_dump(counted, filesystem, root, uri, check_digests=check_digests)
+        return replace(read, warnings=(*skipped, *read.warnings))
+    if full_dump is not None:
+        raise UsageError(
+            f"--full-dump {full_dump}: {where} was written at once, and has one full dump", hint="leave it out"
+        )
     survey = _Survey()
     try:
         return _plain_dump(survey, filesystem, root, uri, complete, committed_only, check_digests)
@@ -150,6 +160,25 @@ def _plain_dump(
         warnings=tuple(warnings),
         hidden=tuple(survey.also_hidden()),
     )
+
+
+def _as_of_generation(grown: growing.Grown, generation: int, where: str) -> tuple[growing.Grown, tuple[str, ...]]:
+    """Return the dump without the full dumps that began after a generation. UsageError if none is left."""
+    fulls = tuple(one for one in grown.fulls if one.began <= generation)
+    if not fulls:
+        first = min((one.began for one in grown.fulls), default=None)
+        raise UsageError(
+            f"--full-dump {generation}: {where} has no full dump of that generation",
+            hint="it has no full dump" if first is None else f"its oldest one is of generation {first}",
+        )
+    left_out = sorted(str(key) for key, one in grown.newest().items() if one.began > generation)
+    if not left_out:
+        return grown, ()
+    warning = (
+        f"{some(left_out, _NAMED)}: restored from an older full dump (--full-dump {generation}): the newest one is "
+        "skipped, with every record that only it has"
+    )
+    return replace(grown, fulls=fulls), (warning,)
 
 
 def newest_manifest(filesystem: FileSystem, root: str, where: str) -> growing.Grown | None:

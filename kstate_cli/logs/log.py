@@ -46,6 +46,8 @@ class Log:
     """Its tombstones are compacted away; False where ``cleanup.policy`` says otherwise."""
     rounds: tuple[Round, ...] = ()
     """The readings that the dump of it consists of, where it grows."""
+    unknown_before_ms: int | None = None
+    """As :attr:`PartitionDump.unknown_before_ms`."""
 
     def read_by(self, following: int) -> int | None:
         """When the records from ``following`` on were read that the dump has of one reading; None where nobody says."""
@@ -113,4 +115,5 @@ def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = 
         min((one for one in retentions if one is not None), default=RETENTION_MS),
         not told or any("compact" in one for one in told),
         dump.rounds,
+        dump.unknown_before_ms,
     )

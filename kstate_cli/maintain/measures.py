@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kstate_cli import clock
 from kstate_cli.formats.task_id import GLOBAL
+from kstate_cli.maintain.steps import STANDBY
 
 if TYPE_CHECKING:
     from kstate_cli.dump.growing import Grown
@@ -25,7 +26,10 @@ _DUMP: Final = ("application",)
 
 MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_step_last_run_timestamp_seconds": ("maintain: when the step last ended.", _STEP),
-    "kstate_step_last_success_timestamp_seconds": ("maintain: when it last did what it was asked for.", _STEP),
+    "kstate_step_last_success_timestamp_seconds": (
+        "maintain: when it last ended without an error, and without a warning that --warnings-ok does not accept.",
+        _STEP,
+    ),
     "kstate_step_duration_seconds": ("maintain: how long it took the last time.", _STEP),
     "kstate_step_exit_code": ("maintain: its last exit code; 6 where its time was over.", _STEP),
     "kstate_step_findings": ("maintain: what it found, by code and level.", (*_STEP, "code", "level")),
@@ -37,7 +41,10 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_lag_records": ("maintain: records of the broker's log that the store has not seen.", _STORE),
     "kstate_lag_seconds": ("maintain: how old the first of those is.", _STORE),
     "kstate_dump_lag_offsets": (
-        "maintain: offsets from the store's end to the dump's, markers of transactions too; 0 where it is past it.",
+        (
+            "maintain: offsets from the store's end to the dump's, markers of transactions too; 0 for an application "
+            "that is past it. Absent for a standby that is: it is of another log."
+        ),
         _STORE,
     ),
     "kstate_dump_bytes": ("maintain: bytes of the files of the dump.", _DUMP),
@@ -118,13 +125,18 @@ def _of_stores(result: Result, ends: Mapping[tuple[str, int], int]) -> Iterator[
             yield "kstate_lag_records", labels, one["lag"]
         if one["lag_seconds"] is not None:
             yield "kstate_lag_seconds", labels, one["lag_seconds"]
-        behind = list(_behind(one, ends))
+        behind = list(_behind(one, ends, is_standby=result.of == STANDBY))
         if behind and None not in behind:
             yield "kstate_dump_lag_offsets", labels, sum(number for number in behind if number is not None)
 
 
-def _behind(one: Mapping[str, object], ends: Mapping[tuple[str, int], int]) -> Iterator[int | None]:
-    """Of each partition the offsets from the store's end to the dump's; None where either is not known."""
+def _behind(
+    one: Mapping[str, object], ends: Mapping[tuple[str, int], int], *, is_standby: bool
+) -> Iterator[int | None]:
+    """Of each partition the offsets from the store's end to the dump's; None where either is not known.
+
+    A standby is made from the dump: one that is past its end is from another log, and has no lag.
+    """
     is_global = one["task"] == GLOBAL
     offsets = one["reached"]
     if not isinstance(offsets, dict):
@@ -133,7 +145,8 @@ def _behind(one: Mapping[str, object], ends: Mapping[tuple[str, int], int]) -> I
         for partition, offset in partitions.items():
             end = ends.get((topic, int(partition)))
             # A task store keeps the offset of its last record, a global store that of the next one.
-            yield None if end is None or offset < 0 else max(0, end - (offset if is_global else offset + 1))
+            number = None if end is None or offset < 0 else end - (offset if is_global else offset + 1)
+            yield None if number is None or (number < 0 and is_standby) else max(0, number)
 
 
 def _of_dump(grown: Grown, now_ms: int) -> Iterator[Measure]:

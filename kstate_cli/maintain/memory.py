@@ -39,7 +39,7 @@ class Result:
     ended_ms: int
     exit: int
     success_ms: int | None
-    """When it last ended with 0 or 1."""
+    """When it last ended with 0, or with 1 and ``--warnings-ok``."""
     message: str | None = None
     findings: Mapping[str, int] = field(default_factory=dict)
     """``level code`` -> how many."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli import clock
-from kstate_cli.errors import name_of_signal
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, name_of_signal
 from kstate_cli.maintain.children import NO_CODE, Ended, argv_of, run
 from kstate_cli.maintain.memory import Memory, Result, looked, tell_in_lock, write_memory
 from kstate_cli.maintain.steps import STANDBY, StepCommand
@@ -46,6 +46,7 @@ def do_all(
     *,
     under_way: Callable[[StepCommand], AbstractContextManager[None]],
     hear: Callable[[StepEnd], None],
+    warnings_ok: bool = False,
 ) -> list[StepEnd]:
     """Runs what is due; the memory is written after each command, so that a kill costs one step at most.
 
@@ -59,7 +60,7 @@ def do_all(
         one = _left_out(task)
         if one is None:
             with under_way(task):
-                one = _do(task, memory, lock)
+                one = _do(task, memory, lock, warnings_ok=warnings_ok)
         write_memory(memory_file, memory)
         told.append(one)
         hear(one)
@@ -74,7 +75,7 @@ def _left_out(task: StepCommand) -> StepEnd | None:
     return None
 
 
-def _do(task: StepCommand, memory: Memory, lock: int) -> StepEnd:
+def _do(task: StepCommand, memory: Memory, lock: int, *, warnings_ok: bool) -> StepEnd:
     began = clock.now_ms()
     seconds = task.timeout.total_seconds()
 
@@ -88,14 +89,15 @@ def _do(task: StepCommand, memory: Memory, lock: int) -> StepEnd:
     now = clock.now_ms()
     before = memory.result(task.step, task.of)
     message = _message(task, ended)
-    good = ended.exit in (0, 1)
+    good = ended.exit in (EXIT_OK, EXIT_WARNINGS)
+    success = ended.exit == EXIT_OK or (good and warnings_ok)
     memory.results[task.step, task.of] = Result(
         task.step,
         task.of,
         began,
         max(began, now),
         ended.exit,
-        now if good else None if before is None else before.success_ms,
+        now if success else None if before is None else before.success_ms,
         message,
         _findings(ended.lines),
         _lags(ended.lines) if task.step == "lag" else (),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from typing import NoReturn
 
+from kstate_cli.dump.growing import render
 from kstate_cli.dump.location import open_location, shown
 from kstate_cli.dump.open import newest_manifest
 from kstate_cli.errors import Refused
@@ -35,17 +37,21 @@ def follow_dump(
         while True:
             began = time.monotonic()
             # What is committed while this round reads is one more round, with nothing to do at worst.
-            generation = newest_generation(request.dump)
-            if generation != seen:
+            manifest = newest_manifest_of(request.dump)
+            if manifest != seen:
                 on_round(restore(request, on_plan=on_plan, watcher=watcher, state=state))
-                seen = generation
+                seen = manifest
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
     finally:
         state.close()
 
 
-def newest_generation(uri: str) -> int:
-    """The generation of a dump that grows. Raises Refused for one that does not, DumpError and UsageError."""
+def newest_manifest_of(uri: str) -> tuple[int, str]:
+    """Return generation and SHA-256 of the newest manifest of a dump that grows.
+
+    Another dump in the same place may have come to the same generation. Raises Refused for a dump that does not grow,
+    DumpError and UsageError.
+    """
     filesystem, root = open_location(uri)
     grown = newest_manifest(filesystem, root, shown(uri))
     if grown is None:
@@ -55,4 +61,4 @@ def newest_generation(uri: str) -> int:
             hint="leave out --follow, or follow one that is written by:",
             hint_details=[command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", "DUMP")],
         )
-    return grown.generation
+    return grown.generation, hashlib.sha256(render(grown)).hexdigest()

@@ -134,6 +134,13 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_
             f"{why}, but the dump itself has missed deletes: {late} (delete.retention.ms is "
             f"{shown(log.retention_ms)}): begin a new full, or --accept-resurrected",
         )
+    if None not in (as_of_ms, log.unknown_before_ms) and (as_of_ms or 0) < (log.unknown_before_ms or 0):
+        return _too_old(
+            log,
+            caught_up,
+            "nobody knows how much time passed between its data and the dump: another host made it, or clocks were set",
+            allowed=allowed,
+        )
     if deletes_heard is Heard.YES:
         return caught_up
     if deletes_heard is Heard.UNKNOWN:
@@ -144,9 +151,14 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_
         f"its data is of {moment(as_of_ms)}, and the dump was read {shown(ended - as_of_ms)} later: deletes in between "
         f"may be forgotten (delete.retention.ms is {shown(log.retention_ms)})"
     )
+    return _too_old(log, caught_up, old, allowed=allowed)
+
+
+def _too_old(log: Log, caught_up: Verdict, old: str, *, allowed: Allowed) -> Verdict:
+    """Judge a store with rows whose log may have forgotten deletes: rebuilt, unless the user accepts these rows."""
     if allowed.resurrected:
-        return replace(caught_up, why=f"{why}; {old}")
-    rebuilt = _rebuild(log, old, has_rows=has_rows, allowed=allowed)
+        return replace(caught_up, why=f"{caught_up.why}; {old}")
+    rebuilt = _rebuild(log, old, has_rows=True, allowed=allowed)
     if rebuilt.action is Action.REFUSE:
         return replace(rebuilt, why=f"{rebuilt.why}; --accept-resurrected catches it up all the same")
     return rebuilt

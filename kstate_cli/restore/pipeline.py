@@ -97,7 +97,12 @@ def _restore(
     app = request.terms.app
     refuse_special(app)
     watch = Stopwatch()
-    dump = read_dump(request.dump, complete=request.complete, committed_only=request.committed_only)
+    dump = read_dump(
+        request.dump,
+        complete=request.complete,
+        committed_only=request.committed_only,
+        full_dump=request.full_dump,
+    )
     if request.verify_dump:
         refuse_damaged(dump)
     if request.ask is not None:

@@ -22,7 +22,7 @@ from kstate_cli.offsets.unclean import may_be_ahead
 from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
 from kstate_cli.releases import readable_by, unproven_release
 from kstate_cli.restore.as_of import another_log, as_of_after, task_times
-from kstate_cli.restore.judge import Action, Allowed, judge
+from kstate_cli.restore.judge import Action, Allowed, Verdict, judge
 from kstate_cli.restore.obstacles import (
     broken,
     foreign,
@@ -316,6 +316,11 @@ def _judge_store(
                 "start the application before that is known: it would restore from a log without these records"
             )
             return None
+        # Before any offset: in another log they mean nothing, and "already past the dump" would be no news.
+        other = None if before is None else another_log(draft.dump, dump, facts, before)
+        if other is not None and not allowed.asked:
+            _refuse_other_log(draft, shown, store, dump, other)
+            return None
         log = log_of(dump, committed, facts)
         offset = existing.offsets.get(dump.key) if existing else None
         verdict = judge(
@@ -326,16 +331,9 @@ def _judge_store(
             allowed=allowed,
             as_of_ms=before.as_of_ms if before is not None else None,
         )
-        if before is not None and verdict.action in (Action.CATCH_UP, Action.REBUILD):
-            other = another_log(draft.dump, dump, facts, before)
-            if other is not None and not allowed.asked:
-                draft.refused.append(
-                    f"{shown}: {dump.key} is another log than the one that the store was made from: {other}. Do not "
-                    "start the application"
-                )
-                draft.only_copies[store.name] = None
-                return None
-            verdict = replace(verdict, only_copy=verdict.only_copy or other is not None)
+        if _is_emptied(draft, shown, dump, verdict, allowed):
+            return None
+        verdict = replace(verdict, only_copy=verdict.only_copy or other is not None)
         parts.append(RestoredPartition(dump, log, verdict))
     judged = tuple(parts)
     if len({part.verdict.action for part in judged}) > 1 and any(p.verdict.action is Action.REBUILD for p in judged):
@@ -372,6 +370,26 @@ def _allowed(
         allowed = replace(allowed, rebuild=f"what is there cannot be used ({damage})")
         draft.warnings.append(f"{task}/{store.name}: {damage}")
     return allowed
+
+
+def _refuse_other_log(draft: RestoreDraft, shown: str, store: StoreSpec, dump: PartitionDump, why: str) -> None:
+    draft.refused.append(
+        f"{shown}: {dump.key} is another log than the one that the store was made from: {why}. Do not start the "
+        "application"
+    )
+    draft.only_copies[store.name] = None
+
+
+def _is_emptied(draft: RestoreDraft, shown: str, dump: PartitionDump, verdict: Verdict, allowed: Allowed) -> bool:
+    """Refuse an empty full dump if an older one has rows; return whether it was refused."""
+    if dump.older_full is None or allowed.allow_empty or verdict.action is not Action.REBUILD:
+        return False
+    generation, rows = dump.older_full
+    draft.refused.append(
+        f"{shown}: the newest full dump of {dump.key} has no record, and that of generation {generation} has {rows:,}: "
+        f"--full-dump {generation} restores from that one, --allow-empty restores an empty store"
+    )
+    return True
 
 
 def _absent_partitions(

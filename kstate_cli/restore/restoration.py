@@ -95,6 +95,8 @@ class RestoreRequest:
     """Read every file of the dump in full before the plan."""
     after_error: bool = False
     """An earlier run ended in ERROR, and somebody has looked at it."""
+    full_dump: int | None = None
+    """Restore from the full dumps that were the newest in this generation; None for the newest of all."""
 
 
 @dataclass(slots=True)

@@ -124,6 +124,37 @@ def test_rounds(host: Host) -> None:
     assert rows_of(other) == rows_of(host.standby)
 
 
+def test_a_changelog_that_was_recreated_is_no_success(host: Host) -> None:
+    """It is shorter than the standby: the round fails, no gauge calls it a success, and none a lag of 0."""
+    host.steps = "[maintain.restore]\n[maintain.lag]\n"
+    host.call()
+    success = host.metric("kstate_step_last_success_timestamp_seconds", step="restore")
+    for key in KEYS:
+        host.dump.begin_anew(key, 0, "recreated")
+    host.more(5)
+    done = host.call(status=4)
+    (row,) = [one for one in done.rows if one.get("step") == "restore"]
+    assert (row["came"], row["ended"]) == ("failed", 4)
+    assert host.metric("kstate_step_last_success_timestamp_seconds", step="restore") == success
+    assert host.metric("kstate_step_exit_code", step="restore") == [4]
+    assert not host.metric("kstate_dump_lag_offsets", of="standby")
+
+
+def test_a_step_that_warns_is_no_success_unless_warnings_are_accepted(host: Host) -> None:
+    host.steps = "[maintain.restore]\n"
+    spec = host.config().read_text()
+    host.call()
+    success = host.metric("kstate_step_last_success_timestamp_seconds", step="restore")
+    for key in KEYS:
+        host.dump.begin_anew(key, 20, keep=True)
+    host.dump.add({key: [] for key in KEYS})
+    (host.folder / "kstate.toml").write_text(spec)
+    shutil.rmtree(host.standby)
+    (host.folder / "standby" / ".kstate" / APP / "standby.json").unlink(missing_ok=True)
+    assert host.call(status=4)
+    assert host.metric("kstate_step_last_success_timestamp_seconds", step="restore") == success
+
+
 def test_the_lag_of_a_standby_that_is_behind(host: Host) -> None:
     host.call()
     host.more(30)
@@ -401,7 +432,7 @@ def test_a_dump_that_cannot_be_read_is_no_number(host: Host) -> None:
     host.call()
     (host.dump.path / "_manifest-0000009999.json").write_text("{}")
     host.steps = "[maintain.clean]\n"
-    done = host.call()
+    done = host.call(status=1)
     assert "the metrics could not be written" in done.err
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kstate_cli.cli.metrics import Metrics
 from tests.golden import unpack
 
 from .support import kstate, tree_hash
@@ -44,6 +45,29 @@ def test_what_a_migration_tells(tmp_path: Path) -> None:
     assert bad["kstate_last_success_timestamp_seconds"] == good["kstate_last_success_timestamp_seconds"]
     assert bad["kstate_last_run_timestamp_seconds"] > good["kstate_last_run_timestamp_seconds"]
     assert sorted(path.name for path in tmp_path.glob("*kstate.prom*")) == [".kstate.prom.lock", "kstate.prom"]
+
+
+def test_a_warning_is_no_success(tmp_path: Path) -> None:
+    """Of a command, and of each round of one that continues: whoever looks at the success alone must hear of it."""
+    file = tmp_path / "kstate.prom"
+    with Metrics(file, "dump", None, application="a") as metrics:
+        metrics.round_done(0)
+        good = read(file, "dump")["kstate_last_success_timestamp_seconds"]
+        metrics.round_done(1)
+        assert read(file, "dump")["kstate_last_success_timestamp_seconds"] == good
+        assert read(file, "dump")["kstate_last_run_exit_code"] == 1
+        assert metrics.done(1) == 1
+    assert read(file, "dump")["kstate_last_success_timestamp_seconds"] == good
+
+
+def test_metrics_that_cannot_be_written_are_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "collector"
+    folder.mkdir()
+    file = folder / "kstate.prom"
+    with Metrics(file, "dump", None, application="a") as metrics:
+        folder.rename(tmp_path / "moved")
+        assert metrics.done(0) == 1
+    assert "warning: the metrics could not be written" in capsys.readouterr().err
 
 
 def test_what_a_wipe_tells(tmp_path: Path) -> None:

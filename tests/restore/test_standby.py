@@ -18,6 +18,7 @@ from kstate_cli.change.build import MOST_OVERLAPPING
 from kstate_cli.change.lockfile import application_lock
 from kstate_cli.change.standby import read_standby, standby_path
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.restore.following import newest_manifest_of
 from kstate_cli.rocks.writable import WritableStore
 from tests.directories.support import kstate
 from tests.done import Done
@@ -142,6 +143,70 @@ def test_what_is_new_and_damaged_is_refused_and_the_last_good_round_stays(pair: 
     new.write_bytes(whole)
     assert pair.round("--after-error").summary["records"] == 80
     pair.is_as_one_restore_makes_it()
+
+
+@pytest.mark.parametrize("count", [10, 400, 600])
+def test_the_topic_ids_are_compared_before_the_offsets(pair: Pair, tmp_path: Path, count: int) -> None:
+    """A changelog that was recreated, be it shorter than the standby: refused, and no metric calls that a success."""
+    metrics = tmp_path / "kstate.prom"
+    pair.round("--metrics-file", str(metrics))
+    success = _success(metrics)
+    before = digest(pair.app)
+    for key in KEYS:
+        pair.dump.begin_anew(key, 0, "recreated")
+    pair.more(count)
+    refused = pair.round("--metrics-file", str(metrics), status=4)
+    assert "the dump has topic id recreated, the store was made from t" in refused.err
+    assert "already past the dump" not in refused.err
+    assert _success(metrics) == success and digest(pair.app) == before
+
+
+def _success(metrics: Path) -> str:
+    (line,) = [one for one in metrics.read_text().splitlines() if one.startswith("kstate_last_success_timestamp_")]
+    return line
+
+
+def test_an_empty_full_dump_does_not_replace_one_that_has_rows(pair: Pair) -> None:
+    """A lost host is not restored as empty because the last full dump found an empty changelog."""
+    pair.round()
+    rows = digest(pair.app)
+    shutil.rmtree(pair.app)
+    standby_path(pair.app).unlink()
+    for key in KEYS:
+        pair.dump.begin_anew(key, 0, "recreated", keep=True)
+    pair.dump.add({key: [] for key in KEYS})
+    refused = kstate(*pair.argv("-o", "json"), status=4)
+    for number in (0, 1):
+        assert (
+            f"0_{number}/bulk: the newest full dump of {TOPIC}:{number} has no record, and that of generation 1 has 400"
+            in refused.err
+        )
+    assert not pair.app.exists()
+    done = kstate(*pair.argv("--full-dump", "1", "-o", "json"), status=1)
+    (warning,) = [row["message"] for row in done.rows if row["type"] == "warning"]
+    assert "restored from an older full dump (--full-dump 1)" in warning
+    assert digest(pair.app) == rows
+    shutil.rmtree(pair.app)
+    kstate(*pair.argv("--allow-empty", "-o", "json"))
+    assert digest(pair.app) != rows
+    kstate(*pair.argv("--full-dump", "9", "-o", "json"))
+
+
+def test_another_dump_of_the_same_generation_is_seen(pair: Pair, tmp_path: Path) -> None:
+    other = GrowingDump(tmp_path / "other-dump")
+    other.add({KEYS[0]: [(b"k", b"other", 1_700_000_000_000)]})
+    first = newest_manifest_of(str(pair.dump.path))
+    assert newest_manifest_of(str(pair.dump.path)) == first
+    second = newest_manifest_of(str(other.path))
+    assert first[0] == second[0] == 1 and first != second
+
+
+def test_a_generation_without_a_full_dump_is_refused(pair: Pair) -> None:
+    for key in KEYS:
+        pair.dump.begin_anew(key, 0)
+    pair.more()
+    refused = kstate(*pair.argv("--full-dump", "1", "-o", "json"), status=2)
+    assert "its oldest one is of generation 2" in refused.err
 
 
 def used(app: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kstate_cli.capture.packing import TOGETHER, kept, merged, packed
 from kstate_cli.capture.stores import FolderStore
 from kstate_cli.dump.errors import DumpError
-from kstate_cli.dump.growing import Full, Grown
+from kstate_cli.dump.growing import Full, Grown, GrownFile, RowGroup
 from kstate_cli.dump.model import Round
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.forgotten import Heard, heard
@@ -81,6 +81,20 @@ def test_ranges_that_are_joined_promise_no_more(steps: list[tuple[int, int, int]
         return all(heard(one.continues_ms, one.ended_ms, retention) is Heard.YES for one in known)
 
     assert sound(few) is sound(ranges)
+
+
+def test_the_last_full_that_has_a_record_stays() -> None:
+    """An empty changelog, be it recreated or read at the wrong moment, does not drop the only rows that there are."""
+    ranges = (Round(0, 9, 0, 0),)
+    file = GrownFile("f", 9, "0" * 64, (RowGroup(0, 8, 9, 1, 1),))
+    older, filled = (Full(KEY, began, 0, 9, 0, ranges, (replace(file, path=f"f{began}"),)) for began in (1, 3))
+    empty = [Full(KEY, began, 0, 9, 0, ranges, ()) for began in (5, 7, 9)]
+    grown, gone = kept(Grown(9, "read_committed", (older, filled, *empty)), 2)
+    assert grown.fulls == (filled, empty[1], empty[2])
+    assert gone == (older, empty[0])
+    new = replace(older, began=11)
+    grown, gone = kept(replace(grown, fulls=(*grown.fulls, new)), 2)
+    assert grown.fulls == (empty[2], new) and filled in gone
 
 
 def test_the_newest_fulls_stay() -> None:

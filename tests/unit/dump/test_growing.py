@@ -19,12 +19,14 @@ from kstate_cli.capture.writing import RangeFile
 from kstate_cli.dump.errors import WHOLE_COPY, DumpError
 from kstate_cli.dump.growing import (
     MOST_GENERATION,
+    ClockMark,
     Forgotten,
     Full,
     Grown,
     GrownFile,
     LastRecord,
     RowGroup,
+    TailRecord,
     generation_of,
     name_of,
     parse,
@@ -44,8 +46,17 @@ FILE = GrownFile("topic=t/partition=0/f.parquet", 9, DIGEST, (RowGroup(3, 8, 5, 
 FULL = Full(
     KEY, 2, 3, 20, 1000, (Round(3, 10, 500, 600), Round(10, 20, 700, 1010)), (FILE,), "id", "compact", 5, 1,
     LastRecord(18, DIGEST), 87_600_000, 3,
+    (TailRecord(17, DIGEST[:16], DIGEST[-16:], None, tombstone=True), TailRecord(18, DIGEST[:16], DIGEST[-16:], 4)),
+    after_unknown_time=True,
 )  # fmt: skip
-GROWN = Grown(7, "read_committed", (FULL,), {TopicPartition("s", 0): 12}, (Forgotten("topic=t/partition=0/old", 5),))
+GROWN = Grown(
+    7,
+    "read_committed",
+    (FULL,),
+    {TopicPartition("s", 0): 12},
+    (Forgotten("topic=t/partition=0/old", 5),),
+    ClockMark("boot", 1, 2, 3, 4),
+)
 CANONICAL = json.loads(render(GROWN))
 
 
@@ -56,6 +67,7 @@ def parsed(content: Any) -> Grown:
 def test_there_and_back() -> None:
     assert parsed(CANONICAL) == GROWN
     unsaid = dict.fromkeys(("topic_id", "cleanup_policy", "leader_epoch", "last"))
+    unsaid |= {"tail": (), "after_unknown_time": False}
     unsaid |= dict.fromkeys(("delete_retention_ms", "retention_ms", "min_compaction_lag_ms"))
     bare = replace(FULL, **unsaid)  # type: ignore[arg-type]
     assert parse(render(replace(GROWN, fulls=(bare,))), NAME, NAME).fulls == (bare,)
@@ -74,6 +86,13 @@ def _set(*path: Any) -> Callable[[Any], None]:
 
 FULLS: tuple[Any, ...] = ("fulls", 0)
 WRONG: dict[str, Callable[[Any], None]] = {
+    "a tail that is no list": _set("fulls", 0, "tail", 7),
+    "a record of the tail without its key": _set("fulls", 0, "tail", 0, [17, DIGEST[:16], 4, 0]),
+    "a digest of the tail that is none": _set("fulls", 0, "tail", 0, 1, "x" * 16),
+    "a tail out of order": _set("fulls", 0, "tail", 0, 0, 19),
+    "a tail that ends elsewhere": _set("fulls", 0, "tail", 1, 0, 19),
+    "a clock of no host": _set("clock", "boot", 7),
+    "a clock without its time": _set("clock", "time_ms", None),
     "an older format": _set("format", 2),
     "a newer format": _set("format", 4),
     "another generation than its name": _set("generation", 8),

@@ -103,6 +103,18 @@ READ = Reading(1_000 * HOUR, 1_001 * HOUR)
 AGED = replace(FULL, reading=READ, retention_ms=24 * HOUR)
 
 
+def test_after_a_time_that_nobody_knows_nothing_is_caught_up() -> None:
+    """Whatever the times say: a store whose data is of before is rebuilt, one of the same dump is caught up."""
+    log = replace(AGED, unknown_before_ms=READ.started_ms)
+    before, after = READ.started_ms - 1, READ.started_ms
+    for as_of, action in ((before, Action.REBUILD), (after, Action.CATCH_UP)):
+        found = judge(log, START + 9, is_global=False, has_rows=True, allowed=Allowed(), as_of_ms=as_of)
+        assert found.action is action
+    found = judge(log, START + 9, is_global=False, has_rows=True, allowed=Allowed(resurrected=True), as_of_ms=before)
+    assert found.action is Action.CATCH_UP and "nobody knows how much time passed" in found.why
+    assert judge(log, START + 9, is_global=False, has_rows=False, allowed=Allowed(), as_of_ms=before).why
+
+
 def aged(hours: float | None, log: Log = AGED, *, rows: bool = True, **allowed: object) -> Verdict:
     """A store in the middle of the log whose data is so much older than the end of the reading."""
     as_of = None if hours is None else READ.ended_ms - int(hours * HOUR)
