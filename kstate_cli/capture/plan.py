@@ -48,6 +48,11 @@ class PartitionPlan:
         return self.end if self.end < self.facts.end else None
 
     @property
+    def held_back(self) -> int:
+        """Offsets that an open transaction holds back: the next call reads them."""
+        return max(0, self.facts.end - self.end)
+
+    @property
     def must_read(self) -> bool:
         """Whether there are offsets to read."""
         return self.records > 0

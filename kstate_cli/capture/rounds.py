@@ -105,6 +105,8 @@ class RoundOutcome:
     removed: int = 0
     """Files of dead runs, and such as were joined or dropped long ago, that were removed."""
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is as it should be, and worth knowing. A round reports nothing but these two, in every kind of output."""
     by_partition: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Records and bytes of files, of partitions that have any; of a plan of those whose bytes are known, about."""
 
@@ -207,6 +209,7 @@ class _OneRound:
             size=sum(size for _, size in sizes.values()) if len(sizes) == len(self.plans) else None,
             files=sum(1 for _, start, end in ranges(self.plans, self._request.workers) if start < end),
             warnings=tuple(self.warnings),
+            notes=self._notes(),
             by_partition=sizes,
         )
 
@@ -229,6 +232,7 @@ class _OneRound:
                 self._warn(f"{key}: the topic no longer has this partition: what the dump has of it stays")
         self._topics = topics.wanted
         self._compare_before()
+        self._warn_of_transactions()
         self._watcher.planned(self.plans, self._grown)
 
     def _compare_before(self) -> None:
@@ -263,6 +267,23 @@ class _OneRound:
             self._warn(
                 f"{topic} is not dumped: it seems to be of the application {other} (--topic names it all the same)"
             )
+
+    def _warn_of_transactions(self) -> None:
+        """Report transactions that were open at the last call already: nothing of their partitions can be read."""
+        for plan in self.plans:
+            before = plan.continues
+            if before is not None and before.held_back and plan.held_back and plan.end == before.end:
+                self._warn(
+                    f"{plan.key}: the transaction that is open at offset {plan.end} was open at the last call: it "
+                    f"holds back {plan.held_back:,} offsets; kafka-transactions find-hanging shows whose it is"
+                )
+
+    def _notes(self) -> tuple[str, ...]:
+        held = [f"{plan.key} at {plan.open_from}" for plan in self.plans if plan.open_from is not None]
+        if not held:
+            return ()
+        offsets = sum(plan.held_back for plan in self.plans)
+        return (f"a transaction is open, what follows is left to the next call: {some(held, 3)} ({offsets:,} offsets)",)
 
     def _warn(self, text: str) -> None:
         self.warnings.append(text)
@@ -437,6 +458,7 @@ class _OneRound:
             joined=joined,
             dropped=dropped,
             warnings=tuple(self.warnings),
+            notes=self._notes(),
             by_partition={
                 key: (
                     sum(result.records for _, result in of_one),
@@ -508,6 +530,7 @@ class _OneRound:
             facts.min_compaction_lag_ms,
             _tail(before, results),
             self._clock.why_unknown is not None if before is None else before.after_unknown_time,
+            plan.held_back,
         )
 
     @staticmethod

@@ -14,6 +14,8 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 if TYPE_CHECKING:
     from kstate_cli.capture.plan import PartitionPlan
     from kstate_cli.capture.rounds import DumpRequest, RoundOutcome
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.metrics import Metrics
 
 
 @declared
@@ -38,14 +40,14 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
 
         def round_done(outcome: RoundOutcome) -> None:
             _show_round(request, outcome, told)
-            metrics.records = outcome.records
+            _measure(metrics, outcome)
             metrics.round_done(_code(outcome, told))
 
         with DumpProgress(quiet=told.quiet) as progress:
             if source.follow is not None:
                 follow(request, progress, source.follow, round_done)
             outcome = dump_round(request, progress)
-        metrics.records = outcome.records
+        _measure(metrics, outcome)
         if told.output is Format.json:
             _print_json(request, outcome)
         else:
@@ -55,6 +57,12 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
 
 def _code(outcome: RoundOutcome, told: ToldOptions) -> int:
     return EXIT_WARNINGS if outcome.warnings and not told.warnings_ok else EXIT_OK
+
+
+def _measure(metrics: Metrics, outcome: RoundOutcome) -> None:
+    metrics.records = outcome.records
+    metrics.warnings = len(outcome.warnings)
+    metrics.held_back = sum(plan.held_back for plan in outcome.plans)
 
 
 def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
@@ -136,23 +144,33 @@ def _print_json(request: DumpRequest, outcome: RoundOutcome) -> None:
                 "start": plan.start,
                 "end": plan.end,
                 "open_from": plan.open_from,
+                "held_back": plan.held_back,
                 "records": records if written else plan.records,
                 "bytes": size,
             },
         )
-    for warning in outcome.warnings:
-        lines.line("warning", {"message": warning})
+    _print_texts(outcome, lines)
     lines.summary(_members(request, outcome))
+
+
+def _print_texts(outcome: RoundOutcome, lines: JsonLines) -> None:
+    for kind, texts in (("warning", outcome.warnings), ("note", outcome.notes)):
+        for text in texts:
+            lines.line(kind, {"message": text})
 
 
 def _show_round(request: DumpRequest, outcome: RoundOutcome, told: ToldOptions) -> None:
     from kstate_cli.cli.json_lines import JsonLines
-    from kstate_cli.cli.output import print_line
+    from kstate_cli.cli.output import print_line, say
 
     if told.output is Format.json:
-        JsonLines(None).line("round", _members(request, outcome))
+        lines = JsonLines(None)
+        _print_texts(outcome, lines)
+        lines.line("round", _members(request, outcome))
     else:
         print_line(_said(outcome))
+        for text in outcome.notes:
+            say(text, quiet=told.quiet)
     sys.stdout.flush()
 
 
@@ -162,6 +180,7 @@ def _members(request: DumpRequest, outcome: RoundOutcome) -> dict[str, Any]:
         "executed": outcome.generation is not None,
         "generation": outcome.generation,
         "partitions": len(outcome.plans),
+        "held_back": sum(plan.held_back for plan in outcome.plans),
         "records": outcome.records if outcome.generation is not None else sum(p.records for p in outcome.plans),
         "bytes": outcome.size,
         "files": outcome.files,
@@ -187,11 +206,8 @@ def _show(outcome: RoundOutcome, *, quiet: bool, dry_run: bool) -> None:
         rows.append((plan.key.topic, plan.key.partition, _what(plan), plan.start, plan.end, *amount))
     names = ("topic", "partition", "dumped", "from", "to", "records", "size")
     table(None, names, rows, right=frozenset({"partition", "from", "to", "records", "size"}))
-    open_from = [f"{plan.key} at {plan.open_from}" for plan in outcome.plans if plan.open_from is not None]
-    if open_from:
-        from kstate_cli.texts import some
-
-        say(f"a transaction is open, what follows is left to the next call: {some(open_from, 3)}", quiet=quiet)
+    for text in outcome.notes:
+        say(text, quiet=quiet)
     if dry_run:
         say(_foretold(outcome), quiet=quiet)
         say("nothing was written: --dry-run", quiet=quiet)

@@ -40,6 +40,8 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_last_run_exit_code": ("Its exit code.", _LABELS),
     "kstate_bytes_pinned": ("Bytes that are kept for undo.", _LABELS),
     "kstate_records": ("Records, or rows, that it went through.", _LABELS),
+    "kstate_warnings": ("Warnings that it has printed; 0 is none.", _LABELS),
+    "kstate_held_back_offsets": ("dump: offsets at the ends of logs that open transactions hold back.", _LABELS),
     _FINDINGS: ("Findings by code and level.", (*_LABELS, "code", "level")),
     **MEASURES,
 }
@@ -63,6 +65,8 @@ class Metrics:
         self._began = 0.0
         self._code: int | None = None
         self.records: int | None = None
+        self.warnings: int | None = None
+        self.held_back: int | None = None
         self.findings: Mapping[tuple[str, str], int] | None = None
         """(code, level) -> how many."""
         self.more: Callable[[], Iterable[Measure]] | None = None
@@ -157,6 +161,10 @@ class Metrics:
             self._gauge(registry, "kstate_bytes_pinned", self._pinned(self._folder))
         if self.records is not None:
             self._gauge(registry, "kstate_records", self.records)
+        if self.warnings is not None:
+            self._gauge(registry, "kstate_warnings", self.warnings)
+        if self.held_back is not None:
+            self._gauge(registry, "kstate_held_back_offsets", self.held_back)
         if self.findings is not None:
             self._findings(registry, self.findings)
         if self.more is not None:

@@ -166,6 +166,7 @@ def migrate(
 
             def on_plan(plan: Plan) -> None:
                 progress.expect(plan)
+                metrics.warnings = len(plan.warnings)
                 show_plan(plan, shown)
 
             outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))

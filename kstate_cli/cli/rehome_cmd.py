@@ -176,7 +176,10 @@ def rehome(
     with Metrics(metrics_file, "rehome", path) as metrics:
         if asked is not None and larger is not None:
             outcome = _complete(asked, larger, shown)
-            metrics.records = sum(report.records for report in outcome.reports)
+            metrics.records, metrics.warnings = (
+                sum(r.records for r in outcome.reports),
+                len(outcome.plan.change.warnings),
+            )
             plan, result = outcome.plan.change, outcome.result
             return metrics.done(_finish(plan, result, output, quiet=quiet, warnings_ok=warnings_ok, outcome=outcome))
         request = ChangeRequest(terms, planner=planner, last_word=last_word)
@@ -184,6 +187,7 @@ def rehome(
 
             def on_plan(plan: Plan) -> None:
                 progress.expect(plan)
+                metrics.warnings = len(plan.warnings)
                 show_plan(plan, shown)
 
             done = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))

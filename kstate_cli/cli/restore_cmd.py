@@ -157,12 +157,14 @@ def restore(
             def round_done(outcome: RestoreOutcome) -> None:
                 tell_round(outcome, output, quiet=quiet)
                 metrics.records = sum(report.records for report in outcome.reports)
+                metrics.warnings = len(outcome.plan.change.warnings)
                 metrics.round_done(code_of(outcome, warnings_ok=told.warnings_ok))
 
             if cases.follow is not None:
                 follow_dump(request, cases.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)
             outcome = run_restore(request, on_plan=plan_shown, watcher=progress)
         metrics.records = sum(report.records for report in outcome.reports)
+        metrics.warnings = len(outcome.plan.change.warnings)
 
         def ended(waiting: Waiting | None) -> int:
             return finish(outcome, output, quiet=quiet, warnings_ok=told.warnings_ok, waiting=waiting)

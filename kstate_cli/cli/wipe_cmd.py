@@ -104,6 +104,7 @@ def wipe(
 
             def on_plan(plan: Plan) -> None:
                 progress.expect(plan)
+                metrics.warnings = len(plan.warnings)
                 show_plan(plan, shown)
 
             outcome = change(

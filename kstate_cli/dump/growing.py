@@ -14,8 +14,8 @@ The generation has ten digits, and the highest one counts. The canonical shape i
 ``forgotten`` are files that an earlier manifest named, and when they were: they are removed once nobody can be reading
 them any more. It may be missing, as may ``topic_id``, ``cleanup_policy``, ``delete_retention_ms``, ``leader_epoch``,
 ``last``, ``tail``, and ``retention_ms`` and ``min_compaction_lag_ms``: numbers that were set for the topic itself.
-``clock`` is a :class:`ClockMark`, and ``after_unknown_time`` of a full is true or missing. ``tail`` has its last
-records, in order: see :class:`TailRecord`.
+``clock`` is a :class:`ClockMark`; ``after_unknown_time`` of a full is true or missing, ``held_back`` is 0 if it is.
+``tail`` has its last records, in order: see :class:`TailRecord`.
 
 A *full* is one reading of a partition from its log start, and what was added to it since: its ranges follow each other
 without a gap. A partition may have several, of which the one that began last counts; another of the same partition has
@@ -141,6 +141,8 @@ class Full:
     """The last records of its files, in order. Empty in manifests of versions that did not write it."""
     after_unknown_time: bool = False
     """Nobody knows how much time passed between the readings before it and its own."""
+    held_back: int = 0
+    """Offsets at the end of its log that an open transaction held back at the last look."""
 
     @property
     def start(self) -> int:
@@ -268,6 +270,8 @@ def _full_facts(one: Full) -> Json:
     facts |= {name: value for name in _PLAIN if (value := getattr(one, name)) is not None}
     if one.last is not None:
         facts["last"] = {"offset": one.last.offset, "sha256": one.last.sha256}
+    if one.held_back:
+        facts["held_back"] = one.held_back
     if one.after_unknown_time:
         facts["after_unknown_time"] = True
     if one.tail:
@@ -395,6 +399,7 @@ def _full(content: Any, generation: int) -> Full:
         maybe(facts, "min_compaction_lag_ms"),
         _tail(facts, key, offsets),
         facts.get("after_unknown_time") is True,
+        maybe(facts, "held_back") or 0,
     )
 
 

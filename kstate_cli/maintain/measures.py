@@ -52,6 +52,10 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "maintain: when the broker was last asked, of the partition that was so the longest ago.",
         _DUMP,
     ),
+    "kstate_dump_held_back_offsets": (
+        "maintain: offsets at the ends of logs that open transactions held back when the broker was last asked.",
+        _DUMP,
+    ),
     "kstate_dump_headroom_seconds": (
         (
             "maintain: how long until the dump can no longer be continued: delete.retention.ms of its compacted "
@@ -155,6 +159,7 @@ def _of_dump(grown: Grown, now_ms: int) -> Iterator[Measure]:
     yield "kstate_dump_bytes", (), sum(file.size for full in grown.fulls for file in full.files)
     newest_fulls = grown.newest().values()
     if newest_fulls:
+        yield "kstate_dump_held_back_offsets", (), sum(full.held_back for full in newest_fulls)
         yield "kstate_dump_read_timestamp_seconds", (), min(full.as_of_ms for full in newest_fulls) / 1000
     untils: Iterable[int] = [until for full in newest_fulls if (until := continued_until(full)) is not None]
     if untils:

@@ -550,6 +550,35 @@ def test_an_open_transaction(harness: Harness, tmp_path: Path) -> None:
     assert len(rows(out, topic)) == 10 + 5 + 5 + 5
 
 
+def test_a_transaction_that_stays_open(harness: Harness, tmp_path: Path) -> None:
+    """What it holds back is in JSON and metrics too; and a second call that finds it open still, warns in all three."""
+    topic, out, metrics = Topic(harness.bootstrap), tmp_path / "dump", tmp_path / "dump.prom"
+    topic.produce(10)
+    producer = Producer(
+        {"bootstrap.servers": harness.bootstrap, "transactional.id": topic.name, "transaction.timeout.ms": 600_000}
+    )
+    producer.init_transactions(_SECONDS)
+    producer.begin_transaction()
+    producer.produce(topic.name, b"v", b"open", 0)
+    producer.flush(_SECONDS)
+    topic.produce(50)
+    gauge = 'kstate_held_back_offsets{application="dump",command="dump"}'
+    warned = 'kstate_warnings{application="dump",command="dump"}'
+    first = call(harness, out, topic, "--metrics-file", metrics)
+    assert (first.rows[0]["held_back"], first.summary["held_back"]) == (51, 51)
+    (note,) = [row["message"] for row in first.rows if row["type"] == "note"]
+    assert note == f"a transaction is open, what follows is left to the next call: {topic.name}:0 at 10 (51 offsets)"
+    assert f"{gauge} 51.0" in metrics.read_text() and f"{warned} 0.0" in metrics.read_text()
+    assert newest(out).newest()[TopicPartition(topic.name, 0)].held_back == 51
+    second = call(harness, out, topic, "--metrics-file", metrics, status=1)
+    (warning,) = warnings_of(second)
+    assert "was open at the last call: it holds back 51 offsets" in warning and warning in second.err
+    assert f"{warned} 1.0" in metrics.read_text()
+    producer.abort_transaction(_SECONDS)
+    third = call(harness, out, topic)
+    assert third.summary["held_back"] == 0 and not [row for row in third.rows if row["type"] == "note"]
+
+
 def test_another_record_at_the_same_offset(harness: Harness, tmp_path: Path) -> None:
     """An unclean election cuts a log, which then grows again: only the record itself tells."""
     topic, out = Topic(harness.bootstrap), tmp_path / "dump"

@@ -175,7 +175,7 @@ def test_a_metric_that_is_not_declared_is_not_written(tmp_path: Any) -> None:
 
     (tmp_path / "app").mkdir()
     with Metrics(tmp_path / "out.prom", "check", tmp_path / "app") as metrics:
-        metrics.records = 1
+        metrics.records, metrics.warnings, metrics.held_back = 1, 2, 3
         metrics.findings = {("status-open", "warning"): 2}
         metrics.more = lambda: ((name, ("x",) * (len(labels) - 1), 1.0) for name, (_, labels) in MEASURES.items())
         metrics.done(0)
