@@ -30,7 +30,7 @@ class Outcome(Enum):
     NOT_REACHED = "not-reached"
     """Another store of the task makes the start fail before."""
     UNKNOWN = "unknown"
-    """The application runs: it depends on how it is closed."""
+    """The application runs, so that it depends on how it is closed; or kstate does not read all of the task."""
     IGNORED = "ignored"
     """The release has no such store, or no such task."""
 

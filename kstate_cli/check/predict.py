@@ -19,6 +19,7 @@ from kstate_cli.check.snapshot import CheckRequest, Snapshot
 from kstate_cli.check.snapshot_reader import read_snapshot
 from kstate_cli.check.surroundings import AROUND_RULES
 from kstate_cli.check.tasks import judge_copy, judge_task
+from kstate_cli.check.unknown import without_unknown
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic
 from kstate_cli.host import STORES_STAY
@@ -86,6 +87,7 @@ def judge(snapshot: Snapshot) -> Report:
     predictions = doubted(snapshot, predictions, doubles.shared)
     told += regrouped(snapshot, predictions)
     predictions += judge_global_lacked(snapshot)
+    predictions, told = without_unknown(app, predictions, told)
     findings = list(dict.fromkeys(told))
     if app.running:
         predictions, findings = while_running(predictions, findings)

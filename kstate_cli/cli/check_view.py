@@ -89,7 +89,7 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
         Outcome.FAILS: f"the start fails at {some([f'{two.task}/{two.store}' for two in alike], _SHOWN)}",
         Outcome.HANGS: f"the client stays in REBALANCING because of {some(tasks, _SHOWN)}",
         Outcome.NOT_REACHED: f"{subject} {'is' if one else 'are'} not reached",
-        Outcome.UNKNOWN: f"of {subject} it is not known while the application runs",
+        Outcome.UNKNOWN: f"the outcome of {subject} is unknown",
         Outcome.IGNORED: f"{subject} {'is' if one else 'are'} ignored",
     }[outcome]
     if outcome in _RESTORED:
@@ -157,7 +157,7 @@ _WORDS: Final = {
     Outcome.FAILS: "start fails at {file}: {messages}",
     Outcome.HANGS: "the client stays in REBALANCING",
     Outcome.NOT_REACHED: "not reached",
-    Outcome.UNKNOWN: "not known while the application runs",
+    Outcome.UNKNOWN: "unknown",
     Outcome.IGNORED: "ignored",
 }
 

@@ -98,11 +98,12 @@ OUTCOMES: Final = {
         ("look at the store that fails",),
     ),
     Outcome.UNKNOWN: Texts(
-        "It cannot be told: the application runs, or the broker does not have the log",
-        "What is on disk is of the last flush; how the stores are closed decides.",
+        "It is unknown: the application runs, the broker lacks the log, or kstate does not read all of the task",
+        "While the application runs, the files are those of its last flush, and how it closes the stores decides. What "
+        "kstate does not read (a link, a database that its RocksDB refuses) never counts as missing.",
         SILENT,
         f"AbstractColumnFamilyAccessor.close, ProcessorStateManager.checkpoint ({see('start.md#clean-or-not')})",
-        ("check again once the application is stopped",),
+        ("check again once the application is stopped", "the findings name what kstate does not read"),
     ),
     Outcome.IGNORED: Texts(
         "The release has no such store, or no such task",

@@ -143,6 +143,14 @@ PROBLEMS: Final = {
         _OPENS,
         _DAMAGED,
     ),
+    ProblemCode.NOT_OPENED_HERE: Texts(
+        "The RocksDB of kstate refuses the database",
+        "The application's own RocksDB may open it: of what is in it nothing is known, and nothing is wrong with it as "
+        "far as kstate can tell.",
+        SILENT,
+        _OPENS,
+        ("leave this store to Streams: kstate neither reads nor changes it", "a newer kstate may open it"),
+    ),
     ProblemCode.NOT_A_LONG: Texts(
         "A stored offset has not 8 bytes",
         "Streams cannot deserialize it, and 4.3 does not open the store.",
@@ -192,7 +200,7 @@ PROBLEMS: Final = {
         "(rocksdb.config.setter). Reading or writing it without that setting would spoil it.",
         SILENT,
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
-        ("leave this store to Streams: wipe it, or let it be restored",),
+        ("leave this store to Streams: kstate does not change it",),
     ),
     ProblemCode.FAMILIES_DISAGREE: Texts(
         "OPTIONS names other column families than the MANIFEST",

@@ -131,6 +131,29 @@ def restore_settings(before: str, after: str, keep_new: frozenset[str]) -> str:
     return "\n".join(out)
 
 
+def with_settings(
+    text: str,
+    database: Mapping[str, str],
+    families: Mapping[str, str],
+    replaced: Mapping[str, Mapping[str, str]],
+) -> str:
+    """Return ``text`` with other values for keys of ``[DBOptions]``, and of every ``[CFOptions …]``.
+
+    ``replaced`` names, by key of a column family, values and what replaces them. Keys that the text lacks are not
+    added. :class:`MalformedBytesError` if it is not the text of a whole file (see :func:`parse`).
+    """
+    parse(text)
+    out: list[str] = []
+    for line, section, name, value in _assignments(text):
+        new = value
+        if section == "[DBOptions]":
+            new = database.get(name, value)
+        elif section.startswith("[CFOptions "):
+            new = replaced.get(name, {}).get(value, families.get(name, value))
+        out.append(line if new == value else f"  {name}={new}")
+    return "\n".join(out)
+
+
 def _assignments(text: str) -> Iterator[tuple[str, str, str, str]]:
     """Each line of a text that can be parsed: itself, its section, and the name (or ``""``) and value it sets."""
     section = ""

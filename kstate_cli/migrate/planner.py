@@ -158,6 +158,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
                 (_into_family if draft.into_family else _out_of_family)(draft, resolved)
         else:
             _rewrite_only(draft, resolved.task)
+    _refuse_rewrites_of_forgetful(draft)
     if unclean:
         raise Refused(
             "not left clean: under exactly-once uncommitted data may be in the stores",
@@ -361,6 +362,25 @@ def _leave_out(draft: _MigrationDraft, resolved: TaskOffsets, what: str, logged:
 
 def _relative(draft: _MigrationDraft, path: Path) -> str:
     return str(path.relative_to(draft.app.path))
+
+
+def _refuse_rewrites_of_forgetful(draft: _MigrationDraft) -> None:
+    """Refuse to rewrite files that RocksDB drops by age and size (FIFO): other rows would go with the new ones."""
+    refused = [
+        f"{step.path}: column family {step.before.forgetful_family} has compaction_style=kCompactionStyleFIFO, and its "
+        f"files have to be rewritten for {draft.target}"
+        for step in draft.steps
+        if isinstance(step, EditDatabase) and (step.sst_format is not None or step.conversions)
+        if step.before.forgetful_family is not None
+    ]
+    if refused:
+        raise Refused(
+            "RocksDB drops whole files of these stores by age and size, and would drop other rows of rewritten files",
+            details=first_lines(refused),
+            where=str(draft.app.path),
+            hint="set another compaction style in rocksdb.config.setter, start and stop the application once, then "
+            "migrate",
+        )
 
 
 def _rewrite_only(draft: _MigrationDraft, task: Task) -> None:

@@ -19,10 +19,8 @@ from kstate_cli.spec.model import IN_MEMORY, Spec, StoreSpec
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.names import position_file
 from kstate_cli.statedir.places import store_place
-from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command, did_you_mean, first_lines, quoted
 
-_FIFO: Final = "kCompactionStyleFIFO"
 _LATEST_START: Final = 9_999_999_999_999
 """The longest start of a segment, in ms."""
 
@@ -34,7 +32,7 @@ def refuse_problems(draft: RestoreDraft) -> None:
     """
     replaced = [one.place for one in draft.work if one.rebuild]
     for problem in draft.problems:
-        unknown = problem.code is ProblemCode.UNREADABLE and not draft.options.allowed.asked
+        unknown = problem.unknown and not draft.options.allowed.asked
         if unknown or not any(map(problem.place.within, replaced)):
             told = draft.refused if problem.fatal else draft.notes if problem.passing else draft.warnings
             told.append(problem.reasoned)
@@ -183,7 +181,7 @@ def broken(draft: RestoreDraft, task: str, store: StoreSpec) -> str | None:
     """
     folder = store_place(task, store.name, segmented=store.segmented)
     for problem in draft.problems:
-        unknown = problem.code is ProblemCode.UNREADABLE
+        unknown = problem.unknown
         if problem.fatal and not unknown and problem.place.within(folder):
             return problem.text
     return None
@@ -205,11 +203,9 @@ def forgetful(store: Store) -> str | None:
     so other rows would be dropped.
     """
     for database in store.databases:
-        families = database.options.column_families if database.options is not None else {}
-        for family, options in families.items():
-            if options.get("compaction_style") == _FIFO:
-                rebuild = f"--rebuild --store {quoted(store.name)}"
-                return f"its column family {family} drops whole files (FIFO compaction): {rebuild}"
+        if (family := database.forgetful_family) is not None:
+            rebuild = f"--rebuild --store {quoted(store.name)}"
+            return f"its column family {family} drops whole files (FIFO compaction): {rebuild}"
     return None
 
 

@@ -7,7 +7,14 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.regular import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, MOST_OPTIONS_BYTES, NotReadableError, too_large
+from kstate_cli.regular import (
+    MOST_MANIFEST_BYTES,
+    MOST_NAME_BYTES,
+    MOST_OPTIONS_BYTES,
+    NotReadableError,
+    read_small,
+    too_large,
+)
 
 CURRENT: Final = "CURRENT"
 """Names the MANIFEST that an open starts from: RocksDB makes a new database where it is missing."""
@@ -22,6 +29,8 @@ _MANIFEST: Final = re.compile(r"MANIFEST-(\d+)")
 _OPTIONS: Final = re.compile(r"OPTIONS-(\d+)")
 _LOG: Final = re.compile(r"(\d+)\.log")
 _SST: Final = ".sst"
+_NUM_LEVELS: Final = re.compile(r"^\s*num_levels=(\d{1,6})\s*$", re.MULTILINE)
+_USUAL_LEVELS: Final = 64
 
 _MOST: Final = (
     (re.compile(rf"{CURRENT}|IDENTITY"), MOST_NAME_BYTES),
@@ -69,6 +78,20 @@ def newest_log(path: Path) -> int | None:
     """Return the number of the newest write-ahead log, None if there is none here."""
     numbers = [int(m[1]) for name in os.listdir(path) if (m := _LOG.fullmatch(name))]
     return max(numbers, default=None)
+
+
+def most_levels(path: Path) -> int:
+    """Return a number of levels that no column family of the database exceeds.
+
+    RocksDB refuses to open a database that has more levels than ``num_levels``, and opens one that has fewer. Without a
+    readable OPTIONS file the result is far above RocksDB's default of 7.
+    """
+    try:
+        newest = newest_options(path)
+        text = "" if newest is None else read_small(newest, MOST_OPTIONS_BYTES).decode("utf-8", "replace")
+    except OSError:
+        text = ""
+    return max((_USUAL_LEVELS, *map(int, _NUM_LEVELS.findall(text))))
 
 
 def unflushed_logs(path: Path) -> list[str]:

@@ -20,6 +20,7 @@ _BLAMES_MANIFEST: Final = re.compile(r"\s*The file \S+ may be corrupted\.?\s*$")
 _NEWER: Final = re.compile(r"unknown|unsupported|not supported|not implemented|newer version", re.IGNORECASE)
 _GONE: Final = "No such file"
 _SHORTER: Final = "too short"
+_INVALID_ARGUMENT: Final = "Invalid argument: "
 _PREFIXES: Final = ("Corruption: ", "IO error: ")
 
 
@@ -38,6 +39,8 @@ class RocksCode(Enum):
     """An SST says a ``format_version`` that this RocksDB does not know."""
     TOO_NEW = auto()
     """Something else that this RocksDB does not know."""
+    REFUSED = auto()
+    """RocksDB does not take the way in which kstate opens the database: that says nothing of what is in it."""
     CORRUPT = auto()
     """Whatever else is wrong."""
 
@@ -66,6 +69,8 @@ def _meaning(message: str) -> tuple[RocksCode, int | None]:
         return RocksCode.HOST, number
     if _said(message, CANNOT) is not None:
         return RocksCode.UNREADABLE, None
+    if message.startswith(_INVALID_ARGUMENT):
+        return RocksCode.REFUSED, None
     sizes, version = _SIZES.search(message), _FORMAT.search(message)
     if _GONE in message:
         return RocksCode.MISSING, None

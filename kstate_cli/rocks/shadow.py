@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kstate_cli.host import READING_THREADS, HostError, require_headroom
 from kstate_cli.rocks.errors import RocksError, real
+from kstate_cli.rocks.files import most_levels
 from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.rocks.private_copy import private_copy, remove_copy
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row, flat_pieces, pieces
@@ -76,13 +77,13 @@ class Shadow:
         from rocksdict import AccessType, Options, Rdict
 
         self._private = private_copy(self.path, writable=False)
-        private = str(self._private)
+        private, levels = str(self._private), most_levels(self.path)
         try:
             self.column_families = tuple(sorted(Rdict.list_cf(private, Options(raw_mode=True))))
             self._db = Rdict(
                 private,
-                _read_options(),
-                column_families={name: _read_options() for name in self.column_families},
+                shadow_options(levels),
+                column_families={name: shadow_options(levels) for name in self.column_families},
                 access_type=AccessType.read_only(False),
             )
             self._families = {name: self._db.get_column_family(name) for name in self.column_families}
@@ -159,7 +160,7 @@ class Shadow:
     def estimated_rows(self, family: str) -> int:
         """About the number of keys, by the properties of the SSTs: a key that was overwritten may count twice.
 
-        RocksDB's own estimate is 0 where it has not looked at every file for statistics (``_read_options``).
+        RocksDB's own estimate is 0 where it has not looked at every file for statistics (:func:`shadow_options`).
         """
         text = self.table_properties(family)
         entries, deletions = _ENTRIES.search(text), _DELETIONS.search(text)
@@ -189,12 +190,16 @@ class Shadow:
         return real(error, str(private), str(self.path), str(private.parent) if self._private else "")
 
 
-def _read_options() -> Options:
-    """Options for a short read: no thread pool for opening files, no looking at every file for statistics."""
+def shadow_options(levels: int) -> Options:
+    """Return options for a short read of a database that has ``levels`` at most.
+
+    RocksDB starts no thread pool to open files, and reads no file for statistics.
+    """
     from rocksdict import Options
 
     options = Options(raw_mode=True)
     options.set_max_file_opening_threads(1)
     options.set_max_open_files(64)
     options.set_skip_stats_update_on_db_open(True)
+    options.set_num_levels(levels)
     return options

@@ -12,6 +12,8 @@ _LINE: Final = re.compile(
     r"\['([0-9A-F]*)' seq:(\d+), type:(\d+) \.\. '([0-9A-F]*)' seq:(\d+), type:(\d+)\]"
 )
 
+_LEVEL: Final = re.compile(r"--- level (\d+) ---")
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -33,6 +35,18 @@ class Table:
     def last(self) -> bytes:
         """The greatest key."""
         return self.largest[:-8]
+
+
+def files_by_level(text: str) -> dict[int, int]:
+    """Return how many SSTs each level of a column family has, from RocksDB's property ``rocksdb.sstables``."""
+    counts: dict[int, int] = {}
+    level = 0
+    for line in text.splitlines():
+        if heading := _LEVEL.match(line):
+            level = int(heading[1])
+        elif _LINE.match(line):
+            counts[level] = counts.get(level, 0) + 1
+    return counts
 
 
 def tables(text: str) -> Iterator[Table]:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kstate_cli.regular import open_regular
 from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import real
+from kstate_cli.rocks.files import most_levels
 from kstate_cli.rocks.private_copy import in_temporary, private_copy, remove_copy
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, prove_end
-from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.shadow import Shadow, shadow_options
 from kstate_cli.rocks.single_sst import make_database
 from kstate_cli.rocks.tables import Table, tables
 
@@ -78,13 +79,13 @@ class WholeDatabase(Shadow):
 
         self._private = private_copy(self.path, writable=False)
         self._hold(self._private)
-        private = str(self._private)
+        private, levels = str(self._private), most_levels(self.path)
         try:
             self.column_families = tuple(sorted(Rdict.list_cf(private, Options(raw_mode=True))))
             self._db = Rdict(
                 private,
-                _options(),
-                column_families={name: _options() for name in self.column_families},
+                _options(levels),
+                column_families={name: _options(levels) for name in self.column_families},
                 access_type=AccessType.read_only(False),
             )
             self._families = {name: self._db.get_column_family(name) for name in self.column_families}
@@ -153,7 +154,7 @@ class WholeDatabase(Shadow):
 def _read_alone(folder: Path) -> SstContents:
     from rocksdict import AccessType, Rdict
 
-    database = Rdict(str(folder), _options(), access_type=AccessType.read_only(False))
+    database = Rdict(str(folder), _options(1), access_type=AccessType.read_only(False))
     keys = database.keys(read_opt=_straight_on())
     rows = 0
     last: Any = None
@@ -170,18 +171,16 @@ def _counts(text: str) -> EntryCounts | None:
     return EntryCounts(**numbers) if len(numbers) == len(matches) else None
 
 
-def _options() -> Options:
-    """Options for reading everything once, damaged or not."""
-    from rocksdict import BlockBasedOptions, Options
+def _options(levels: int) -> Options:
+    """Return options to read everything once, damaged or not, of a database that has ``levels`` at most."""
+    from rocksdict import BlockBasedOptions
 
-    options = Options(raw_mode=True)
+    options = shadow_options(levels)
     # No block is read twice.
     table = BlockBasedOptions()
     table.disable_cache()
     options.set_block_based_table_factory(table)
-    options.set_max_file_opening_threads(1)
     options.set_max_open_files(_OPEN_TABLES)
-    options.set_skip_stats_update_on_db_open(True)
     # Damaged SSTs are met when they are read. Checksums are verified all the same.
     options.set_paranoid_checks(False)
     # Past many versions of one key RocksDB would seek, and skip the blocks between.

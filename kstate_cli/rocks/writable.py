@@ -14,24 +14,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from kstate_cli.capacity import cores_here
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.options_file import restore_settings
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.rocks.errors import RocksError, as_rocks_error
 from kstate_cli.rocks.files import newest_options, unflushed_logs
+from kstate_cli.rocks.held_options import held
 from kstate_cli.rocks.settings import family_options, with_filter_bits
+from kstate_cli.rocks.tables import files_by_level
 
 if TYPE_CHECKING:
-    from rocksdict import Options, Rdict, WriteOptions
+    from rocksdict import Rdict, ReadOptions, WriteOptions
 
     from kstate_cli.releases import Release
 
 _CONFIG = "rocksdict-config.json"
+_LOG = "LOG"
 _BATCH_ROWS = 5_000
-_BACKGROUND_JOBS = 2 * max(2, cores_here())
-_MOST_LEVELS = 7
-"""RocksDB's default of num_levels, which Streams leaves as it is."""
 _MERGING = "rocksdb.num-running-compactions"
 _LOOK_SECONDS = 0.01
 _MOST_IDLE_LOOKS = 100
@@ -51,6 +50,7 @@ class WritableStore:
         self.column_families: frozenset[str] = frozenset()
         self._had_config = (path / _CONFIG).exists()
         self._before = ""
+        self._had_log = (path / _LOG).exists()
         self._keep_new: frozenset[str] = frozenset()
         self._db: Rdict | None = None
 
@@ -63,11 +63,12 @@ class WritableStore:
             if stored is None:
                 raise RocksError(f"{self.path} has no OPTIONS file")
             self._before = stored.read_text(encoding="utf-8")
+            stored.write_text(held(self._before), encoding="utf-8")
             # Leniently: newer releases of RocksDB store options that the bundled one does not know.
             options, families = Options.load_latest(str(self.path), Env(), True)
-            _for_a_short_while(options, self.path)
-            for one in families.values():
-                _as_held(one)
+            # Whatever OPTIONS names: what is open is a copy, which must not write to the original, nor beside it.
+            options.set_wal_dir(str(self.path))
+            options.set_db_log_dir("")
             self.column_families = frozenset(families)
             self._db = Rdict(str(self.path), options, column_families=families)
         return self
@@ -98,7 +99,8 @@ class WritableStore:
             raise RocksError(f"column family {family} is missing, and nobody said which release it is for")
         with as_rocks_error():
             options = family_options(family, self._release)
-            _as_held(options)
+            options.set_disable_auto_compactions(True)
+            options.set_optimize_filters_for_hits(False)
             self._open.create_column_family(family, options)
         self.column_families |= {family}
 
@@ -134,7 +136,7 @@ class WritableStore:
     def rows(self, family: str) -> Iterator[tuple[bytes, bytes]]:
         """Every row in key order; raises RocksError at a block that cannot be read."""
         with as_rocks_error():
-            iterator = self._open.get_column_family(family).iter()
+            iterator = self._open.get_column_family(family).iter(_in_order())
             iterator.seek_to_first()
             while iterator.valid():
                 yield iterator.key(), iterator.value()
@@ -180,8 +182,8 @@ class WritableStore:
         """In how many sorted files a read may have to look: those of the first level, and one of each other."""
         with as_rocks_error():
             handle = self._open.get_column_family(family)
-            counts = [int(handle.property_value(f"rocksdb.num-files-at-level{n}") or 0) for n in range(_MOST_LEVELS)]
-        return counts[0] + sum(count > 0 for count in counts[1:])
+            counts = files_by_level(handle.property_value("rocksdb.sstables") or "")
+        return counts.get(0, 0) + sum(count > 0 for level, count in counts.items() if level)
 
     def merge_small(self, family: str, most: int) -> None:
         """Lets RocksDB merge by its own choice until no more than ``most`` overlapping files are left.
@@ -237,6 +239,9 @@ class WritableStore:
             del database
             if not self._had_config:
                 remove_config(self.path)
+            if not self._had_log:
+                # The application keeps its own in another folder (db_log_dir).
+                (self.path / _LOG).unlink(missing_ok=True)
         newest = newest_options(self.path)
         if newest is None:
             raise RocksError(f"{self.path} has no OPTIONS file any more")
@@ -256,27 +261,13 @@ def remove_config(path: Path) -> None:
     (path / _CONFIG).unlink(missing_ok=True)
 
 
-def _for_a_short_while(options: Options, path: Path) -> None:
-    """Settings of the database that only cost time here: threads, statistics, every SST opened at once, room set aside.
+def _in_order() -> ReadOptions:
+    """Return options for reading all rows in key order, whatever prefix extractor a column family has."""
+    from rocksdict import ReadOptions
 
-    The log lies beside the rest, whatever OPTIONS says: what is open is a copy, which must not write to the original.
-    """
-    options.set_wal_dir(str(path))
-    # All databases of a process share RocksDB's threads: with the default two stores would be compacted in turns.
-    options.set_max_background_jobs(_BACKGROUND_JOBS)
-    options.set_max_file_opening_threads(1)
-    options.set_max_open_files(256)
-    options.set_skip_stats_update_on_db_open(True)
-    options.set_stats_dump_period_sec(0)
-    options.set_stats_persist_period_sec(0)
-    options.set_manifest_preallocation_size(64 * 1024)
-
-
-def _as_held(options: Options) -> None:
-    """What is different in a column family while kstate has it open."""
-    options.set_disable_auto_compactions(True)
-    # With it RocksDB leaves the filter out of the bottommost level, where a rewrite puts everything.
-    options.set_optimize_filters_for_hits(False)
+    options = ReadOptions()
+    options.set_total_order_seek(True)
+    return options
 
 
 def _no_wal() -> WriteOptions:

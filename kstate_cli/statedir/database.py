@@ -15,6 +15,7 @@ from kstate_cli.host import CHECK_THE_DISK, host_error
 from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.files import CURRENT, is_manifest, newest_log
 from kstate_cli.rocks.health import without_manifest
+from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.rocks.shadow import LiveFile, Shadow
 from kstate_cli.statedir.database_files import (
     check_files,
@@ -137,6 +138,9 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
             return unreadable(place, error)
     elif cannot_be_read(error):
         return Problem(ProblemCode.UNREADABLE, place, f"cannot be read: {error}", CHECK_THE_DISK)
+    elif error.code in (RocksCode.REFUSED, RocksCode.TOO_NEW):
+        rule = "another RocksDB may open it"
+        return Problem(ProblemCode.NOT_OPENED_HERE, place, f"the RocksDB of kstate refuses it: {error}", rule)
     code = ProblemCode.NO_MANIFEST if without_manifest(path) else ProblemCode.DOES_NOT_OPEN
     return Problem(code, place, f"RocksDB cannot read it: {error}", "a store must open")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.formats.checkpoint import Checkpoint
 from kstate_cli.formats.families import OFFSETS_CF
@@ -21,6 +22,8 @@ from kstate_cli.rocks.files import FIRST_WAL, sst_number
 from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.statedir.places import Place, task_place
 from kstate_cli.statedir.problems import Problem
+
+_FIFO: Final = "kCompactionStyleFIFO"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,12 @@ class Database:
     def opened_once(self) -> bool:
         """Return True if nobody has opened it for writing since it was created."""
         return self.wal_number is not None and self.wal_number <= FIRST_WAL
+
+    @property
+    def forgetful_family(self) -> str | None:
+        """A column family whose files RocksDB drops by age and size (FIFO compaction); None where there is none."""
+        families = self.options.column_families if self.options is not None else {}
+        return next((name for name, options in families.items() if options.get("compaction_style") == _FIFO), None)
 
     @property
     def data_families(self) -> tuple[str, ...]:

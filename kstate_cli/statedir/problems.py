@@ -48,6 +48,8 @@ class ProblemCode(Enum):
     """Files, but neither CURRENT nor a MANIFEST."""
     DOES_NOT_OPEN = "does-not-open"
     """RocksDB says so."""
+    NOT_OPENED_HERE = "not-opened-here"
+    """kstate's RocksDB refuses it, and another one may open it: nothing follows for what is in it."""
     NOT_A_LONG = "not-a-long"
     """An offset in the column family ``offsets`` that Streams cannot deserialize."""
     FOREIGN_OFFSETS = "foreign-offsets"
@@ -81,6 +83,13 @@ _HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 
+_UNKNOWN: Final = frozenset(
+    {
+        ProblemCode.LINK, ProblemCode.UNREADABLE, ProblemCode.NOT_OPENED_HERE, ProblemCode.FOREIGN_SETTING,
+        ProblemCode.NOT_A_FILE,
+    }
+)  # fmt: skip
+
 NOT_THERE: Final = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, ProblemCode.NO_MANIFEST})
 """A database between its first file and CURRENT, and between the first file that is deleted and the last."""
 NOT_WHOLE: Final = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.SST_NOT_NAMED})
@@ -103,6 +112,11 @@ class Problem:
     def fatal(self) -> bool:
         """Fatal problems are refused before a change; the others are warnings."""
         return self.code not in _HARMLESS
+
+    @property
+    def unknown(self) -> bool:
+        """Only kstate does not read it: Streams may, so nothing counts as missing, and nothing is replaced."""
+        return self.code in _UNKNOWN
 
     @property
     def passing(self) -> bool:

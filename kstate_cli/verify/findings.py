@@ -43,6 +43,7 @@ _CODES: Final = {
     RocksCode.MISSING: MISSING,
     RocksCode.TRUNCATED: TRUNCATED,
     RocksCode.TOO_NEW: TOO_NEW,
+    RocksCode.REFUSED: NOT_UNDERSTOOD,
     RocksCode.CORRUPT: CORRUPT,
 }
 

@@ -41,11 +41,11 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_signal_while_a_database_is_opened_leaves_nothing(
     database: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def signalled() -> Options:
+    def signalled(levels: int) -> Options:
         assert list(temporary.iterdir())
         raise Interrupted(15)
 
-    monkeypatch.setattr(shadow_module, "_read_options", signalled)
+    monkeypatch.setattr(shadow_module, "shadow_options", signalled)
     with pytest.raises(Interrupted), Shadow(database):
         pass
     assert list(temporary.iterdir()) == []
