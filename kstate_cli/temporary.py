@@ -23,7 +23,7 @@ from typing import Final, Literal, get_args
 
 from kstate_cli import clock
 
-What = Literal["shadow", "verify", "export", "dump", "runs", "spark", "demo", "version", "examples"]
+What = Literal["shadow", "verify", "export", "dump", "runs", "spark", "demo", "version", "examples", "options"]
 """What a folder is for; shadows are private copies of databases that are only read."""
 
 PREFIX: Final = "kstate-"

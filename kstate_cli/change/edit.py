@@ -18,6 +18,7 @@ from kstate_cli.formats.offsets import encode_rows
 from kstate_cli.releases import Release
 from kstate_cli.rocks.create import StoreLayout, create_store
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.files import is_sst
 from kstate_cli.rocks.writable import WritableStore
 
 DatabaseStep = EditDatabase | CreateDatabase | BuildDatabase
@@ -99,5 +100,5 @@ def _keep_times(step: EditDatabase, path: Path) -> None:
     """Rewritten SSTs are as old as the data in them: an SST younger than ``.checkpoint`` would tell of a crash."""
     if step.before.newest_sst_ns:
         for name in os.listdir(path):
-            if name.endswith(".sst") and (path / name).stat().st_nlink == 1:
+            if is_sst(name) and (path / name).stat().st_nlink == 1:
                 os.utime(path / name, ns=(step.before.newest_sst_ns, step.before.newest_sst_ns))

@@ -20,7 +20,7 @@ from kstate_cli.change.owner import own_like
 from kstate_cli.change.reading import reading
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.naming import naming
-from kstate_cli.statedir.names import CHECKPOINT, LOCK
+from kstate_cli.statedir.names import CHECKPOINT, LOCK, LOST_AND_FOUND
 
 KEPT_LIST: Final = "kept.json"
 MADE_LIST: Final = "made.json"
@@ -69,7 +69,8 @@ def every_file(app: Path) -> Listing:
                     listing[path] = ["link", os.readlink(entry.path)]
                 elif entry.is_dir(follow_symlinks=False):
                     listing[path] = []
-                    folders.append(path)
+                    if entry.name != LOST_AND_FOUND:
+                        folders.append(path)
                 else:
                     stat = entry.stat(follow_symlinks=False)
                     listing[path] = [stat.st_size, stat.st_mtime_ns, *_sum(entry, stat.st_size)]

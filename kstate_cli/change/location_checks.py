@@ -12,9 +12,10 @@ from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.change.reading import reading
 from kstate_cli.errors import Refused
-from kstate_cli.rocks.private_copy import LINKED_SUFFIXES
+from kstate_cli.rocks.files import is_never_changed
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.mounts import Mount, mount_of, mounts_at_or_below, read_mounts
+from kstate_cli.statedir.names import LOST_AND_FOUND
 from kstate_cli.texts import command, size_text
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024
@@ -138,6 +139,8 @@ def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
     except FileNotFoundError:
         return 0  # a running application has dropped it
     for entry in entries:
+        if entry.name == LOST_AND_FOUND:
+            continue
         if entry.is_dir(follow_symlinks=False):
             try:
                 its_device = entry.stat(follow_symlinks=False).st_dev
@@ -150,7 +153,7 @@ def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
                     hint="make it a plain directory",
                 )
             total += _copied_bytes(Path(entry.path), copy_ssts=copy_ssts)
-        elif not database or copy_ssts or not entry.name.endswith(LINKED_SUFFIXES):
+        elif not database or copy_ssts or not is_never_changed(entry.name):
             # A dry run may look beside a running application, which removes files meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 total += entry.stat(follow_symlinks=False).st_size
@@ -167,7 +170,8 @@ def _check_owner(app: Path) -> None:
     if os.geteuid() == 0:
         return
     groups = {os.getegid(), *os.getgroups()}
-    for folder, _, files in os.walk(app):
+    for folder, folders, files in os.walk(app):
+        folders[:] = [name for name in folders if name != LOST_AND_FOUND]
         for path in (folder, *(os.path.join(folder, name) for name in files)):
             try:
                 stat = os.stat(path, follow_symlinks=False)

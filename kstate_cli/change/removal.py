@@ -17,6 +17,7 @@ from kstate_cli.change.system_calls import free, sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.host import FULL
 from kstate_cli.statedir.find import holds_tasks
+from kstate_cli.statedir.names import LOST_AND_FOUND
 
 _OWN: Final = frozenset({TREE, SORTED_FILES, *JOURNALS, *LISTS})
 """All that belongs in the folder of a run."""
@@ -61,6 +62,10 @@ def _remove_all(top: Path) -> None:
                             os.unlink(entry.path)
                     except OSError as error:
                         first = first or error
+        except PermissionError as error:
+            # The file system's own folder is empty as a rule, and can be removed unread.
+            if os.path.basename(folder) != LOST_AND_FOUND:
+                first = first or error
         except OSError as error:
             first = first or error
     for folder in reversed(folders):

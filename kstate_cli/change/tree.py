@@ -12,9 +12,9 @@ from kstate_cli.change.owner import own_like
 from kstate_cli.errors import Refused
 from kstate_cli.naming import naming
 from kstate_cli.regular import open_regular
-from kstate_cli.rocks.private_copy import LINKED_SUFFIXES
+from kstate_cli.rocks.files import is_never_changed
 from kstate_cli.statedir.database import is_database
-from kstate_cli.statedir.names import LOCK
+from kstate_cli.statedir.names import LOCK, LOST_AND_FOUND
 
 _CHUNK = 1 << 30
 _NONE: frozenset[Path] = frozenset()
@@ -33,7 +33,7 @@ def copy_tree(
     for entry in sorted(os.scandir(source), key=lambda e: e.name):
         path, copy = Path(entry.path), target / entry.name
         # A mark says something of the one tree that it is in.
-        if path in omit or entry.name == "lost+found" or entry.name in MARKS:
+        if path in omit or entry.name == LOST_AND_FOUND or entry.name in MARKS:
             continue
         if entry.is_symlink():
             copy.symlink_to(os.readlink(path))
@@ -43,7 +43,7 @@ def copy_tree(
             _keep(entry.stat(), path, copy, required=not copy_ssts)
         elif entry.is_dir(follow_symlinks=False):
             copy_tree(path, copy, omit, later, copy_ssts=copy_ssts)
-        elif entry.name == LOCK or (database and entry.name.endswith(LINKED_SUFFIXES) and not copy_ssts):
+        elif entry.name == LOCK or (database and is_never_changed(entry.name) and not copy_ssts):
             # The lock guards both directories only if it is one inode.
             os.link(path, copy)
         elif entry.is_file(follow_symlinks=False):

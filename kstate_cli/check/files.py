@@ -94,6 +94,8 @@ def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAn
 def foreign_entries(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
     """Entries of a task that Streams ignores, deletes, or left behind in a crash."""
     names = {store.name for store in task.stores} | {ROCKSDB} | set(snapshot.resolved[task.name].absent)
+    # A store that only kstate does not read is none of them.
+    names |= {one.place.in_task[0] for one in task.problems if one.unknown and one.place.in_task}
     if snapshot.homes is not None:
         names |= snapshot.homes.elsewhere.get(task.name, {}).keys()
     for name in sorted(snapshot.entries[task.name]):

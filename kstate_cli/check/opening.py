@@ -9,7 +9,7 @@ from kstate_cli.check import streams_log
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.rule import Obstacle
 from kstate_cli.check.snapshot import Snapshot
-from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.families import OFFSETS_CF, STATISTICS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import headers_families, known_families
 from kstate_cli.statedir.model import Database, Store, Task
@@ -77,7 +77,8 @@ def _families(snapshot: Snapshot, store: Store, database: Database, shown: str) 
             return None
         message = streams_log.UNEXPECTED_FAMILY.format(unknown[0], database.path.name)
         return Obstacle("unknown-column-family", f"column family {unknown[0]}", shown, (message,), by_streams=True)
-    extra = families - (known_families() - headers_families() - {OFFSETS_CF})
+    # RocksDB opens its own family by itself, whatever families are named to it.
+    extra = families - (known_families() - headers_families() - {OFFSETS_CF}) - {STATISTICS_CF}
     if not extra:
         return None
     if extra & headers_families():

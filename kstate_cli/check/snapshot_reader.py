@@ -22,6 +22,7 @@ from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.left_behind import release_of
 from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import resolve, resolve_with
+from kstate_cli.rocks.files import is_log
 from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.model import Application, CheckpointFile, Task
 from kstate_cli.statedir.mounts import mount_of, read_mounts
@@ -52,7 +53,7 @@ def read_snapshot(app: Application, asked: CheckRequest) -> Snapshot:
             store.path: tuple(_names(store.path)) for task in app.tasks for store in task.stores if store.segmented
         },
         write_ahead={
-            database.path: tuple(sorted(one.name for one in database.path.glob("*.log")))
+            database.path: tuple(filter(is_log, _names(database.path)))
             for database in databases
             if any(problem.code is ProblemCode.NO_CURRENT for problem in database.problems)
         },

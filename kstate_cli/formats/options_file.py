@@ -104,10 +104,10 @@ def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...
             reasons.append(f"column family {name}: comparator is {comparator}, not {_COMPARATOR}")
         merge_operator = options.get("merge_operator", "")
         if merge_operator not in _UNSET:
-            reasons.append(f"column family {name}: merge operator is {merge_operator}")
+            reasons.append(f"column family {name}: merge_operator is {merge_operator}")
         factory = options.get("table_factory", _TABLE_FACTORY)
         if factory != _TABLE_FACTORY:
-            reasons.append(f"column family {name}: table format is {factory}, not {_TABLE_FACTORY}")
+            reasons.append(f"column family {name}: table_factory is {factory}, not {_TABLE_FACTORY}")
     return tuple(reasons)
 
 

@@ -1,4 +1,8 @@
-"""Names of the files in a RocksDB directory."""
+"""Names of the files in a RocksDB directory.
+
+RocksDB's own rule (``ParseFileName``) decides what a file is. It ignores every other name, and so does kstate: what an
+operating system, an editor or a backup tool leaves in the directory is no part of the database.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +29,15 @@ FIRST_WAL: Final = 4
 With a RocksDB that begins higher, a new database counts as reopened, which is the cautious answer.
 """
 
-_MANIFEST: Final = re.compile(r"MANIFEST-(\d+)")
-_OPTIONS: Final = re.compile(r"OPTIONS-(\d+)")
-_LOG: Final = re.compile(r"(\d+)\.log")
-_SST: Final = ".sst"
+_MANIFEST: Final = re.compile(r"MANIFEST-([0-9]+)")
+_OPTIONS: Final = re.compile(r"OPTIONS-([0-9]+)")
+_SST: Final = re.compile(r"([0-9]+)\.sst")
+_NEVER_CHANGED: Final = re.compile(r"[0-9]+\.(?:sst|blob)")
+_LOG: Final = re.compile(r"([0-9]+)\.log")
+_OWN: Final = re.compile(
+    rf"{CURRENT}|IDENTITY|LOCK|LOG(?:\.old(?:\.[0-9]+)?)?|(?:MANIFEST|METADB)-[0-9]+|OPTIONS-[0-9]+(?:\.dbtmp)?"
+    r"|[0-9]+\.(?:log|sst|ldb|blob|dbtmp)"
+)
 _NUM_LEVELS: Final = re.compile(r"^\s*num_levels=(\d{1,6})\s*$", re.MULTILINE)
 _USUAL_LEVELS: Final = 64
 
@@ -52,13 +61,28 @@ def manifest_number(name: str) -> int:
 
 def sst_number(name: str) -> int | None:
     """Return the number of an SST, None for a name that is not ``<number>.sst``."""
-    number = name.removesuffix(_SST)
-    return int(number) if name.endswith(_SST) and number.isascii() and number.isdigit() else None
+    match = _SST.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def is_sst(name: str) -> bool:
-    """``<number>.sst``; any number, whatever RocksDB makes of the name."""
-    return name.endswith(_SST)
+    """``<number>.sst``."""
+    return _SST.fullmatch(name) is not None
+
+
+def is_never_changed(name: str) -> bool:
+    """``<number>.sst`` or ``<number>.blob``: RocksDB changes neither once it is written, so that both may be linked."""
+    return _NEVER_CHANGED.fullmatch(name) is not None
+
+
+def is_log(name: str) -> bool:
+    """``<number>.log``: a write-ahead log."""
+    return _LOG.fullmatch(name) is not None
+
+
+def is_own(name: str) -> bool:
+    """Whether RocksDB gives a file of a database that name."""
+    return _OWN.fullmatch(name) is not None
 
 
 def check_size(path: str, status: os.stat_result) -> NotReadableError | None:
@@ -96,4 +120,4 @@ def most_levels(path: Path) -> int:
 
 def unflushed_logs(path: Path) -> list[str]:
     """The write-ahead logs that still hold rows: none in a database that was flushed and closed."""
-    return sorted(name for name in os.listdir(path) if name.endswith(".log") and (path / name).stat().st_size)
+    return sorted(name for name in os.listdir(path) if is_log(name) and (path / name).stat().st_size)

@@ -28,7 +28,7 @@ from kstate_cli.regular import (
     read_small,
 )
 from kstate_cli.releases import NEWEST_SST_FORMAT
-from kstate_cli.rocks.files import CURRENT, check_size, is_manifest
+from kstate_cli.rocks.files import CURRENT, check_size, is_manifest, is_own
 from kstate_cli.rocks.shadow import LiveFile
 
 _WHOLE_CURRENT: Final = re.compile(rb"(MANIFEST-\d+)\n")
@@ -44,6 +44,8 @@ class DatabaseEntry:
     """Of the entry itself: links are not followed."""
     regular: bool
     """RocksDB makes regular files only: a link may lead anywhere."""
+    own: bool
+    """RocksDB gives files such a name. It ignores every other one, as it ignores its archive of write-ahead logs."""
     too_large: NotReadableError | None
     """Why a file that RocksDB keeps small is not read; None where it is."""
 
@@ -52,7 +54,8 @@ def entries(path: Path) -> Iterator[DatabaseEntry]:
     """Everything in the directory, by name. Raises OSError."""
     for entry in sorted(os.scandir(path), key=lambda one: one.name):
         status, regular = entry.stat(follow_symlinks=False), entry.is_file(follow_symlinks=False)
-        yield DatabaseEntry(entry.name, status, regular, check_size(entry.path, status) if regular else None)
+        too_large = check_size(entry.path, status) if regular else None
+        yield DatabaseEntry(entry.name, status, regular, is_own(entry.name), too_large)
 
 
 @dataclass(frozen=True, slots=True)

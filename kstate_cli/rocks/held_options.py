@@ -1,8 +1,8 @@
 """The options of a *staged* database while kstate has it open for writing: those of its OPTIONS file, but for a few.
 
 An application may set anything in its ``RocksDBConfigSetter``. Some of it writes outside the directory, some needs the
-application's own hardware or file system, some drops rows by itself. kstate replaces these settings in the OPTIONS file
-of the staged copy before it opens the copy, and restores them after it has closed it.
+application's own hardware or file system, some drops rows by itself. kstate opens the staged copy with other values for
+these, and restores the values in the OPTIONS file after it has closed the copy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DATABASE: Final = {
     "allow_mmap_writes": "false",
     "use_direct_reads": "false",
     "use_direct_io_for_flush_and_compaction": "false",
-    # kstate writes without a write-ahead log, flushes, and leaves no rows and no archive of logs behind.
+    # kstate writes without a write-ahead log, flushes, and leaves empty logs and no archive of logs behind.
     "avoid_flush_during_recovery": "false",
     "avoid_flush_during_shutdown": "false",
     "allow_2pc": "false",
@@ -40,6 +40,7 @@ _DATABASE: Final = {
     "recycle_log_file_num": "0",
     "two_write_queues": "false",
     "unordered_write": "false",
+    "wal_compression": "kNoCompression",
     "wal_filter": "nullptr",
     "WAL_size_limit_MB": "0",
     "WAL_ttl_seconds": "0",

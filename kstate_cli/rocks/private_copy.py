@@ -17,13 +17,11 @@ from typing import BinaryIO
 from kstate_cli import temporary
 from kstate_cli.host import FULL, HostError, shortage
 from kstate_cli.regular import open_regular, require_regular
-from kstate_cli.rocks.files import CURRENT, check_size, newest_options
+from kstate_cli.rocks.files import CURRENT, check_size, is_never_changed, newest_options
 
-LINKED_SUFFIXES = (".sst", ".blob")
-"""Files that RocksDB never changes once they are written."""
-WRITTEN = re.compile(rf"{CURRENT}|MANIFEST-\d+|OPTIONS-\d+|IDENTITY|\d+\.log")
+WRITTEN = re.compile(rf"{CURRENT}|MANIFEST-[0-9]+|OPTIONS-[0-9]+|IDENTITY|[0-9]+\.log")
 """The other files that RocksDB reads, replaces and removes; it has no use for any but these."""
-_READ = re.compile(rf"{CURRENT}|MANIFEST-\d+|\d+\.log")
+_READ = re.compile(rf"{CURRENT}|MANIFEST-[0-9]+|[0-9]+\.log")
 """Those that a read-only open needs."""
 _PIECE = 1 << 20
 
@@ -53,7 +51,7 @@ def private_copy(path: Path, *, writable: bool) -> Path:
                 _copy(source, folder, name)
         real = path.absolute()
         for entry in ordered:
-            if entry.name.endswith(LINKED_SUFFIXES):
+            if is_never_changed(entry.name):
                 if not entry.is_file():
                     # RocksDB would wait for a FIFO.
                     require_regular(os.stat(entry.path), entry.path)

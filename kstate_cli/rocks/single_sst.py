@@ -55,7 +55,7 @@ def _records(data: bytes) -> Iterator[bytes]:
     for number, piece in enumerate(pieces):
         kind = 1 if len(pieces) == 1 else 2 if number == 0 else 4 if number == len(pieces) - 1 else 3
         body = bytes((kind,)) + piece
-        yield _masked(body).to_bytes(4, "little") + len(piece).to_bytes(2, "little") + body
+        yield masked_crc(body).to_bytes(4, "little") + len(piece).to_bytes(2, "little") + body
 
 
 def _varint(value: int) -> bytes:
@@ -71,7 +71,7 @@ def _sized(data: bytes) -> bytes:
     return _varint(len(data)) + data
 
 
-def _masked(data: bytes) -> int:
+def masked_crc(data: bytes) -> int:
     """RocksDB's form of a CRC32C."""
     crc = _U32
     for byte in data:

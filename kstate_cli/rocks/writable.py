@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kstate_cli import temporary
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.options_file import restore_settings
 from kstate_cli.host import WRITING_THREADS, require_headroom
@@ -63,9 +64,11 @@ class WritableStore:
             if stored is None:
                 raise RocksError(f"{self.path} has no OPTIONS file")
             self._before = stored.read_text(encoding="utf-8")
-            stored.write_text(held(self._before), encoding="utf-8")
-            # Leniently: newer releases of RocksDB store options that the bundled one does not know.
-            options, families = Options.load_latest(str(self.path), Env(), True)
+            # In a folder of their own: RocksDB also reads OPTIONS-000099.orig as an OPTIONS file, and as the newest.
+            with temporary.private_folder("options") as folder:
+                (folder / stored.name).write_text(held(self._before), encoding="utf-8")
+                # Leniently: newer releases of RocksDB store options that the bundled one does not know.
+                options, families = Options.load_latest(str(folder), Env(), True)
             # Whatever OPTIONS names: what is open is a copy, which must not write to the original, nor beside it.
             options.set_wal_dir(str(self.path))
             options.set_db_log_dir("")

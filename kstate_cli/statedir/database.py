@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.families import OFFSETS_CF, of_no_store
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
 from kstate_cli.formats.store_kinds import known_families
@@ -96,7 +96,10 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
         problems.append(Problem(ProblemCode.SST_NOT_NAMED, place, what, rule))
     unknown = sorted(set(families) - known_families())
     if unknown:
-        what, rule = f"unknown column family {', '.join(unknown)}", "only column families of Streams are understood"
+        what, rule = (
+            f"unknown column family {', '.join(map(of_no_store, unknown))}",
+            "only column families of Streams are understood",
+        )
         problems.append(Problem(ProblemCode.UNKNOWN_FAMILY, place, what, rule))
     return Database(
         path=path,

@@ -11,7 +11,7 @@ from kstate_cli.access import what_to_do
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import GLOBAL, TaskId, is_task, is_task_or_global, is_topology
 from kstate_cli.formats.topic_partition import legal_store_name
-from kstate_cli.rocks.files import CURRENT, is_sst
+from kstate_cli.rocks.files import CURRENT, is_log, is_sst
 from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE, ROCKSDB
 from kstate_cli.texts import did_you_mean
 
@@ -133,7 +133,7 @@ def contents(app: Path) -> frozenset[str]:
         if CURRENT in files:
             kinds.add(DATABASE)
         # A write-ahead log counts as well: rows that no flush has put into an SST.
-        if any(is_sst(file) or file.endswith(".log") for file in files):
+        if any(is_sst(file) or is_log(file) for file in files):
             kinds.add(SST)
     return frozenset(kinds)
 

@@ -30,6 +30,7 @@ from kstate_cli.statedir.names import (
     LOCK,
     POSITION,
     ROCKSDB,
+    is_foreign,
     is_offsets_file,
     position_file,
     store_checkpoint,
@@ -180,7 +181,7 @@ def _foreign_in_application(path: Path) -> list[Problem]:
     for name in sorted(os.listdir(path)):
         entry = path / name
         named = is_task_or_global(name) or is_topology(name)
-        if entry.is_symlink() and (named or name == LOCK or entry.is_dir()):
+        if entry.is_symlink() and (named or name == LOCK or (entry.is_dir() and not is_foreign(name))):
             problems.append(_link(Place((name,)), "task directories and .lock must lie in the application"))
         elif named and not entry.is_dir():
             problems.append(_no_task(Place((name,))))
@@ -300,7 +301,9 @@ def _sort_entries(task: Place, path: Path) -> _TaskEntries:
         entry, place = path / name, task / name
         if name in IGNORED:
             continue
-        if entry.is_symlink():
+        if is_foreign(name) and not _may_be_store(entry):
+            sorted_out.problems.append(special_entry(entry, place) or _ignorable(place))
+        elif entry.is_symlink():
             sorted_out.problems.append(_link(place, "files of a task must lie in its directory"))
         elif not entry.is_dir() and not entry.is_file():
             sorted_out.problems += filter(None, [special_entry(entry, place)])
@@ -329,6 +332,18 @@ def _sort_entries(task: Place, path: Path) -> _TaskEntries:
     return sorted_out
 
 
+def _may_be_store(entry: Path) -> bool:
+    """Whether a folder with the name of a foreign one is a database, or has databases: Streams may have made it."""
+    if entry.is_symlink() or not entry.is_dir():
+        return False
+    try:
+        return is_database(entry) or any(child.is_dir() and is_database(child) for child in entry.iterdir())
+    except OSError as error:
+        if not cannot_be_read(error):
+            raise
+        return False
+
+
 def _ignorable(place: Place) -> Problem:
     rule = "Streams ignores it, but a task directory with it never counts as empty; it is carried along"
     return Problem(ProblemCode.FOREIGN, place, "is not a file of Streams", rule)
@@ -346,7 +361,11 @@ def _sort_rocksdb(folder: Place, path: Path, sorted_out: _TaskEntries) -> None:
     """The stores in ``rocksdb/``: one database each."""
     for name in _names(path, sorted_out) or ():
         entry, place = path / name, folder / name
-        if entry.is_symlink():
+        if name in IGNORED:
+            continue
+        if is_foreign(name) and not _may_be_store(entry):
+            sorted_out.problems.append(special_entry(entry, place) or _ignorable(place))
+        elif entry.is_symlink():
             sorted_out.problems.append(_link(place, "stores must lie in the task"))
         elif (special := special_entry(entry, place)) is not None:
             sorted_out.problems.append(special)

@@ -12,11 +12,12 @@ from pathlib import Path
 from kstate_cli.errors import Refused
 from kstate_cli.host import CHECK_THE_DISK, STORES_STAY, cannot_be_read, host_error
 from kstate_cli.regular import is_special, is_utf8, kind_of
+from kstate_cli.statedir.names import LOST_AND_FOUND
 from kstate_cli.statedir.places import Place, Spelling
 from kstate_cli.statedir.problems import Problem, ProblemCode
 from kstate_cli.texts import first_lines
 
-IGNORED = frozenset({"lost+found"})
+IGNORED = frozenset({LOST_AND_FOUND})
 MOST_LEVELS = 100
 """Streams makes five: topology, task, store, segment, file. A custom store may have some of its own."""
 _NAMED_LEVELS = 3

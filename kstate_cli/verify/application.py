@@ -12,7 +12,7 @@ from pathlib import Path
 from kstate_cli import temporary
 from kstate_cli.parallel.progress import counted
 from kstate_cli.parallel.workers import Processes
-from kstate_cli.rocks.files import is_manifest, is_sst
+from kstate_cli.rocks.files import is_log, is_manifest, is_sst
 from kstate_cli.statedir.model import Application, Database
 from kstate_cli.statedir.named import no_such
 from kstate_cli.statedir.places import Place
@@ -136,6 +136,6 @@ def _small_bytes(path: Path) -> int:
     size = 0
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
-            if entry.name.endswith(".log") or is_manifest(entry.name):
+            if is_log(entry.name) or is_manifest(entry.name):
                 size += entry.stat(follow_symlinks=False).st_size
     return size

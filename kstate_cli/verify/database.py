@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.families import OFFSETS_CF, of_no_store
 from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import decode_rows
@@ -165,7 +165,8 @@ class _Verification:
             else:
                 self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{what}: one of them is cut off"))
         for family in sorted(families - known_families()):
-            self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, f"column family {family} is none of Streams"))
+            what = f"column family {of_no_store(family)} is none of Streams"
+            self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, what))
 
     def _read(self, database: WholeDatabase, manifest: str) -> None:
         path, place = self._job.path, self._job.place

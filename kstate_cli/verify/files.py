@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kstate_cli.host import cannot_be_read
-from kstate_cli.regular import NotReadableError, kind_of
+from kstate_cli.regular import NotReadableError, is_special, kind_of
 from kstate_cli.rocks import health
 from kstate_cli.rocks.files import CURRENT, is_manifest, manifest_number, newest_options
 from kstate_cli.rocks.shadow import LiveFile
@@ -46,6 +46,8 @@ def check_entries(path: Path, place: Place) -> list[VerifyFinding]:
     for entry in health.entries(path):
         where = place / entry.name
         if not entry.regular:
+            if not entry.own and not is_special(entry.status.st_mode):
+                continue
             what = f"is {kind_of(entry.status.st_mode)}, not a regular file"
             findings.append(VerifyFinding(NOT_UNDERSTOOD, where, what))
         elif entry.too_large is not None:
