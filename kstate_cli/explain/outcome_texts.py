@@ -98,7 +98,7 @@ OUTCOMES: Final = {
         ("look at the store that fails",),
     ),
     Outcome.UNKNOWN: Texts(
-        "It is unknown: the application runs, the broker lacks the log, or kstate does not read all of the task",
+        "Unknown: the application runs, the broker lacks the log, or kstate does not read all of the task",
         "While the application runs, the files are those of its last flush, and how it closes the stores decides. What "
         "kstate does not read (a link, a database that its RocksDB refuses) never counts as missing.",
         SILENT,

@@ -149,7 +149,7 @@ PROBLEMS: Final = {
         "far as kstate can tell.",
         SILENT,
         _OPENS,
-        ("leave this store to Streams: kstate neither reads nor changes it", "a newer kstate may open it"),
+        ("leave this store to Streams, as it is", "a newer kstate may open it"),
     ),
     ProblemCode.NOT_A_LONG: Texts(
         "A stored offset has not 8 bytes",
@@ -200,7 +200,7 @@ PROBLEMS: Final = {
         "(rocksdb.config.setter). Reading or writing it without that setting would spoil it.",
         SILENT,
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
-        ("leave this store to Streams: kstate does not change it",),
+        ("leave this store to Streams, as it is",),
     ),
     ProblemCode.FAMILIES_DISAGREE: Texts(
         "OPTIONS names other column families than the MANIFEST",

@@ -99,7 +99,7 @@ def test_options_of_any_bytes(data: bytes) -> None:
         ("atomic_flush=false", "db_paths={/elsewhere}", "db_paths"),
         ("compression=kNo", "cf_paths={/elsewhere}", "cf_paths"),
         ("leveldb.BytewiseComparator", "rocksdb.ReverseBytewiseComparator", "comparator"),
-        ("merge_operator=nullptr", "merge_operator=StringAppendOperator", "merge operator"),
+        ("merge_operator=nullptr", "merge_operator=StringAppendOperator", "merge_operator"),
     ],
 )
 def test_foreign_settings(old: str, new: str, word: str) -> None:
