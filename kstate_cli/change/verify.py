@@ -26,7 +26,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
 from kstate_cli.parallel.workers import Workers
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.files import unflushed_logs
+from kstate_cli.rocks.files import is_sst, unflushed_logs
 from kstate_cli.rocks.shadow import LiveFile, Shadow
 
 
@@ -143,6 +143,8 @@ def _digest_file(path: Path) -> bytes:
 def _formats(shadow: Shadow, path: Path, wanted: int) -> None:
     for family in shadow.column_families:
         for file in shadow.live_files(family):
+            if not is_sst(file.name):
+                continue
             with open(path / file.name, "rb") as handle:
                 handle.seek(-sst.FOOTER_LENGTH, os.SEEK_END)
                 footer = sst.footer(handle.read())

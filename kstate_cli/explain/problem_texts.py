@@ -231,6 +231,13 @@ PROBLEMS: Final = {
         _OPENS,
         _DAMAGED,
     ),
+    ProblemCode.BLOB: Texts(
+        "A blob file with values is missing, or has not the size that the MANIFEST names",
+        "RocksDB opens the database, and fails when the application reads a row whose value is in that file.",
+        SILENT,
+        f"BlobSource::GetBlob of RocksDB ({see('rocksdb.md#options')})",
+        _DAMAGED,
+    ),
     ProblemCode.SST_NOT_NAMED: Texts(
         "A file with rows lies in the database that its MANIFEST does not name",
         "A crash leaves such files, and they are harmless. Where nothing crashed the MANIFEST has lost its end, and "

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.formats.blob_file import check_ends
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.manifest import torn
 from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
@@ -167,8 +168,21 @@ def sst_end(sst: Path) -> SstEnd:
         return SstEnd(size, None, error)
 
 
+def blob_ends(blob: Path) -> MalformedBytesError | None:
+    """Return what is wrong with header or footer of a blob file, None where both are whole.
+
+    Raises as :func:`sst_end`.
+    """
+    with os.fdopen(open_regular(blob), "rb") as file:
+        try:
+            check_ends(file, file.seek(0, os.SEEK_END))
+        except MalformedBytesError as error:
+            return error
+    return None
+
+
 def live_size(path: Path, file: LiveFile) -> int | None:
-    """The bytes that an SST has which the MANIFEST names; None where it is missing. Raises OSError.
+    """The bytes that a file has which the MANIFEST names; None where it is missing. Raises OSError.
 
     RocksDB looks at neither where it opens a database leniently.
     """

@@ -19,7 +19,7 @@ from kstate_cli.rocks.files import most_levels
 from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.rocks.private_copy import private_copy, remove_copy
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row, flat_pieces, pieces
-from kstate_cli.rocks.tables import tables
+from kstate_cli.rocks.tables import blob_files, tables
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
@@ -32,7 +32,7 @@ _DELETIONS = re.compile(r"# deletions=(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """One SST that the current version of a column family consists of; size in bytes."""
+    """One SST or blob file that the current version of a column family consists of; size in bytes."""
 
     name: str
     size: int
@@ -172,8 +172,9 @@ class Shadow:
         return max(0, int(entries[1]) - 2 * int(deletions[1])) + logged
 
     def live_files(self, family: str) -> tuple[LiveFile, ...]:
-        """The SSTs of a column family (property ``rocksdb.sstables``), sorted by name."""
-        files = (LiveFile(table.name, table.size) for table in tables(self.sstables(family)))
+        """The SSTs and blob files of a column family (property ``rocksdb.sstables``), sorted by name."""
+        text = self.sstables(family)
+        files = (LiveFile(one.name, one.size) for one in (*tables(text), *blob_files(text)))
         return tuple(sorted(files, key=lambda file: file.name))
 
     def sstables(self, family: str) -> str:

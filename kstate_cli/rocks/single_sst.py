@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.formats.crc32c import masked
 from kstate_cli.rocks.files import CURRENT
 from kstate_cli.rocks.tables import Table
 
@@ -18,9 +19,6 @@ _COMPARATOR, _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE, _NEW_FILE = 1, 2, 3, 4, 10
 _TERMINATE: Final = 1
 _BLOCK: Final = 32 * 1024
 _HEADER: Final = 7
-_POLYNOMIAL: Final = 0x82F63B78
-_MASK_DELTA: Final = 0xA282EAD8
-_U32: Final = 0xFFFFFFFF
 
 
 def make_database(folder: Path, table: Table, target: str) -> None:
@@ -55,7 +53,7 @@ def _records(data: bytes) -> Iterator[bytes]:
     for number, piece in enumerate(pieces):
         kind = 1 if len(pieces) == 1 else 2 if number == 0 else 4 if number == len(pieces) - 1 else 3
         body = bytes((kind,)) + piece
-        yield masked_crc(body).to_bytes(4, "little") + len(piece).to_bytes(2, "little") + body
+        yield masked(body).to_bytes(4, "little") + len(piece).to_bytes(2, "little") + body
 
 
 def _varint(value: int) -> bytes:
@@ -69,14 +67,3 @@ def _varint(value: int) -> bytes:
 
 def _sized(data: bytes) -> bytes:
     return _varint(len(data)) + data
-
-
-def masked_crc(data: bytes) -> int:
-    """RocksDB's form of a CRC32C."""
-    crc = _U32
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
-    crc ^= _U32
-    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & _U32

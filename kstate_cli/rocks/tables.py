@@ -7,12 +7,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from kstate_cli.formats.blob_file import FOOTER_LENGTH, HEADER_LENGTH
+
 _LINE: Final = re.compile(
     r"\s*(\d+):(\d+)\[(\d+) \.\. (\d+)\]"
     r"\['([0-9A-F]*)' seq:(\d+), type:(\d+) \.\. '([0-9A-F]*)' seq:(\d+), type:(\d+)\]"
 )
 
 _LEVEL: Final = re.compile(r"--- level (\d+) ---")
+
+_REFERENCE: Final = re.compile(r"\bblob_file:\d+")
+_BLOB: Final = re.compile(r"blob_file_number: (\d+) total_blob_count: \d+ total_blob_bytes: (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class BlobFile:
+    """A blob file as the MANIFEST has it; ``size`` in bytes, header and footer included."""
+
+    name: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +38,8 @@ class Table:
     largest_sequence: int
     smallest: bytes
     largest: bytes
+    has_blobs: bool = False
+    """Whether values of it are in blob files: it cannot be read without them."""
 
     @property
     def first(self) -> bytes:
@@ -60,7 +75,15 @@ def tables(text: str) -> Iterator[Table]:
                 int(match[4]),
                 _internal(match[5], match[6], match[7]),
                 _internal(match[8], match[9], match[10]),
+                _REFERENCE.search(line, match.end()) is not None,
             )
+
+
+def blob_files(text: str) -> Iterator[BlobFile]:
+    """The blob files in RocksDB's property ``rocksdb.sstables``."""
+    for line in text.splitlines():
+        if match := _BLOB.match(line):
+            yield BlobFile(f"{int(match[1]):06d}.blob", HEADER_LENGTH + int(match[2]) + FOOTER_LENGTH)
 
 
 def _internal(key: str, sequence: str, kind: str) -> bytes:

@@ -14,6 +14,7 @@ from kstate_cli import clock
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.sst_properties import read_properties
+from kstate_cli.rocks.files import is_sst
 from kstate_cli.statedir.model import Store
 
 _AHEAD_SECONDS = 86_400
@@ -39,6 +40,8 @@ def sst_age(store: Store) -> SstAge:
             if family == OFFSETS_CF:
                 continue
             for live in files:
+                if not is_sst(live.name):
+                    continue
                 try:
                     with open(database.path / live.name, "rb") as file:
                         properties = read_properties(file)

@@ -51,6 +51,7 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
     offsets: OffsetsRecord | None = None
     rows = 0
     footless: dict[str, Problem] = {}
+    failure: Problem | None = None
     formats = sst_formats(path, place, problems, footless)
     if not any(p.fatal for p in problems):
         try:
@@ -67,7 +68,7 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
                     counted = _counted(shadow, samples)
         except (RocksError, OSError) as error:
             if not footless:
-                problems.append(_does_not_open(path, place, error))
+                failure = _does_not_open(path, place, error)
         except MalformedBytesError as error:
             what, rule = f"column family offsets: {error}", "keys and values as Streams 4.3 writes them"
             not_long = error.streams_exception == "SerializationException"
@@ -79,6 +80,9 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
     problems += [problem for name, problem in footless.items() if not families or name in alive]
     for files in live.values():
         check_live(path, files, place, problems)
+    if failure is not None and not any(problem.code is ProblemCode.BLOB for problem in problems):
+        # RocksDB does not name a blob file that it cannot read.
+        problems.append(failure)
     options = stored_options(path, place, problems)
     if families and options is not None and frozenset(families) != frozenset(options.column_families):
         problems.append(

@@ -99,8 +99,9 @@ def check_manifest(path: Path, place: Place, problems: list[Problem]) -> None:
 
 
 def check_live(path: Path, files: tuple[LiveFile, ...], place: Place, problems: list[Problem]) -> None:
-    """Each SST that the MANIFEST names must be there in its size; its footer has been read before."""
+    """Each SST and blob file that the MANIFEST names must be there in its size; footers have been read before."""
     for file in files:
+        code = ProblemCode.SST if is_sst(file.name) else ProblemCode.BLOB
         try:
             size = health.live_size(path, file)
         except OSError as error:
@@ -108,10 +109,10 @@ def check_live(path: Path, files: tuple[LiveFile, ...], place: Place, problems: 
             continue
         if size is None:
             rule = "the MANIFEST names it"
-            problems.append(Problem(ProblemCode.SST, place / file.name, "is missing", rule))
+            problems.append(Problem(code, place / file.name, "is missing", rule))
         elif size != file.size:
             what, rule = f"has {size} bytes, not {file.size}", "the MANIFEST names its size"
-            problems.append(Problem(ProblemCode.SST, place / file.name, what, rule))
+            problems.append(Problem(code, place / file.name, what, rule))
 
 
 def stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredOptions | None:

@@ -57,7 +57,7 @@ class Database:
     """The segment's start in ms, None for a store in ``rocksdb/``."""
     column_families: tuple[str, ...]
     live: dict[str, tuple[LiveFile, ...]]
-    """SSTs of every column family, ``offsets`` included."""
+    """SSTs and blob files of every column family, ``offsets`` included."""
     sst_formats: frozenset[int]
     rows: int
     """Estimated number of rows in the data column families."""

@@ -72,6 +72,8 @@ class ProblemCode(Enum):
     """A running application is making it, or dropping it: what it is will be known once that is done."""
     SST = "sst"
     """An SST that is missing, cut off, damaged or too new."""
+    BLOB = "blob"
+    """A blob file that is missing, or not in its size: RocksDB opens the database, and some of its rows do not come."""
     SST_NOT_NAMED = "sst-not-named"
     """An SST that no MANIFEST names, whole or begun: rows may be missing without a word."""
 

@@ -11,6 +11,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.formats.blob_file import is_whole, records
 from kstate_cli.formats.families import OFFSETS_CF, of_no_store
 from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -18,6 +19,7 @@ from kstate_cli.formats.offsets import decode_rows
 from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.host import cannot_be_read, host_error
 from kstate_cli.parallel.progress import Counter, Progress
+from kstate_cli.regular import open_regular
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import CURRENT, is_sst
 from kstate_cli.rocks.tables import Table
@@ -176,14 +178,18 @@ class _Verification:
         bad = files.check_live(path, every, place)
         self._findings += bad
         damaged = {one.place.name for one in bad}
-        for family in live:
+        for family, files_of_family in live.items():
             tables = database.tables(family)
+            blobs = tuple(file.name for file in files_of_family if not is_sst(file.name))
             if damaged & {table.name for table in tables}:
                 self._alone(database, [table for table in tables if table.name not in damaged])
-            elif self._family(database, family, tables) or self._job.each_sst:
+            elif damaged.intersection(blobs):
+                # Its rows cannot be read, and RocksDB would not say which file is why.
+                self._alone(database, tables)
+            elif self._family(database, family, tables, blobs) or self._job.each_sst:
                 self._alone(database, tables)
 
-    def _family(self, database: WholeDatabase, family: str, tables: list[Table]) -> bool:
+    def _family(self, database: WholeDatabase, family: str, tables: list[Table], blobs: tuple[str, ...]) -> bool:
         """Reads a column family; true where its SSTs must be read one by one too.
 
         That is after an error, to name every SST that has one, and where a range deletion lets RocksDB pass over blocks
@@ -199,7 +205,10 @@ class _Verification:
             what = f"column family {family}: {error}"
             self._findings.append(self._held(UNDECODABLE, tables, None, what))
         except RocksError as error:
-            self._rocks(error, "")
+            if blobs and (error.said is None or error.said.file is None):
+                self._blobs(database, family, blobs, error)
+            else:
+                self._rocks(error, "")
             return True
         if counts is None:
             return bool(tables)
@@ -261,8 +270,33 @@ class _Verification:
             what = f"column family {family} has {rows:,} rows, the properties of its SSTs count {most:,}"
             self._findings.append(self._held(CORRUPT, tables, None, what))
 
+    def _blobs(self, database: WholeDatabase, family: str, blobs: tuple[str, ...], error: RocksError) -> None:
+        """Finds the blob files that a row could not be read from: RocksDB does not name them."""
+        before = len(self._findings)
+        for name in blobs:
+            if (what := self._damaged_blob(database, family, name)) is not None:
+                self._add(CORRUPT, self._job.place / name, what)
+        if len(self._findings) == before:
+            self._findings.append(VerifyFinding(code_of(error), self._job.place, error.plain, blobs))
+
+    def _damaged_blob(self, database: WholeDatabase, family: str, name: str) -> str | None:
+        """What is wrong with the records of a blob file; those are not summed that RocksDB reads."""
+        with os.fdopen(open_regular(self._job.path / name), "rb") as file:
+            try:
+                for record in records(file, file.seek(0, os.SEEK_END)):
+                    if not _reads(database, family, record.key) and not is_whole(file, record):
+                        return f"column family {family}: the blob at byte {record.at} does not match its checksum"
+            except MalformedBytesError as error:
+                return str(error)
+        return None
+
     def _alone(self, database: WholeDatabase, tables: list[Table]) -> None:
+        """Reads SSTs one by one; not those with values in blob files, which one SST alone does not give."""
+        if with_blobs := [table.name for table in tables if table.has_blobs]:
+            self._remarks.append(f"{self._job.place.text}: read with their blob files only: {', '.join(with_blobs)}")
         for table in tables:
+            if table.has_blobs:
+                continue
             place = self._job.place / table.name
             try:
                 contents = database.alone(table)
@@ -309,6 +343,13 @@ class _Verification:
         if len(names) == 1:
             return VerifyFinding(code, self._job.place / names[0], what)
         return VerifyFinding(code, self._job.place, what, tuple(names))
+
+
+def _reads(database: WholeDatabase, family: str, key: bytes) -> bool:
+    try:
+        return database.get(family, key) is not None
+    except RocksError:
+        return False
 
 
 def _names(families: frozenset[str]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from kstate_cli.host import cannot_be_read
 from kstate_cli.regular import NotReadableError, is_special, kind_of
 from kstate_cli.rocks import health
-from kstate_cli.rocks.files import CURRENT, is_manifest, manifest_number, newest_options
+from kstate_cli.rocks.files import CURRENT, is_manifest, is_sst, manifest_number, newest_options
 from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.statedir.places import Place
 from kstate_cli.verify.findings import (
@@ -130,8 +130,24 @@ def check_footer(path: Path, place: Place) -> list[VerifyFinding]:
     return []
 
 
+def check_blob_ends(path: Path, place: Place) -> list[VerifyFinding]:
+    """The first and the last bytes of a blob file."""
+    where = place / path.name
+    try:
+        malformed = health.blob_ends(path)
+    except FileNotFoundError:
+        return [VerifyFinding(MISSING, where, "is not there")]
+    except NotReadableError:
+        return []  # check_entries has named it
+    except OSError as error:
+        if not cannot_be_read(error):
+            raise
+        return [VerifyFinding(UNREADABLE, where, f"cannot be read: {error.strerror}")]
+    return [] if malformed is None else [VerifyFinding(CORRUPT, where, str(malformed))]
+
+
 def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[VerifyFinding]:
-    """Each SST that the MANIFEST names: it is there, in its size, and ends as an SST does."""
+    """Each SST and blob file that the MANIFEST names: it exists, in its size, and ends as such a file does."""
     findings: list[VerifyFinding] = []
     for file in files:
         where = place / file.name
@@ -145,5 +161,6 @@ def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Veri
         elif size > file.size:
             findings.append(VerifyFinding(CORRUPT, where, f"has {size:,} bytes, {file.size:,} in the MANIFEST"))
         else:
-            findings += check_footer(path / file.name, place)
+            check = check_footer if is_sst(file.name) else check_blob_ends
+            findings += check(path / file.name, place)
     return findings

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.files import is_sst
+from kstate_cli.rocks.files import is_never_changed
 from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.statedir.places import Place
 
@@ -64,9 +64,9 @@ class VerifyFinding:
         return f"{self.place.text}/{','.join(self.among)}" if self.among else self.place.text
 
     def in_ssts_of(self, database: Place) -> bool:
-        """Whether it is about what stands in SSTs of a database."""
+        """Whether it is about the contents of SSTs or blob files of a database."""
         names = self.among or ((self.place.name,) if self.place != database else ())
-        return bool(names) and all(is_sst(name) for name in names)
+        return bool(names) and all(map(is_never_changed, names))
 
 
 def sst_format_code(number: int) -> str:

@@ -15,9 +15,9 @@ from typing import Final
 
 from rocksdict import BottommostLevelCompaction, CompactOptions, Env, Options, Rdict, WriteOptions
 
+from kstate_cli.formats.crc32c import masked
 from kstate_cli.formats.options_file import StoredOptions, parse
 from kstate_cli.rocks.files import CURRENT, newest_options
-from kstate_cli.rocks.single_sst import masked_crc
 
 DATABASE, FAMILY, TABLE = "DBOptions", "CFOptions", "TableOptions"
 LOGS: Final = "/LOGS"
@@ -241,7 +241,7 @@ def rename_comparator(path: Path) -> None:
     while at < len(data):
         end = at + 7 + int.from_bytes(data[at + 4 : at + 6], "little")
         data[at + 7 : end] = data[at + 7 : end].replace(b"BytewiseComparator", b"BytewiseComparatoR")
-        data[at : at + 4] = masked_crc(bytes(data[at + 6 : end])).to_bytes(4, "little")
+        data[at : at + 4] = masked(bytes(data[at + 6 : end])).to_bytes(4, "little")
         at = end
     manifest.write_bytes(data)
 
