@@ -174,7 +174,8 @@ class Shadow:
     def live_files(self, family: str) -> tuple[LiveFile, ...]:
         """The SSTs and blob files of a column family (property ``rocksdb.sstables``), sorted by name."""
         text = self.sstables(family)
-        files = (LiveFile(one.name, one.size) for one in (*tables(text), *blob_files(text)))
+        files = [LiveFile(table.name, table.size) for table in tables(text)]
+        files += [LiveFile(blob.name, blob.size) for blob in blob_files(text)]
         return tuple(sorted(files, key=lambda file: file.name))
 
     def sstables(self, family: str) -> str:
