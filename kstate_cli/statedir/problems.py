@@ -88,7 +88,7 @@ _HARMLESS: Final = frozenset(
 _UNKNOWN: Final = frozenset(
     {
         ProblemCode.LINK, ProblemCode.UNREADABLE, ProblemCode.NOT_OPENED_HERE, ProblemCode.FOREIGN_SETTING,
-        ProblemCode.NOT_A_FILE,
+        ProblemCode.NOT_A_FILE, ProblemCode.UNKNOWN_FAMILY,
     }
 )  # fmt: skip
 
