@@ -213,9 +213,9 @@ CODES: dict[str, Code] = {
              "AbstractSegments.committedOffset: a start takes the offset of one segment for all, and restores nothing "
              f"below it; each segment is only as far as its own last flush ({see('offsets.md#segments-after-a-kill')})",
              _RESTORE_STORE),
-        Code("versioned-replayed", _ERROR,
-             "RocksDBVersionedStore.put: replaying a record over newer versions of its key gives another history, and "
-             "at least once flushes rows that are ahead of the committed offset "
+        Code("versioned-replayed", _WARNING,
+             "LogicalKeyValueSegments.openExisting finds no logical segment again, so RocksDBVersionedStore.put does "
+             "not see what is in them; and at least once flushes rows that are ahead of the committed offset "
              f"({see('offsets.md#rows-ahead-of-the-offset')})", _RESTORE_STORE),
         Code("start-hangs", _ERROR,
              "TaskManager.closeDirtyAndRevive: with transactional stores nothing is wiped if the first store of a task "

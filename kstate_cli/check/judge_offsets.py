@@ -12,6 +12,8 @@ from kstate_cli.check.initial_offsets import TaskInitialOffsets
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import offsets_text
 from kstate_cli.offsets.last_run import has_offset_if_logged
 from kstate_cli.offsets.unclean import may_be_ahead
@@ -171,6 +173,18 @@ def _segments(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
             yield snapshot.finding("segments-disagree", text, task, store.name)
 
 
+def _replayed(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]:
+    """Records put over the rows of a versioned store, by a start that has forgotten which segments it has."""
+    if store.empty or not has_key(store.kind.name, KeySchema.VERSIONED):
+        return
+    if may_be_ahead(store, snapshot.resolved[task.name]):
+        text = "it was killed, and its rows may be ahead of its offset: replaying records gives other versions"
+        yield snapshot.finding("versioned-replayed", text, task, store.name, Level.ERROR)
+    else:
+        text = "the first record of a key that is out of order hides the older versions of that key"
+        yield snapshot.finding("versioned-replayed", text, task, store.name)
+
+
 def maybe_unclean(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
     """Up to 4.2 a crash may leave a ``.checkpoint`` that Streams takes for good."""
     if not snapshot.asked.exactly_once or task.is_global:
@@ -204,8 +218,7 @@ def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
         if store.is_grace_buffer:
             text = "Streams garbles its keys when it restores it"
             yield snapshot.finding("grace-buffer-restored", text, task, store.name)
-        if one.outcome is not Outcome.WIPED and may_be_ahead(store, snapshot.resolved[task.name]):
-            text = "it was killed, and its rows may be ahead of its offset: replaying records gives other versions"
-            yield snapshot.finding("versioned-replayed", text, task, store.name)
+        if one.outcome is not Outcome.WIPED:
+            yield from _replayed(snapshot, task, store)
         if one.outcome is not Outcome.WIPED and one.records is not None and one.records.count > 0:
             yield from judge_age(snapshot, task, store, snapshot.changelog(task, store.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kstate_cli.change.ages import Age
+from kstate_cli.check.findings import Level
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.tasks import judge_task
@@ -74,6 +75,19 @@ def test_counts_of_windows_without_an_offset_are_upper_bounds(to: str, exact: bo
     seen = snapshot(task(table), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
     (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
     assert prediction.records is not None and prediction.records.exact
+
+
+@pytest.mark.parametrize(("status", "level"), [(0, Level.WARNING), (None, Level.WARNING), (OPEN, Level.ERROR)])
+def test_a_versioned_store_that_catches_up(status: int | None, level: Level) -> None:
+    """A start puts records over rows whose segments it does not know; a killed one has rows ahead of its offset too."""
+    ages = {("0_0", "count"): Age("0_0/count", {}, NOW_MS)}
+    for kind, end in (("versioned", 9), ("versioned", 6), ("key-value", 9)):
+        versions = store("count", database(offsets=record(5, status=status)), kind=kind)
+        logs, counts = [log(COUNT, 0, end)], {(COUNT, 6): end - 6, (COUNT, 0): end}
+        seen = snapshot(task(versions), exactly_once=False, logs=logs, counts=counts, ages=ages)
+        draft = judge_task(seen, seen.app.tasks[0])
+        levels = [finding.level for finding in draft.findings if finding.code == "versioned-replayed"]
+        assert levels == ([level] if kind == "versioned" and end == 9 else [])
 
 
 @pytest.mark.parametrize("rows", [0, 3])
