@@ -1,0 +1,193 @@
+"""
+Directories of real 4.4.0 with transactional stores (KIP-892), migrated by kstate to releases that have none, and back.
+
+The reference is real Streams in each case: 4.4.0 with the option on, restarted on a copy that kstate has not touched, or, for
+what a kill left unfinished, a restoration from nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.carried import TRANSACTIONAL_STORES
+
+from . import dumps
+from .checking import SMALL
+from .harness import App, Batch, Guarantee, Harness, Run, Step
+from .support import (
+    BATCH,
+    application,
+    good,
+    migrate,
+    records_with_value,
+    restored,
+    sum_of,
+    told_positions,
+    wiped,
+)
+from .test_matrix import as_without_headers
+
+pytestmark = pytest.mark.interop
+
+RELEASE = "4.4.0"
+TRANSACTIONAL = {"enable.transactional.statestores": "true"}
+AS_OF = "3.9"
+"""The topology is one that every release of these tests has."""
+OLDER = ("4.2.1", "4.3.1", "3.9.2")
+KILLED = Batch(records=330, keys=10, value_bytes=220, partitions=1)
+"""Enough for small buffers to flush some stores and segments, and not others."""
+KAFKA_NAMES = {"eos": "exactly_once_v2", "alos": "at_least_once"}
+WITHOUT_CHANGELOG = {"kv-nolog"}
+
+
+def closed(harness: Harness, app: App, state: Path) -> None:
+    """Run with transactional stores from the beginning."""
+    _run(harness, RELEASE, app, state, TRANSACTIONAL)
+
+
+def switched_on(harness: Harness, app: App, state: Path) -> None:
+    """Run without them, then with them: old databases keep a status of 0, new ones have none."""
+    _run(harness, RELEASE, app, state, {})
+    harness.produce(RELEASE, app, BATCH.then())
+    _run(harness, RELEASE, app, state, TRANSACTIONAL)
+
+
+def switched_off(harness: Harness, app: App, state: Path) -> None:
+    """Run with them, then without."""
+    _run(harness, RELEASE, app, state, TRANSACTIONAL)
+    harness.produce(RELEASE, app, BATCH.then())
+    _run(harness, RELEASE, app, state, {})
+
+
+def upgraded(harness: Harness, app: App, state: Path) -> None:
+    """Run 4.3.1, then 4.4.0 on the same directory with them."""
+    _run(harness, "4.3.1", app, state, {})
+    harness.produce(RELEASE, app, BATCH.then())
+    _run(harness, RELEASE, app, state, TRANSACTIONAL)
+
+
+def _run(harness: Harness, release: str, app: App, state: Path, conf: dict[str, str]) -> None:
+    good(harness.run(release, app, state, Run(as_of=AS_OF, conf=conf, read=False)))
+
+
+History = Callable[[Harness, App, Path], None]
+HISTORIES: tuple[History, ...] = (closed, switched_on, switched_off, upgraded)
+GUARANTEES: tuple[Guarantee, ...] = ("eos", "alos")
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    ("history", "guarantee", "target"),
+    itertools.product(HISTORIES, GUARANTEES, OLDER),
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_older_releases_take_the_migrated_directory(
+    harness: Harness, tmp_path: Path, history: History, guarantee: Guarantee, target: str
+) -> None:
+    app = application("kinds", guarantee)
+    state, directory = tmp_path / "state", tmp_path / "state" / app.name
+    harness.produce(RELEASE, app, BATCH)
+    history(harness, app, state)
+    shutil.copytree(state, tmp_path / "unmigrated")
+    reference, served, grown, back = (tmp_path / f"{name}.jsonl" for name in ("reference", "served", "grown", "back"))
+    run = Run(dump=reference, as_of=AS_OF, conf=TRANSACTIONAL, expect_no_restore=True)
+    before = good(harness.run(RELEASE, app, tmp_path / "unmigrated", run))
+
+    done = migrate(directory, target, "--warnings-ok")
+    assert done.status == 0, done.told
+    rest = BATCH.then() if history is closed else BATCH.then().then()
+    run = Run(dump=served, then=[Step(rest, grown)], as_of=AS_OF, expect_no_restore=True)
+    after = good(harness.run(target, app, state, run))
+    assert not wiped(after), after.told()
+    assert not [str(one) for one in dumps.differences(reference, served)]
+    assert told_positions(after) == told_positions(before)
+    count = records_with_value(harness, f"{app.input}-events", tmp_path)
+    assert sum_of(grown, "count") == count
+
+    done = migrate(directory, RELEASE, "--warnings-ok")
+    assert done.status == 0, done.told
+    run = Run(dump=back, as_of=AS_OF, conf=TRANSACTIONAL, expect_no_restore=True)
+    again = good(harness.run(RELEASE, app, state, run))
+    assert not wiped(again), again.told()
+    assert sum_of(back, "count") == count
+    harness.delete(RELEASE, app)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("target", ["4.2.1", "3.9.2"])
+def test_stores_never_written(harness: Harness, tmp_path: Path, target: str) -> None:
+    """They have no row, no status and no offset. With the option on 4.4.0 restores nothing, and older releases neither."""
+    app = application("sparse", "eos")
+    state = tmp_path / "state"
+    harness.produce(RELEASE, app, BATCH)
+    live, served = tmp_path / "live.jsonl", tmp_path / "served.jsonl"
+    good(harness.run(RELEASE, app, state, Run(dump=live, conf=TRANSACTIONAL)))
+    shutil.copytree(state, tmp_path / "unmigrated")
+    # The scan at the start logs that it wipes the task, because it opens stores without the option. It wipes nothing.
+    run = Run(conf=TRANSACTIONAL, expect_no_restore=True, read=False)
+    assert restored(good(harness.run(RELEASE, app, tmp_path / "unmigrated", run))) == {}
+
+    done = migrate(state / app.name, target)
+    assert done.status == 0, done.told
+    reply = good(harness.run(target, app, state, Run(dump=served, expect_no_restore=True)))
+    assert not wiped(reply), reply.told()
+    assert restored(reply) == {}
+    assert not [str(one) for one in dumps.differences(live, served)]
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("target", ["4.2.1", "4.3.1"])
+def test_record_headers(harness: Harness, tmp_path: Path, target: str) -> None:
+    """Stores with dsl.store.format=HEADERS: 4.3 takes them with the headers, older releases without."""
+    app = application("headers-joins", "eos")
+    state = tmp_path / "state"
+    harness.produce(RELEASE, app, BATCH)
+    good(harness.run(RELEASE, app, state, Run(conf=TRANSACTIONAL, read=False)))
+    shutil.copytree(state, tmp_path / "unmigrated")
+    reference, served = tmp_path / "reference.jsonl", tmp_path / "served.jsonl"
+    run = Run(dump=reference, conf=TRANSACTIONAL, expect_no_restore=True)
+    good(harness.run(RELEASE, app, tmp_path / "unmigrated", run))
+    assert '"headers"' in reference.read_text(encoding="utf-8")
+
+    keeps = target == "4.3.1"
+    done = migrate(state / app.name, target, "--warnings-ok", *(() if keeps else ("--drop-headers",)))
+    assert done.status == 0, done.told
+    started = app if keeps else App(app.name, f"{app.topology}-old", app.guarantee, app.input)
+    reply = good(harness.run(target, started, state, Run(dump=served, expect_no_restore=True)))
+    assert restored(reply) == {}
+    edit = None if keeps else as_without_headers
+    assert not [str(one) for one in dumps.differences(reference, served, edit=edit)]
+    assert dumps.counts(served).keys() == dumps.counts(reference).keys()
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(("target", "guarantee"), itertools.product(OLDER, GUARANTEES))
+def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str, guarantee: Guarantee) -> None:
+    """
+    Killed after some segments were flushed and others were not: each states the offset of its own last commit, or nothing.
+
+    Nothing uncommitted is on disk, but an older release wipes the task of a store without an offset, and kstate predicts that.
+    The older release ends with the contents that it restores from nothing.
+    """
+    app, conf = application("kinds", guarantee), {**TRANSACTIONAL, **SMALL}
+    state = tmp_path / "state"
+    harness.produce(RELEASE, app, KILLED)
+    good(harness.run(RELEASE, app, state, Run(as_of=AS_OF, conf=conf, kill=True, read=False)))
+    done = migrate(
+        state / app.name, target, "--warnings-ok", TRANSACTIONAL_STORES, "--guarantee", KAFKA_NAMES[guarantee]
+    )
+    assert done.status == 0, done.told
+    predicted = any("wipes the task" in row.get("message", "") for row in done.rows)
+    served, truth = tmp_path / "served.jsonl", tmp_path / "truth.jsonl"
+    for folder, dump in ((state, served), (tmp_path / "nothing", truth)):
+        reply = good(harness.run(target, app, folder, Run(as_of=AS_OF, read=False)))
+        assert wiped(reply) == (predicted and folder == state), reply.told()
+        # Windows hide what is older than the stream time that they have seen: after a restart all rows are served.
+        good(harness.run(target, app, folder, Run(dump=dump, as_of=AS_OF, expect_no_restore=True)))
+    assert not [str(one) for one in dumps.differences(truth, served, ignore=WITHOUT_CHANGELOG)]
+    harness.delete(target, app)
