@@ -201,6 +201,8 @@ def _print_json(
                 "hint": finding.hint,
             },
         )
+    for part in parts or ():
+        lines.line("dump-part", part)
     levels = [finding.level.value for finding in report.findings]
     lines.summary(
         {
@@ -217,7 +219,6 @@ def _print_json(
             "rate_from": start.rate.run if start.rate else None,
             "running": app.running,
             "as_of": app.as_of,
-            "dump_parts": parts,
         }
     )
 

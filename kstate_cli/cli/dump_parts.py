@@ -23,7 +23,7 @@ def parts_of(dump: str) -> list[dict[str, Any]]:
         part = record.verified.get(number)
         parts.append(
             {
-                "part": f"{number}/{record.parts}",
+                "subset": f"{number}/{record.parts}",
                 "verified": None if part is None else utc_text(part.at_ms),
                 "generation": None if part is None else part.generation,
                 "files": None if part is None else part.files,
@@ -46,7 +46,7 @@ def say_parts(dump: str, parts: list[dict[str, Any]], *, quiet: bool) -> None:
 
 def _text(part: dict[str, Any]) -> str:
     damage = f" ({part['damaged']} damaged)" if part["damaged"] else ""
-    return f"{part['part']} {part['verified'] or 'never'}{damage}"
+    return f"{part['subset']} {part['verified'] or 'never'}{damage}"
 
 
 def damage_in(dump: str, parts: list[dict[str, Any]]) -> ConditionNotMet | None:
@@ -55,7 +55,7 @@ def damage_in(dump: str, parts: list[dict[str, Any]]) -> ConditionNotMet | None:
     from kstate_cli.dump.verification import ROT
     from kstate_cli.texts import command, some
 
-    damaged = [part["part"] for part in parts if part["damaged"]]
+    damaged = [part["subset"] for part in parts if part["damaged"]]
     if not damaged:
         return None
     return ConditionNotMet(

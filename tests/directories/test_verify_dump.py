@@ -98,8 +98,9 @@ def test_check_says_when_each_part_was_read(warm: Warm, dump: Path, tmp_path: Pa
     warm("verify-dump", dump, "--subset", "2/2")
     ended = warm(*check)
     assert "dump verified: 1/2 never, 2/2 20" in ended.err and ended.status == before.status
-    parts = json.loads(warm(*check, "-o", "json").out.splitlines()[-1 if before.status == 0 else -2])["dump_parts"]
-    assert [part["part"] for part in parts] == ["1/2", "2/2"] and parts[0]["verified"] is None
+    lines = [json.loads(line) for line in warm(*check, "-o", "json").out.splitlines()]
+    parts = [line for line in lines if line["type"] == "dump-part"]
+    assert [part["subset"] for part in parts] == ["1/2", "2/2"] and parts[0]["verified"] is None
     rot(dump)
     for number in (1, 2):
         warm("verify-dump", dump, "--subset", f"{number}/2")
