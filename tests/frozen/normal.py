@@ -20,7 +20,8 @@ from typing import Any
 _MEMBERS = {"seconds": 0, "seconds_left": 0, "records_per_second": 0, "host": "HOST"}
 _OF_EXPORT = {"bytes": 0}
 _PACE = re.compile(r"\bin \d+ns\b")
-_BYTES = re.compile(r"kstate: [\d,.]+ [KMGTP]?i?B of [\d,.]+ [KMGTP]?i?B")
+_PROGRESS = re.compile(r"kstate: (?:[a-z ]+: )?[\d,.]+ [KMGTP]?i?B of [\d,.]+ [KMGTP]?i?B(?: \(\d+ %\).*)?")
+"""What a command prints every ten seconds: on a busy machine any command may."""
 
 
 class Normal:
@@ -38,7 +39,7 @@ class Normal:
     def messages(self, lines: Iterable[str]) -> Iterator[Any]:
         """Lines of standard error: text, or what the JSON in them says."""
         for line in lines:
-            if _BYTES.fullmatch(line):
+            if _PROGRESS.fullmatch(line):
                 continue
             said = self.row(json.loads(line)) if line.startswith("{") else self.text(line)
             if not (isinstance(said, dict) and said["type"] == "progress" and said["slices"] < said["of"]):
