@@ -123,6 +123,25 @@ def test_of_two_writers_one_wins_and_the_other_leaves_nothing(bucketed: Bucketed
     assert bucketed.is_whole() == bucketed.topic.records()
 
 
+def test_a_store_that_no_longer_answers_is_not_waited_for_after_a_signal(bucketed: Bucketed) -> None:
+    """It accepts connections, and says nothing: boto3 alone would ask each of many things for five minutes."""
+    bucketed.topic.produce(40_000)
+    with running(bucketed.argv("--max-rate", "300K", "-o", "json")) as process:
+        until(lambda: any(one.startswith("DELETE") for one in bucketed.objects.requests()))
+        bucketed.objects.behave(Fault(".*", stalls=True))
+        try:
+            process.send_signal(signal.SIGTERM)
+            told, said = process.communicate(timeout=_SECONDS)
+        finally:
+            bucketed.objects.behave()
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert (
+        "it is not waited for any longer" in said and "what remains: files of this call that no manifest names" in said
+    )
+    assert json.loads(told.splitlines()[-1])["code"] == "interrupted"
+    assert bucketed.call().summary["records"] == 40_000
+
+
 @pytest.mark.in_full("tests/restore/test_object_store.py::test_killed_at")
 def test_a_signal_leaves_nothing(bucketed: Bucketed) -> None:
     """Not even parts: they are the run's own, and all of its tasks have ended."""
