@@ -20,7 +20,11 @@ from kstate_cli.query.queries import (
     RawKeyQuery,
     RawScanQuery,
     TimestampedKeyQuery,
+    TimestampedKeyWithHeadersQuery,
     TimestampedRangeQuery,
+    TimestampedRangeWithHeadersQuery,
+    TimestampedWindowKeyWithHeadersQuery,
+    TimestampedWindowRangeWithHeadersQuery,
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
@@ -60,6 +64,14 @@ def _windows(kind: StoreKind) -> bool:
 
 def _sessions(kind: StoreKind) -> bool:
     return kind.key.sessions
+
+
+def _with_headers(of_kind: Callable[[StoreKind], bool]) -> Callable[[StoreKind], bool]:
+    """Return whether a kind is one of these and one of the kinds with record headers.
+
+    One of them, ``headers-time-ordered-session``, has rows without any: it answers, and its headers are empty.
+    """
+    return lambda kind: of_kind(kind) and kind.headers_of is not None
 
 
 def _versioned(kind: StoreKind) -> bool:
@@ -124,6 +136,11 @@ def default_handlers() -> Handlers:
         (WindowKeyQuery, _windows, window_key_query, None),
         (WindowRangeQuery, _windows, window_range_query, not_by_time),
         (WindowRangeQuery, _sessions, session_range_query, not_by_key),
+        (TimestampedKeyWithHeadersQuery, _with_headers(key_value), timestamped_key_query, None),
+        (TimestampedRangeWithHeadersQuery, _with_headers(key_value), timestamped_range_query, None),
+        (TimestampedWindowKeyWithHeadersQuery, _with_headers(_windows), window_key_query, None),
+        (TimestampedWindowRangeWithHeadersQuery, _with_headers(_windows), window_range_query, not_by_time),
+        (TimestampedWindowRangeWithHeadersQuery, _with_headers(_sessions), session_range_query, not_by_key),
         # Segments without any rows: windows or sessions, that is not known.
         (WindowKeyQuery, _untold, window_key_query, None),
         (WindowRangeQuery, _untold, no_rows, None),

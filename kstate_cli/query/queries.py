@@ -1,4 +1,4 @@
-"""The queries of KIP-796, KIP-968 and KIP-992, as immutable values.
+"""The queries of KIP-796, KIP-968, KIP-992 and KIP-1356, as immutable values.
 
 A query is a question about one store; who answers it is decided per kind of store (``handlers``). Anybody's own
 subclass of :class:`Query` is a query too. Times are milliseconds, inclusive on both ends.
@@ -240,3 +240,26 @@ class MultiVersionedKeyQuery(Query[RowIterator[VersionedRecord[V]]], Generic[K, 
     def with_descending_timestamps(self) -> MultiVersionedKeyQuery[K, V]:
         """The newest first."""
         return replace(self, order=ResultOrder.DESCENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampedKeyWithHeadersQuery(TimestampedKeyQuery[K, V], Generic[K, V]):
+    """The value of a key with its timestamp and record headers, None without one (KIP-1356).
+
+    Only stores that keep headers answer it, and those of the classes below.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampedRangeWithHeadersQuery(TimestampedRangeQuery[K, V], Generic[K, V]):
+    """Keys of a range, and values with their timestamps and headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampedWindowKeyWithHeadersQuery(WindowKeyQuery[K, ValueAndTimestamp[V]], Generic[K, V]):
+    """The windows of a key that start in a time, and values with their timestamps and headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampedWindowRangeWithHeadersQuery(WindowRangeQuery[K, ValueAndTimestamp[V]], Generic[K, V]):
+    """All windows that start in a time, or all sessions of a key, and values with their headers."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 Kind = Literal[
     "key", "range", "timestamped-key", "timestamped-range", "window-key", "window-range-key", "window-range-time",
     "versioned-key", "multi-versioned-key",
+    "headers-key", "headers-range", "headers-window-key", "headers-window-range-key", "headers-window-range-time",
 ]  # fmt: skip
 Order = Literal["any", "ascending", "descending"]
 Answer = dict[str, Any]

@@ -77,6 +77,18 @@ def _query(one: Query) -> kq.Query[Any]:
         return kq.WindowKeyQuery(one.key, one.start, one.end)
     if one.kind == "window-range-key":
         return kq.WindowRangeQuery(key=one.key)
+    if one.kind == "headers-key":
+        return kq.TimestampedKeyWithHeadersQuery(one.key)
+    if one.kind == "headers-range":
+        kept: kq.TimestampedRangeWithHeadersQuery[Any, Any] = kq.TimestampedRangeWithHeadersQuery(one.lower, one.upper)
+        return kept.with_descending_keys() if one.order == "descending" else kept
+    if one.kind == "headers-window-key":
+        assert one.start is not None and one.end is not None
+        return kq.TimestampedWindowKeyWithHeadersQuery(one.key, one.start, one.end)
+    if one.kind == "headers-window-range-key":
+        return kq.TimestampedWindowRangeWithHeadersQuery(key=one.key)
+    if one.kind == "headers-window-range-time":
+        return kq.TimestampedWindowRangeWithHeadersQuery(time_from=one.start, time_to=one.end)
     if one.kind == "window-range-time":
         return kq.WindowRangeQuery(time_from=one.start, time_to=one.end)
     if one.kind == "versioned-key":
@@ -91,7 +103,8 @@ def _text(data: bytes | None) -> str | None:
 
 def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, kq.ValueAndTimestamp):
-        return {"value": _text(value.value), "timestamp": value.timestamp}
+        headers = [[h.key, _text(h.value)] for h in value.headers]
+        return {"value": _text(value.value), "timestamp": value.timestamp, **({"headers": headers} if headers else {})}
     if isinstance(value, kq.VersionedRecord):
         row = {"value": _text(value.value), "timestamp": value.timestamp}
         return row if value.valid_to is None else {**row, "valid_to": value.valid_to}
@@ -130,6 +143,40 @@ def _said(answer: dict[str, Any]) -> dict[str, Any]:
     if isinstance(result, list):
         result = [{k: v for k, v in row.items() if k != "end" or "session" in answer["store"]} for row in result]
     return {"result": result, "position": position}
+
+
+def _without_headers(answer: dict[str, Any], one: Query) -> dict[str, Any]:
+    """Return kstate's answer as Streams gives it: headers with the queries of KIP-1356 only, no time of a session.
+
+    There a row has its key once more, and a session's record has the end of the session for its time.
+    """
+    wanted = one.kind.startswith("headers-")
+
+    def edited(row: dict[str, Any]) -> dict[str, Any]:
+        session = "end" in row
+        dropped = {"headers"} if not wanted else set()
+        dropped |= {"timestamp"} if session else set()
+        return {name: value for name, value in row.items() if name not in dropped}
+
+    result = answer.get("result")
+    if isinstance(result, list):
+        return {**answer, "result": [edited(row) for row in result]}
+    return answer if result is None else {**answer, "result": edited(result)}
+
+
+def _plain(answer: dict[str, Any], one: Query) -> dict[str, Any]:
+    """Return an answer of Streams to a query of KIP-1356 in the form of the others."""
+    result = answer.get("result")
+    if not one.kind.startswith("headers-") or result is None:
+        return answer
+
+    def edited(row: dict[str, Any]) -> dict[str, Any]:
+        dropped = set() if row["headers"] else {"headers"}
+        dropped |= {"key"} if one.kind in ("headers-key", "headers-window-key") else set()
+        dropped |= {"timestamp"} if "end" in row else set()
+        return {name: value for name, value in row.items() if name not in dropped}
+
+    return {**answer, "result": [edited(row) for row in result] if isinstance(result, list) else edited(result)}
 
 
 def _ask(streams: kq.OfflineStreams, one: Query) -> dict[int, dict[str, Any]]:
@@ -278,7 +325,7 @@ def _with(one: Query, **changes: Any) -> Query:
 def _parts(kind: str, row: bytes) -> tuple[bytes, Iterable[int]]:
     """The record's key in a row's key, and the times in it."""
     big = int.from_bytes
-    if kind.startswith("time-ordered"):
+    if kind.removeprefix("headers-").startswith("time-ordered"):
         if row[0]:
             row = row[1:]
         elif "window" in kind:
@@ -322,7 +369,9 @@ def _compare(release: str, app: Path, asked: list[Query], answers: dict[int, lis
     with kq.OfflineStreams(app, assume_active=True) as streams:
         for number, one in enumerate(asked):
             said = answers[number]
-            ours = _ask(streams, _as_of_today(release, one, kinds))
+            ours = {
+                at: _without_headers(mine, one) for at, mine in _ask(streams, _as_of_today(release, one, kinds)).items()
+            }
             for answer in said:
                 if "partition" not in answer:
                     # Versioned stores throw at what kstate answers with a failure.
@@ -331,7 +380,7 @@ def _compare(release: str, app: Path, asked: list[Query], answers: dict[int, lis
                     assert {mine["reason"] for mine in ours.values()} == {"UNKNOWN_QUERY_TYPE"}, (one, ours)
                     done["throws"] += 1
                     continue
-                theirs, mine = _said({**answer, "store": one.store}), dict(ours.pop(answer["partition"]))
+                theirs, mine = _plain(_said({**answer, "store": one.store}), one), dict(ours.pop(answer["partition"]))
                 if one.store in position_not_kept(release) or theirs["position"] is None:
                     # What a store's wrapper refuses has no Position in Streams.
                     theirs.pop("position")
@@ -381,6 +430,37 @@ def test_answers_are_those_of_the_release(harness: Harness, tmp_path: Path, rele
         assert done[kind] >= 100 or not _is_known(release, Query("", kind)), done
     for reason in ("UNKNOWN_QUERY_TYPE", "NOT_UP_TO_BOUND", "NOT_PRESENT", "throws"):
         assert done[reason], done
+    print(release, dict(done))
+
+
+def _answer_headers(release: str) -> bool:
+    """Stores with record headers answer IQv2 from 4.4 on (KIP-1356)."""
+    return number_of(release) >= (4, 4)
+
+
+@pytest.mark.parametrize("release", [one for one in tried(["4.4.0"]) if _answer_headers(one)])
+def test_headers_stores_answer_as_the_release_does(harness: Harness, tmp_path: Path, release: str) -> None:
+    app = application("headers", "alos")
+    state = tmp_path / "state"
+    harness.produce(release, app, BATCH)
+    good(harness.run(release, app, state, Run(read=False)))
+    copy = tmp_path / "copy" / app.name
+    shutil.copytree(state / app.name, copy)
+    asks = Asked(copy)
+    asked = [one for name in asks.kinds for one in asks.of(name)]
+    kept = {
+        "timestamped-key": "headers-key",
+        "timestamped-range": "headers-range",
+        "window-key": "headers-window-key",
+        "window-range-key": "headers-window-range-key",
+        "window-range-time": "headers-window-range-time",
+    }
+    asked += [replace(one, kind=kept[one.kind]) for one in asked if one.kind in kept]  # type: ignore[arg-type]
+    done = _compare(release, copy, asked, _streams(harness, release, app, state, asked, tmp_path))
+    assert done["rows"] > 1000, done
+    for kind in ("key", "range", *kept, *kept.values()):
+        assert done[kind] >= 100, done
+    assert done["UNKNOWN_QUERY_TYPE"], done
     print(release, dict(done))
 
 

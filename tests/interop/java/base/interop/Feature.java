@@ -17,7 +17,7 @@ interface Feature {
     String[][] CLASSES = {
         {"3.3", "interop.EmitFeature"}, {"3.5", "interop.VersionedFeature"}, {"3.6", "interop.GraceJoinFeature"}, {"3.7", "interop.MultiVersionedFeature"},
         {"3.7", "interop.LaterQueries"}, {"4.3", "interop.HeadersFeature"},
-        {"4.3", "interop.OneStoreFeature"}
+        {"4.3", "interop.OneStoreFeature"}, {"4.4", "interop.HeaderQueries"}
     };
 
     /** Adds this release's stores to the topology "kinds". */

@@ -34,7 +34,8 @@ import org.apache.kafka.streams.query.WindowRangeQuery;
  * partition, of a global store (partition -1), or what was thrown instead.
  */
 final class Queries {
-    private static final Set<String> KINDS = Set.of("key", "range", "timestamped-key", "timestamped-range", "window-key",
+    private static final Set<String> KINDS = Set.of("headers-key", "headers-range", "headers-window-key",
+        "headers-window-range-key", "headers-window-range-time", "key", "range", "timestamped-key", "timestamped-range", "window-key",
         "window-range-key", "window-range-time", "versioned-key", "multi-versioned-key");
     private static final int GLOBAL = -1;
 
