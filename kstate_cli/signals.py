@@ -99,6 +99,28 @@ def deadline_after_signal(last_words: Callable[[int], object], seconds: float = 
         os.close(receiving)
 
 
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the block once it has taken so long. In other threads than the main one there is no limit.
+
+    By SIGALRM: a call that waits in the system ends too. A timer that ran before runs no more.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def over(_number: int, _frame: object) -> None:
+        raise TimeoutError(f"it took longer than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
+
+
 class Startable(Protocol):
     """A thread, or what has one: a progress bar that draws itself."""
 

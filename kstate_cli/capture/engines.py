@@ -34,6 +34,10 @@ class CaptureEngine(str, Enum):
 
 Counted = Callable[[int, int], None]
 """Gets the records and bytes that were read so far, from another thread."""
+Finished = Callable[[RangeJob, RangeResult], None]
+"""Gets each range that was read whole, in the order of the jobs, before :meth:`RangeRunner.run` returns or raises."""
+_WAVE = 2
+"""So many tasks per slot go to Spark at once: it gives no result before the last of them has ended."""
 
 
 class RangeRunner(Protocol):
@@ -43,8 +47,8 @@ class RangeRunner(Protocol):
     def slots(self) -> int:
         """How many at once."""
 
-    def run(self, jobs: Sequence[RangeJob], counted: Counted) -> list[RangeResult]:
-        """The results in the order of the jobs. Raises KstateError and OSError."""
+    def run(self, jobs: Sequence[RangeJob], counted: Counted, finished: Finished) -> None:
+        """Read all ranges. What was finished before an error, or a signal, stays so. Raises KstateError and OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,13 @@ class RangesOnSpark:
     here: bool
     """All tasks run on this host."""
 
-    def run(self, jobs: Sequence[RangeJob], counted: Counted) -> list[RangeResult]:
+    def run(self, jobs: Sequence[RangeJob], counted: Counted, finished: Finished) -> None:
         """What a range refuses is raised at once, anything else Spark tries again."""
-        if not self.here:
-            return run_tasks(self.context, capture_range, jobs, lambda: None)
-        with _counting(jobs, counted) as told:
-            return run_tasks(self.context, capture_range, told, lambda: None)
+        with contextlib.ExitStack() as stack:
+            told = stack.enter_context(_counting(jobs, counted)) if self.here else jobs
+            for wave in _waves(told, self.slots * _WAVE):
+                for job, result in zip(wave, run_tasks(self.context, capture_range, wave, lambda: None), strict=True):
+                    finished(job, result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +80,12 @@ class RangesInProcesses:
         """As many as there are processes."""
         return self.pool.count
 
-    def run(self, jobs: Sequence[RangeJob], counted: Counted) -> list[RangeResult]:
+    def run(self, jobs: Sequence[RangeJob], counted: Counted, finished: Finished) -> None:
         """A range that fails is not tried again: what fails on this host fails again."""
         with _counting(jobs, counted) as told:
             try:
-                return list(self.pool.map(capture_range, told))
+                for job, result in zip(told, self.pool.map(capture_range, told), strict=True):
+                    finished(job, result)
             except BaseException:
                 # Nobody writes any more once this has returned.
                 self.pool.stop()
@@ -95,6 +101,11 @@ def started(engine: CaptureEngine, spark: SparkSettings, workers: int) -> Iterat
         return
     with spark_context(spark, name=APPLICATION) as context:
         yield RangesOnSpark(context, slots_of(context), spark.local)
+
+
+def _waves(jobs: Sequence[RangeJob], most: int) -> Iterator[Sequence[RangeJob]]:
+    for first in range(0, len(jobs), max(1, most)):
+        yield jobs[first : first + max(1, most)]
 
 
 @contextlib.contextmanager

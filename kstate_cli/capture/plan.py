@@ -6,7 +6,7 @@ The rules: docs/internals/changelogs.md#growing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -88,6 +88,16 @@ def _plan(
 def anew(key: TopicPartition, facts: LogFacts, why: str | None, asked_ms: int) -> PartitionPlan:
     """A full of its own."""
     return PartitionPlan(key, facts, facts.start, max(_end(facts), facts.start), asked_ms, None, why)
+
+
+def up_to(plan: PartitionPlan, end: int) -> PartitionPlan:
+    """Return the plan of a reading that was interrupted at ``end``.
+
+    Not every record that the log had when the broker was asked is in the dump then. So the time from which deletes have
+    to be heard stays that of the reading before. A record that a reading has seen keeps its delete for
+    ``delete.retention.ms`` from that reading on, and the next reading must end within that time.
+    """
+    return replace(plan, end=end, asked_ms=plan.asked_ms if plan.continues is None else plan.continues.as_of_ms)
 
 
 def _end(facts: LogFacts) -> int:

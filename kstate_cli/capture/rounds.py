@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from kstate_cli.capture.identity import (
 )
 from kstate_cli.capture.jobs import RangeJob, RangeResult
 from kstate_cli.capture.packing import kept, merged, packed
-from kstate_cli.capture.plan import PartitionPlan, anew, plan_round, ranges, too_late
+from kstate_cli.capture.plan import PartitionPlan, anew, plan_round, ranges, too_late, up_to
 from kstate_cli.capture.recheck import LogChangedError, settled
 from kstate_cli.capture.round_clock import RoundClock
 from kstate_cli.capture.stores import DumpStore, store_of
@@ -32,15 +33,18 @@ from kstate_cli.clock import now_ms
 from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.growing import Forgotten, Full, Grown, LastRecord, TailRecord
 from kstate_cli.dump.model import Round
-from kstate_cli.errors import RunFailed
+from kstate_cli.errors import Interrupted, RunFailed, note
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
 from kstate_cli.host import FULL
 from kstate_cli.logs.forgotten import Heard, heard, shown
+from kstate_cli.signals import time_limit
 from kstate_cli.spark.context import SparkSettings
 from kstate_cli.spark.jvm import check_java
-from kstate_cli.texts import some
+from kstate_cli.texts import first_line, some
 
 ISOLATION = "read_committed"
+_KEEP_SECONDS = 6
+"""Of the time that a command may take after a signal."""
 _ATTEMPTS = 3
 """Of a partition in one round: its log may begin later, or turn out to be another one, while it is read."""
 
@@ -135,6 +139,8 @@ def dump_round(
             one.read(lambda: runner or own.enter_context(started(request.engine, request.spark, request.workers)))
         outcome = one.commit()
     except BaseException as error:
+        if isinstance(error, Interrupted):
+            one.keep_finished(error)
         # All tasks have ended by then. What failed may have been the very last step, after the manifest was there.
         if not store.unanswered:
             with suppress(Exception):
@@ -187,11 +193,47 @@ class _OneRound:
         self._comparisons: dict[TopicPartition, Comparison] = {}
         self._topics: tuple[str, ...] = ()
         self._clock = RoundClock(grown)
+        self._keys: list[TopicPartition] = []
+        """All partitions, where ``plans`` are only some of them."""
+        self._committing = False
 
     @property
     def keys(self) -> list[TopicPartition]:
         """The partitions of this round."""
-        return [plan.key for plan in self.plans]
+        return self._keys or [plan.key for plan in self.plans]
+
+    def keep_finished(self, error: Interrupted) -> None:
+        """Commit the ranges that were read whole before a signal; the next call continues behind them.
+
+        Whatever keeps it from that leaves the dump unchanged: the facts of the logs are read again first, as always.
+        """
+        plans = [cut for plan in self.plans if (cut := self._finished_part(plan)) is not None]
+        if not plans or self._committing:
+            return
+        self._keys = [plan.key for plan in self.plans]
+        self.plans = plans
+        try:
+            with time_limit(_KEEP_SECONDS):
+                replaced = {plan.key for plan in self._again()}
+                self.plans = [plan for plan in self.plans if plan.key not in replaced]
+                if not self.plans:
+                    return
+                outcome = self.commit()
+        except Exception as reason:
+            note(error, f"what was read by then could not be kept: {first_line(reason)}")
+            return
+        note(error, f"the dump has the {outcome.records:,} records that were read by then: the next call continues")
+
+    def _finished_part(self, plan: PartitionPlan) -> PartitionPlan | None:
+        """Return the plan up to where its ranges are finished without a gap; None if that is nothing."""
+        end, whole = plan.start, []
+        for job, result in self._results.get(plan.key, []):
+            if job.start != end or result.another is not None or result.gone:
+                break
+            whole.append((job, result))
+            end = job.end
+        self._results[plan.key] = whole
+        return up_to(plan, end) if plan.start < end < plan.end else plan if end == plan.end and whole else None
 
     def foretold(self) -> RoundOutcome:
         """What it would be: a file for each range, and as many bytes a record as the dump has of the partition."""
@@ -312,14 +354,15 @@ class _OneRound:
         self._watcher.began(sum(plan.records for plan in plans))
         parts = ranges(plans, runner.slots)
         jobs = [self._job(*part, min(runner.slots, len(parts))) for part in parts]
-        results = runner.run(jobs, self._watcher.at)
-        ended_ms = self._clock.now_ms()  # of what another host has read, whose clock nobody can compare
-        results = [replace(one, ended_ms=self._clock.at(one.ended) or ended_ms) for one in results]
         for plan in plans:
-            self._results[plan.key] = sorted(
-                ((job, result) for job, result in zip(jobs, results, strict=True) if job.key == plan.key),
-                key=lambda one: one[0].start,
-            )
+            self._results[plan.key] = []
+
+        def finished(job: RangeJob, result: RangeResult) -> None:
+            # Of what another host has read, whose clock nobody can compare, it is now.
+            ended = replace(result, ended_ms=self._clock.at(result.ended) or self._clock.now_ms())
+            insort(self._results[job.key], (job, ended), key=lambda one: one[0].start)
+
+        runner.run(jobs, self._watcher.at, finished)
 
     def _job(self, plan: PartitionPlan, start: int, end: int, at_once: int) -> RangeJob:
         request, comparison = self._request, self._comparisons.get(plan.key)
@@ -371,7 +414,7 @@ class _OneRound:
             self._warn(f"{key}: {why}: a new full begins")
             replaced[key] = anew(key, facts[key], why, asked_ms)
         self.plans = [replaced.get(plan.key, plan) for plan in self.plans]
-        if not replaced:
+        if not replaced and not self._keys:
             self._warn_of_others(facts)
         return list(replaced.values())
 
@@ -437,6 +480,7 @@ class _OneRound:
 
     def commit(self) -> RoundOutcome:
         """Writes the manifest. One that adds no record says how old the dump is not."""
+        self._committing = True
         fulls = {(one.key, one.began): one for one in (self._grown.fulls if self._grown is not None else ())}
         for plan in self.plans:
             full = self._full(plan)
@@ -469,9 +513,9 @@ class _OneRound:
         )
 
     def _committed(self) -> dict[TopicPartition, int]:
-        """The group's offsets of source topics."""
+        """Return the group's offsets of source topics, none beyond what was read of a partition."""
         return {
-            plan.key: plan.facts.committed
+            plan.key: min(plan.facts.committed, plan.end)
             for plan in self.plans
             if plan.facts.committed is not None and not is_changelog(plan.key.topic)
         }

@@ -114,7 +114,8 @@ def _do(task: StepCommand, memory: Memory, lock: int, *, warnings_ok: bool) -> S
 
 def _message(task: StepCommand, ended: Ended) -> str | None:
     if ended.timed_out:
-        return f"not done after {task.timeout.total_seconds():g} s, its limit: ended"
+        kept = [str(text) for one in ended.lines if one.get("type") == "error" for text in one.get("details") or ()]
+        return "; ".join([f"not done after {task.timeout.total_seconds():g} s, its limit: ended", *kept])
     errors = [str(one.get("message")) for one in ended.lines if one.get("type") == "error"]
     if errors:
         return errors[-1]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.capture.plan import anew, not_continued, plan_round, ranges, too_late
+from kstate_cli.capture.plan import anew, not_continued, plan_round, ranges, too_late, up_to
 from kstate_cli.capture.topics import chosen, of_spec
 from kstate_cli.dump.growing import Full, Grown
 from kstate_cli.dump.model import Round
@@ -132,3 +132,21 @@ def test_topics_of_a_specification() -> None:
         StoreSpec(name="unlogged", kind="key-value"),
     )
     assert of_spec(Spec("a", stores)) == ("a-count-changelog", "global", "in")
+
+
+def test_an_interrupted_reading_does_not_say_that_all_was_read() -> None:
+    """A delete behind its end may be older than the last look at the broker: the time before that look still counts.
+
+    A record of the first reading was there at T0 or later, so its delete stays until T0 + retention. With the time of
+    the second look, which did not read up to the end either, the third would be allowed to come too late.
+    """
+    first = up_to(anew(KEY, FACTS, None, NOW), 30)
+    assert (first.start, first.end, first.asked_ms) == (0, 30, NOW)
+    part = replace(BEFORE, log_end=80, as_of_ms=NOW, ranges=(Round(0, 30, NOW, NOW),))
+    (second,) = plan_round(Grown(1, "read_committed", (part,)), {KEY: FACTS}, NOW + HOUR, full=False)
+    assert (second.start, second.end, second.asked_ms) == (30, 80, NOW + HOUR)
+    again = up_to(second, 60)
+    assert (again.end, again.asked_ms) == (60, NOW)
+    third = replace(part, as_of_ms=again.asked_ms, ranges=(*part.ranges, Round(30, 60, NOW, NOW + HOUR)))
+    assert not_continued(third, FACTS, NOW + 23 * HOUR) is None
+    assert "deletes may be forgotten" in str(not_continued(third, FACTS, NOW + 23 * HOUR + 1))
