@@ -19,6 +19,7 @@ _HINT: Final = "one setting a line, as in security.protocol=SSL"
 _JAAS: Final = re.compile(r"\s*([\w.$]+)\s+required((?:\s+\w+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s;\"]+))*)\s*;\s*")
 _PAIR: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\"]+))")
 _LOGINS: Final = ("PlainLoginModule", "ScramLoginModule")
+_LOGIN_NAMES: Final = ("username", "password")
 _WHAT_IS_READ: Final = frozenset(
     {
         "auto.offset.reset",
@@ -113,7 +114,19 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
             hint="give librdkafka's own settings in its place, sasl.username and the like",
         )
     given = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}
-    return {f"sasl.{name}": given[name] for name in ("username", "password") if name in given}
+    unknown = sorted(given.keys() - _LOGIN_NAMES)
+    if unknown:
+        raise UsageError(
+            f"{where}: sasl.jaas.config: {unknown[0]} of {match[1].rpartition('.')[2]} has no counterpart in "
+            "librdkafka, with which kstate reads",
+            hint="username and password are read; remove the other, or give librdkafka's own setting for what it does",
+        )
+    missing = [name for name in _LOGIN_NAMES if name not in given]
+    if missing:
+        raise UsageError(
+            f"{where}: sasl.jaas.config has no {missing[0]}", hint='add it to the login module, as in username="…"'
+        )
+    return {f"sasl.{name}": given[name] for name in _LOGIN_NAMES}
 
 
 _RULES: Final[Mapping[str, Callable[[str, Mapping[str, str], str], dict[str, str]]]] = {

@@ -14,7 +14,16 @@ from contextlib import suppress
 from typing import Final
 
 from kstate_cli.capture.file_names import PARTITION, TOPIC, folder_of, new_manifest, run_of
-from kstate_cli.capture.keeping import GRACE_SECONDS, MANIFEST_SECONDS, MANIFESTS_KEPT, gone, lost, lost_file, needed
+from kstate_cli.capture.keeping import (
+    GRACE_SECONDS,
+    MANIFEST_SECONDS,
+    MANIFESTS_KEPT,
+    UNNAMED_SECONDS,
+    gone,
+    lost,
+    lost_file,
+    needed,
+)
 from kstate_cli.capture.s3_client import S3Place
 from kstate_cli.capture.s3_objects import Listed, NotAnsweredError, Objects, Upload
 from kstate_cli.dump import growing, manifest
@@ -152,7 +161,9 @@ class BucketStore:
             manifests = sorted((one for one in there if growing.generation_of(one.path) is not None), key=_path)
             old = [one for one in manifests[:-MANIFESTS_KEPT] if one.age > MANIFEST_SECONDS]
             named = needed(grown)
-            old += [one for one in there if one.age > GRACE_SECONDS and _is_a_run_s(one.path) and one.path not in named]
+            old += [
+                one for one in there if one.age > UNNAMED_SECONDS and _is_a_run_s(one.path) and one.path not in named
+            ]
             removed = sum(self._remove(one.path) for one in old)
         with suppress(KstateError):
             for upload in self._objects.uploads():

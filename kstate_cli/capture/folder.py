@@ -18,7 +18,16 @@ from typing import Final
 from kstate_cli import clock
 from kstate_cli.access import DENIED, what_to_do
 from kstate_cli.capture.file_names import PARTITION, TOPIC, folder_of, new_manifest, run_of
-from kstate_cli.capture.keeping import GRACE_SECONDS, MANIFEST_SECONDS, MANIFESTS_KEPT, gone, lost, lost_file, needed
+from kstate_cli.capture.keeping import (
+    GRACE_SECONDS,
+    MANIFEST_SECONDS,
+    MANIFESTS_KEPT,
+    UNNAMED_SECONDS,
+    gone,
+    lost,
+    lost_file,
+    needed,
+)
 from kstate_cli.capture.writing import OWN_FOLDER
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.dump import growing, manifest
@@ -214,7 +223,7 @@ def sweep(folder: str, grown: Grown) -> int:
         for partition in filter(_PARTITION.fullmatch, _names(os.path.join(folder, topic))):
             for name in _names(os.path.join(folder, topic, partition)):
                 if run_of(name) is not None and f"{topic}/{partition}/{name}" not in named:
-                    removed += _removed_if_old(os.path.join(folder, topic, partition, name), GRACE_SECONDS)
+                    removed += _removed_if_old(os.path.join(folder, topic, partition, name), UNNAMED_SECONDS)
     return removed
 
 

@@ -12,6 +12,10 @@ from kstate_cli.texts import printable
 
 GRACE_SECONDS: Final = 24 * 3600
 """What no manifest names may be of a dump that goes on: only when it is older is it left over."""
+YOUNG_SECONDS: Final = 6 * 3600
+"""A file that is joined so soon after it was written is in no list of forgotten ones, which would grow with rounds."""
+UNNAMED_SECONDS: Final = GRACE_SECONDS + YOUNG_SECONDS
+"""So old is a data file that nobody names, and that may have been forgotten when it was young."""
 MANIFESTS_KEPT: Final = 8
 MANIFEST_SECONDS: Final = 3600
 """The newest manifests stay, and others for so long: whoever reads a dump has opened one of them."""

@@ -23,6 +23,7 @@ from kstate_cli.capture.identity import (
     not_explained,
 )
 from kstate_cli.capture.jobs import RangeJob, RangeResult
+from kstate_cli.capture.keeping import YOUNG_SECONDS
 from kstate_cli.capture.packing import kept, merged, packed
 from kstate_cli.capture.plan import PartitionPlan, anew, plan_round, ranges, too_late, up_to
 from kstate_cli.capture.recheck import LogChangedError, settled
@@ -525,6 +526,8 @@ class _OneRound:
         gone: tuple[Full, ...] = ()
         if self._request.keep is not None:
             grown, gone = kept(grown, self._request.keep)
+        now = now_ms()
+        old = _old_files(grown if self._grown is None else self._grown, self._clock.now_ms())
         forgotten = [file.path for full in gone for file in full.files]
         dropped, fulls = len(forgotten), []
         for full in grown.fulls:
@@ -540,8 +543,7 @@ class _OneRound:
         named = {file.path for full in earlier.fulls for file in full.files}
         there = self._store.present(one.path for one in earlier.forgotten)
         waiting = (one for one in earlier.forgotten if one.path in there)
-        now = now_ms()
-        forgetting = (*waiting, *(Forgotten(path, now) for path in forgotten if path in named))
+        forgetting = (*waiting, *(Forgotten(path, now) for path in forgotten if path in named & old))
         return replace(grown, fulls=tuple(fulls), forgotten=forgetting), len(forgotten) - dropped, len(gone)
 
     def _full(self, plan: PartitionPlan) -> Full:
@@ -593,6 +595,17 @@ def _not_the_same(comparison: Comparison) -> str:
 def _tail(before: Full | None, results: Sequence[RangeResult]) -> tuple[TailRecord, ...]:
     earlier = () if before is None else before.tail
     return (*earlier, *(record for result in results for record in result.tail))[-TAIL:]
+
+
+def _old_files(grown: Grown, now_ms: int) -> set[str]:
+    """Return the files that may have been written long ago: by the earliest time that their records can be of."""
+    since = now_ms - YOUNG_SECONDS * 1000
+    return {
+        file.path
+        for full in grown.fulls
+        for file in full.files
+        if next(one.continues_ms for one in full.ranges if file.groups[-1].last < one.end) <= since
+    }
 
 
 def _worse(before: Full | None, facts: LogFacts) -> str | None:

@@ -196,6 +196,15 @@ class _RangeMessages:
                 ended = one.offset()
             elif code == KafkaError._LOG_TRUNCATION:
                 raise _AnotherLogError("the log was cut below the records that were read")
+            elif code in (
+                KafkaError.UNKNOWN_TOPIC_OR_PART,
+                KafkaError._UNKNOWN_TOPIC,
+                KafkaError._UNKNOWN_PARTITION,
+            ):
+                raise self._failed(
+                    "its topic no longer exists: it was deleted while it was read",
+                    "the dump is unchanged: run the command again, which reads the topics that exist then",
+                )
             elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                 raise _BeginsLaterError
             elif code != KafkaError.GROUP_AUTHORIZATION_FAILED and not one.error().retriable():

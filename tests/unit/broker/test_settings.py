@@ -69,6 +69,22 @@ def test_what_has_no_counterpart_is_refused_by_name(name: str, value: str) -> No
     assert SECRET not in str(refused.value) + str(refused.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("login", "named"),
+    [
+        (f'user="alice" password="{SECRET}"', "user of ScramLoginModule has no counterpart"),
+        (f'username="alice" password="{SECRET}" tokenauth="true"', "tokenauth of ScramLoginModule has no counterpart"),
+        ('username="alice"', "has no password"),
+        ("", "has no username"),
+    ],
+)
+def test_a_setting_of_a_login_is_refused_by_its_name(login: str, named: str) -> None:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    with pytest.raises(UsageError, match=named) as refused:
+        translated({"sasl.jaas.config": f"{module} required {login};".replace(" ;", ";")}, "client.properties")
+    assert SECRET not in str(refused.value) + str(refused.value.hint)
+
+
 @pytest.mark.parametrize("settings", [{"no.such.setting": SECRET}, {"security.protocol": SECRET}])
 def test_what_neither_knows_is_refused_by_name(settings: dict[str, str]) -> None:
     with pytest.raises((KafkaException, ValueError)) as raised:

@@ -12,7 +12,7 @@ import pytest
 from kstate_cli.capture.bucket import BucketStore
 from kstate_cli.capture.columns import schema
 from kstate_cli.capture.file_names import new_manifest, path_of
-from kstate_cli.capture.keeping import GRACE_SECONDS
+from kstate_cli.capture.keeping import GRACE_SECONDS, UNNAMED_SECONDS
 from kstate_cli.capture.packing import packed
 from kstate_cli.capture.s3_client import place_in_bucket
 from kstate_cli.capture.s3_objects import Objects
@@ -256,7 +256,7 @@ def test_what_is_removed_is_old_and_ours_and_named_by_nobody(objects: ObjectStor
     store.commit(known, RUN, [])
     before = set(objects.keys())
     assert store.sweep(known) == 0, "all of it is young"
-    objects.behave(later_seconds=GRACE_SECONDS + 60)
+    objects.behave(later_seconds=UNNAMED_SECONDS + 60)
     assert store.sweep(known) == 3
     assert before - set(objects.keys()) == {f"a/dump/{path}" for path in (left, gone, new_manifest(1, RUN))}
     objects.behave(Fault("^DELETE", 403, "AccessDenied"), later_seconds=3 * GRACE_SECONDS)
@@ -289,7 +289,7 @@ def test_of_uploads_only_those_of_dead_runs(objects: ObjectStore) -> None:
     for path in (f"a/dump/{left}", "theirs.parquet", f"a/dump-2/{left}"):
         begin(path)
     assert store.sweep(grown(1)) == 0
-    objects.behave(later_seconds=GRACE_SECONDS + 60)
+    objects.behave(later_seconds=UNNAMED_SECONDS + 60)
     assert store.sweep(grown(1)) == 1
     assert sorted(objects.uploads()) == [f"a/dump-2/{left}", "theirs.parquet"]
     begin(f"a/dump/{left}")
