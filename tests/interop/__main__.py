@@ -16,7 +16,7 @@ from .harness import App, Batch
 from .jvm import Event, Jvm, Reply
 from .releases import BROKER_VERSION, broker_jars, classes, home
 
-RELEASES = ("3.9.2", "4.2.1", "4.3.1")
+RELEASES = ("3.9.2", "4.2.1", "4.3.1", "4.4.0")
 
 
 def _parser() -> argparse.ArgumentParser:

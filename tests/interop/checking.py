@@ -32,6 +32,8 @@ PARTS = "parts:"
 """Begins the names of topologies that are made by their names (``Parts.java``)."""
 ANY = "any number"
 """Restored is the whole of a log that nobody knows."""
+AT_MOST = "at most "
+"""Begins a predicted count that is an upper bound."""
 _NEVER = 100
 """Seconds after which a start is not waited for any more."""
 _QUIET_SECONDS = 0.5
@@ -342,13 +344,24 @@ def _log_bounds(base: Base) -> Path:
     return path
 
 
+def agrees(fate: str, predicted: set[str]) -> bool:
+    """Return True if one of the predicted fates allows what became of a store."""
+    if fate in predicted or (ANY in predicted and fate.isdigit()):
+        return True
+    wiped = "wiped, " if fate.startswith("wiped, ") else ""
+    count = "0" if fate == "opens" else fate.removeprefix(wiped)
+    bounds = [one.removeprefix(f"{wiped}{AT_MOST}") for one in predicted if one.startswith(f"{wiped}{AT_MOST}")]
+    return count.isdigit() and any(int(count) <= int(bound) for bound in bounds)
+
+
 def _fate(row: dict[str, Any], outcome: str) -> str:
+    bound = "" if row["records_exact"] else AT_MOST
     if outcome == "task-wiped":
-        return f"wiped, {ANY if row['records'] is None else row['records']}"
+        return f"wiped, {ANY}" if row["records"] is None else f"wiped, {bound}{row['records']}"
     if outcome in ("restores", "restores-all"):
         if row["records"] is None:
             return ANY if outcome == "restores-all" else "opens"
-        return str(row["records"]) if row["records"] else "opens"
+        return f"{bound}{row['records']}" if row["records"] else "opens"
     return {"opens": "opens", "opens-without-rows": "without rows"}.get(outcome, outcome)
 
 

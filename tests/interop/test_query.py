@@ -38,7 +38,7 @@ from .support import ALL, application, good
 
 pytestmark = pytest.mark.interop
 
-RELEASES = ["3.9.2", "4.2.1", "4.3.1"]
+RELEASES = ["3.9.2", "4.2.1", "4.3.1", "4.4.0"]
 BATCH = Batch(records=900, keys=220)
 FOREVER = (1 << 63) - 1
 KEYS, RANGES, WINDOWS = 210, 50, 50

@@ -38,7 +38,7 @@ Batch = list[Record]
 Rows = dict[bytes, bytes]
 Kind = Literal["restored", "put", "reopened"]
 KINDS: list[Kind] = ["restored", "restored", "put", "reopened"]
-RELEASES = ["4.3.1", "4.2.1", "3.9.2"] if ALL else ["4.3.1", "3.9.2"]
+RELEASES = ["4.4.0", "4.3.1", "4.2.1", "3.9.2"] if ALL else ["4.3.1", "3.9.2"]
 HISTORIES = int(os.environ.get("KSTATE_VERSIONED_HISTORIES", "210"))
 SEED = int(os.environ.get("KSTATE_VERSIONED_SEED", "1"))
 

@@ -1,11 +1,15 @@
 package interop;
 
+import java.io.PrintStream;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
 /** Minimal JSON writer: maps, collections, strings, numbers, booleans, null. */
 final class Json {
+    /** Standard output as the JVM got it: what is no event may be sent elsewhere (System.setOut). */
+    private static final PrintStream EVENTS = System.out;
+
     private Json() { }
 
     static Map<String, Object> obj(final Object... keysAndValues) {
@@ -25,9 +29,9 @@ final class Json {
     /** One JSON line on standard output. */
     static void print(final Object... keysAndValues) {
         final String line = write(obj(keysAndValues));
-        synchronized (System.out) {
-            System.out.println(line);
-            System.out.flush();
+        synchronized (EVENTS) {
+            EVENTS.println(line);
+            EVENTS.flush();
         }
     }
 

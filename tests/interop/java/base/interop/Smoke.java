@@ -33,6 +33,8 @@ final class Smoke {
     private Smoke(final Args args) {
         this.args = args;
         this.relational = args.need("test").equals(RELATIONAL);
+        Json.write(null); // it has taken standard output now
+        System.setOut(System.err); // where Kafka's tests print their own lines
     }
 
     /** Creates the topics of a test. */
