@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kstate_cli.change.build import BuildDatabase, BuildStore
 from kstate_cli.formats.families import OFFSETS_CF
-from kstate_cli.formats.offsets import OffsetsRecord
+from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.topic_partition import offsets_text
 from kstate_cli.statedir.model import Database
 
@@ -152,7 +152,9 @@ def _record_text(record: OffsetsRecord) -> str:
     parts = [offsets_text(record.offsets)] if record.offsets else []
     if record.position is not None and not record.position.is_empty:
         parts.append("position")
-    return ", ".join([*parts, "status closed"])
+    if record.status is not None:
+        parts.append("status closed" if record.status == STATUS_CLOSED else f"status {record.status}")
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.owners import give_lines
+from kstate_cli.patch_releases import NEWEST_SEGMENT
 from kstate_cli.statedir.model import Database, Store, Task
 
 
@@ -47,11 +48,17 @@ def read_offsets(snapshot: Snapshot, task: Task) -> TaskInitialOffsets:
         skipped = snapshot.misplaced_segments(task, store)
         opened = [d for d in store.databases if d not in skipped]
         into_family = snapshot.asked.into_family
-        stores[store.name] = _from_family(store, opened, task, own) if into_family else InitialOffsets(dict(own))
+        if not into_family:
+            stores[store.name] = InitialOffsets(dict(own))
+            continue
+        oldest_first = snapshot.asked.release.is_new(NEWEST_SEGMENT) is False
+        stores[store.name] = _from_family(store, opened, task, own, oldest_first=oldest_first)
     return TaskInitialOffsets(stores, dict(owners.absent))
 
 
-def _from_family(store: Store, opened: list[Database], task: Task, lines: dict[TopicPartition, int]) -> InitialOffsets:
+def _from_family(
+    store: Store, opened: list[Database], task: Task, lines: dict[TopicPartition, int], *, oldest_first: bool
+) -> InitialOffsets:
     dropped = OFFSET_UNKNOWN in lines.values()
     valid = {tp: offset for tp, offset in lines.items() if offset != OFFSET_UNKNOWN}
     if store.is_grace_buffer:
@@ -61,7 +68,8 @@ def _from_family(store: Store, opened: list[Database], task: Task, lines: dict[T
     if store.segmented and not opened:
         return InitialOffsets({}, dropped, line_without_home=bool(valid))
     kept = {}
-    for database in opened:  # by start: the newest segment comes last, and 4.3.1 asks it first
+    # By start: what comes last wins. 4.3.0 takes the oldest segment that has an offset, later releases the newest.
+    for database in reversed(opened) if oldest_first else opened:
         if database.offsets is not None:
             kept |= database.offsets.offsets
     if task.partition is not None:

@@ -9,7 +9,7 @@ from kstate_cli.check.findings import Finding
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.forgotten import moment
-from kstate_cli.offsets.segments import silent_segments, stating_segments
+from kstate_cli.offsets.segments import silent_by_key, stated_offset
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.texts import some
 
@@ -26,7 +26,7 @@ def rows_below(
     behind = _behind(store, key, taken[key])
     if not behind:
         return None
-    stated = [None if segment.offsets is None else segment.offsets.offsets.get(key) for segment in behind]
+    stated = [stated_offset(segment, key) for segment in behind]
     spans = [
         f"{span} ({'no offset' if offset is None else offset})"
         for span, offset in zip(_spans(store, behind), stated, strict=True)
@@ -40,12 +40,10 @@ def rows_below(
 
 def _behind(store: Store, key: TopicPartition, taken: int) -> list[Database]:
     """Return the segments that lack rows up to an offset, by their start."""
-    lower = [
-        segment
-        for segment in stating_segments(store)
-        if segment.offsets is not None and segment.offsets.offsets.get(key, taken) < taken
-    ]
-    return sorted((*silent_segments(store), *lower), key=lambda segment: segment.segment_start or 0)
+    silent = silent_by_key(store).get(key, ())
+    stated = [(segment, stated_offset(segment, key)) for segment in store.databases]
+    lower = [segment for segment, offset in stated if offset is not None and offset < taken]
+    return sorted((*silent, *lower), key=lambda segment: segment.segment_start or 0) if store.segmented else []
 
 
 def _spans(store: Store, segments: Sequence[Database]) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
+from kstate_cli.carried import TRANSACTIONAL_STORES
 from kstate_cli.change.ages import Age
 from kstate_cli.check.findings import Finding, Level, finding
 from kstate_cli.check.logs import LogSource
@@ -47,6 +48,12 @@ class CheckRequest:
     """``delete.retention.ms`` of the changelogs; None: what the broker or the dump says, or a day."""
     topology: AskedTopology | None = None
     """None: the one that ran here last."""
+
+    @property
+    def vouched(self) -> tuple[str, ...]:
+        """Return the options that a command of a hint needs too, because its user has said so of the application."""
+        guarantee = () if self.exactly_once else ("--guarantee", "at_least_once")
+        return (*guarantee, *((TRANSACTIONAL_STORES,) if self.transactional else ()))
 
     @property
     def starts_transactional(self) -> bool:
@@ -144,7 +151,7 @@ class Snapshot:
         """Return a finding, with the command that helps here: that of its code, or the template ``hint``."""
         name = task.name if task else None
         new = finding(code, text, task=name, store=store, level=level)
-        release, more = self.asked.release.version, unproven_too(self.asked.release.name)
+        release, more = self.asked.release.version, (*unproven_too(self.asked.release.name), *self.asked.vouched)
         values: dict[str, Filling | None]
         # The commands of hints that are told a release write for it.
         values = {

@@ -400,6 +400,9 @@ def _even_out(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
     A start takes the offset of one segment, and never restores the rows that another one lacks below it.
     """
     for uneven in resolved.uneven_stores:
+        if uneven.silent:
+            _leave_out_store(draft, uneven)
+            continue
         record = closed(uneven.offsets, uneven.position)
         if left_committed(uneven.store, transactional=draft.options.transactional):
             # A status would hide the proof that nothing in it is uncommitted; none counts as closed.
@@ -408,11 +411,30 @@ def _even_out(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
             draft.steps.append(EditDatabase(_relative(draft, database.path), database, offsets=record))
 
 
+def _leave_out_store(draft: _MigrationDraft, silent: StoreOffsets) -> None:
+    """Leave out a store with silent segments, and have the next start restore it.
+
+    Streams would restore it over the rows that are there, and a delete that the log has forgotten would bring them
+    back. ``kstate undo`` has them.
+    """
+    store = silent.store
+    why = "left out, so that Streams restores it: segments without an offset"
+    draft.steps.append(OmitTree(_relative(draft, store.path), why))
+    if draft.into_family and silent.offsets:
+        keeping = Keeping(_relative(draft, store.path.parent))
+        draft.steps.append(keeping.carrier(store.name, closed(silent.offsets), segmented=True))
+
+
 def _into_family(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
     """To offsets in the store: they, ``-4`` and Positions go into each database, and the files leave."""
     task, keeping = resolved.task, _keeping(draft, resolved.task)
     for known in resolved.stores:
         store = known.store
+        if known.silent:
+            _leave_out_store(draft, known)
+            if store.position_file is not None:
+                draft.steps.append(keeping.without_position(store.name, "its store is left out"))
+            continue
         record = closed(known.offsets, known.position)
         for database in store.databases:
             draft.steps.append(EditDatabase(_relative(draft, database.path), database, offsets=record))
@@ -472,7 +494,10 @@ def _out_of_family(draft: _MigrationDraft, resolved: TaskOffsets) -> None:
     lines: dict[TopicPartition, int] = {}
     for known in resolved.stores:
         store = known.store
-        _edit_out(draft, store)
+        if known.silent:
+            _leave_out_store(draft, known)
+        else:
+            _edit_out(draft, store)
         if known.stale:
             draft.warnings.append(
                 f"{task.name}/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "

@@ -66,12 +66,8 @@ def has_offset_if_logged(store: Store, *, transactional: bool = False) -> bool:
     """Return True if a store that has a changelog would have an offset in its databases.
 
     It was closed, for which it is committed (``StreamTask.closeClean``); or its rows came with their offset in one
-    batch (KIP-892). A Position without an offset proves that there is no changelog, however the store was left: a
-    commit writes the offset first (``ProcessorStateManager.commit``).
+    batch (KIP-892), so that a Position without an offset and a status proves that there is no changelog.
     """
-    records = [database.offsets for database in store.databases if database.offsets is not None]
-    if any(record.position is not None for record in records) and not any(record.offsets for record in records):
-        return True
     if store.status is not None:
         return store.status == "closed"
     return left_committed(store, transactional=transactional)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.statedir.model import Database, Store, Task
@@ -42,6 +43,11 @@ class StoreOffsets:
     """Segments that should state an offset and do not: they make the store's offset unknown."""
     uneven: bool = False
     """Its segments state different offsets, or some should state one and do not."""
+
+    @property
+    def has_offset(self) -> bool:
+        """Return True if every offset of the store is known; -4 is none unless the store has no rows."""
+        return bool(self.offsets) and (self.store.empty or OFFSET_UNKNOWN not in self.offsets.values())
 
     @property
     def offsets_in(self) -> str:

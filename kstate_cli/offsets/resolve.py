@@ -14,7 +14,7 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
 from kstate_cli.offsets.owners import give_lines
-from kstate_cli.offsets.segments import common_position, segments_disagree, silent_segments
+from kstate_cli.offsets.segments import common_position, segments_disagree, silent_by_key, silent_segments
 from kstate_cli.offsets.unclean import unclean_files, unclean_store
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_checkpoint
@@ -23,28 +23,24 @@ _GLOBAL_GAP_NS = 60 * 1_000_000_000
 """Global stores are opened one after another at a start; one opened this much earlier belongs to an earlier run."""
 
 
-def resolve(app: Application, *, transactional: bool = False, as_if_closed: bool = False) -> list[TaskOffsets]:
+def resolve(app: Application, *, transactional: bool = False) -> list[TaskOffsets]:
     """Return the offsets of every task of an application. Raises OSError where a task directory cannot be listed.
 
     ``transactional``: the user says that the application runs with transactional stores (KIP-892); it decides about
-    databases that state nothing. ``as_if_closed``: a running application will be closed before the offsets count, which
-    writes an offset into each segment.
+    databases that state nothing. Segments of a running application that state nothing do not count: it writes an offset
+    into each when it is closed.
     """
     entries = {task.name: os.listdir(task.path) for task in app.tasks if task.has_offsets_family}
-    return resolve_with(app, entries, transactional=transactional, as_if_closed=as_if_closed)
+    return resolve_with(app, entries, transactional=transactional)
 
 
 def resolve_with(
-    app: Application,
-    entries: Mapping[str, Collection[str]],
-    *,
-    transactional: bool = False,
-    as_if_closed: bool = False,
+    app: Application, entries: Mapping[str, Collection[str]], *, transactional: bool = False
 ) -> list[TaskOffsets]:
     """Return the same by the names in each task directory; only tasks with the family ``offsets`` are asked for."""
     return [
         _resolve_task(
-            app, task, entries.get(task.name, ()), _Remarks(transactional=transactional, as_if_closed=as_if_closed)
+            app, task, entries.get(task.name, ()), _Remarks(transactional=transactional, running=bool(app.running))
         )
         for task in app.tasks
     ]
@@ -55,7 +51,7 @@ class _Remarks:
     """What is found on the way, in its order; and what is said of the application."""
 
     transactional: bool = False
-    as_if_closed: bool = False
+    running: bool = False
     unclean: list[Unclean] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -114,15 +110,18 @@ def _resolve_store(said: _Remarks, task: Task, store: Store, lines: dict[TopicPa
             shown_offsets = ", ".join(str(o) for o in sorted(offsets))
             said.warnings.append(f"{shown}: its places disagree about {tp} ({shown_offsets}): the lowest is taken")
     lowest = {tp: min(offsets) for tp, offsets in values.items()}
-    silent = () if said.as_if_closed else silent_segments(store)
+    silent = () if said.running else silent_segments(store)
     if silent:
         starts = ", ".join(str(segment.segment_start) for segment in silent)
         said.warnings.append(
-            f"{shown}: segments without an offset ({starts}), while others have one: the store's offset is unknown, "
-            "and the store is restored from the beginning of its changelog"
+            f"{shown}: segments without an offset ({starts}), while others have one: the offset of the store is "
+            "unknown. A start takes the offset of one segment, and never restores the rows that another one lacks"
         )
-        lowest = dict.fromkeys(lowest, OFFSET_UNKNOWN)
-    uneven = not said.as_if_closed and (bool(silent) or segments_disagree(store))
+        unknown = silent_by_key(store).keys() & lowest.keys()
+        # Of a global store -4 ends every start; without an offset it is read from the beginning.
+        lowest = {tp: offset for tp, offset in lowest.items() if tp not in unknown}
+        lowest |= {} if task.is_global else dict.fromkeys(sorted(unknown), OFFSET_UNKNOWN)
+    uneven = not said.running and (bool(silent) or segments_disagree(store))
     said.unclean += unclean_store(
         task, store, lowest, beside=_differing_file(store, places), transactional=said.transactional
     )

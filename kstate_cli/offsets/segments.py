@@ -4,43 +4,59 @@ Each segment is a RocksDB of its own, flushes on its own, and states the offset 
 (``AbstractSegments.commit``). After a kill one may state 199 while another, created earlier, was never flushed: it is
 empty, states nothing, and its rows are only in the changelog below 199. So a silent segment makes the offset of the
 whole store unknown, whatever it holds.
+
+A carrier segment of kstate always states an offset, so it is no exception. It is not found next to segments of a later
+run either: Streams removes it as expired when it creates the first one (``getOrCreateSegmentIfLive``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kstate_cli.formats.position import Position
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.last_run import Ending, ending
 from kstate_cli.statedir.model import Database, Store
 
 
-def stating_segments(store: Store) -> tuple[Database, ...]:
-    """Return the segments that state an offset, -4 included."""
-    if not store.segmented:
-        return ()
-    return tuple(database for database in store.databases if database.offsets is not None and database.offsets.offsets)
+def stated_offset(segment: Database, key: TopicPartition) -> int | None:
+    """Return the offset of a changelog partition that a segment states, -4 included; None if it states none."""
+    return None if segment.offsets is None else segment.offsets.offsets.get(key)
 
 
-def silent_segments(store: Store) -> tuple[Database, ...]:
-    """Return the segments that make the offset of a store unknown: others state one, and these do not.
+def silent_by_key(store: Store) -> Mapping[TopicPartition, tuple[Database, ...]]:
+    """Return, for each changelog partition that segments state, those that make its offset unknown by stating none.
 
-    Two proofs make silence harmless, and both need one clean close that all stating segments are at: it closed the
-    silent segments too, or Streams created them after it.
+    Another changelog's offset is no statement: a copied directory may have those of an application with another id.
     """
-    stating = stating_segments(store)
-    silent = tuple(database for database in store.databases if not database.offsets or not database.offsets.offsets)
-    if not stating or not silent:
-        return ()
-    # Different offsets prove a transactional run after the close: it leaves a status of 0 in place.
-    at_a_close = all(ending(segment) is Ending.CLOSED for segment in stating) and not segments_disagree(store)
-    if at_a_close and (_closed(silent) or _created_since(stating, silent)):
-        return ()
+    if not store.segmented:
+        return {}
+    silent: dict[TopicPartition, tuple[Database, ...]] = {}
+    for key in sorted({key for one in store.databases if one.offsets is not None for key in one.offsets.offsets}):
+        stating = tuple(one for one in store.databases if stated_offset(one, key) is not None)
+        without = tuple(one for one in store.databases if stated_offset(one, key) is None)
+        agree = len({stated_offset(one, key) for one in stating}) == 1
+        # Different offsets prove a kill after the last close: nothing makes silence harmless then.
+        if without and not (agree and (_closed_together(stating, without) or _created_since(stating, without))):
+            silent[key] = without
     return silent
 
 
+def silent_segments(store: Store) -> tuple[Database, ...]:
+    """Return the segments that make any offset of a store unknown, by their start."""
+    silent = {segment.path: segment for segments in silent_by_key(store).values() for segment in segments}
+    return tuple(sorted(silent.values(), key=lambda segment: segment.segment_start or 0))
+
+
 def segments_disagree(store: Store) -> bool:
-    """Return True if segments state different offsets: each is that of the segment's own last flush."""
-    stated = {frozenset(d.offsets.offsets.items()) for d in stating_segments(store) if d.offsets is not None}
-    return len(stated) > 1
+    """Return True if segments state different offsets of one changelog: each is that of the segment's last flush."""
+    if not store.segmented:
+        return False
+    stated: dict[TopicPartition, set[int]] = {}
+    for segment in store.databases:
+        for key, offset in (segment.offsets.offsets if segment.offsets is not None else {}).items():
+            stated.setdefault(key, set()).add(offset)
+    return any(len(offsets) > 1 for offsets in stated.values())
 
 
 def common_position(store: Store) -> Position:
@@ -62,16 +78,22 @@ def common_position(store: Store) -> Position:
     return Position.from_map(common)
 
 
-def _closed(segments: tuple[Database, ...]) -> bool:
-    return all(ending(segment) is Ending.CLOSED for segment in segments)
+def _closed_together(stating: tuple[Database, ...], silent: tuple[Database, ...]) -> bool:
+    """Return True if one clean close wrote all of them."""
+    return all(ending(segment) is Ending.CLOSED for segment in (*stating, *silent))
 
 
 def _created_since(stating: tuple[Database, ...], silent: tuple[Database, ...]) -> bool:
-    """Return True if the silent segments are younger than the opening that followed the clean close.
+    """Return True if Streams created the silent segments after the start at which the others were opened last.
 
-    The stating ones were opened after it and not flushed since. The silent ones were opened once and never flushed.
-    Streams opens every existing segment at a start (``AbstractSegments.openExisting``), so it created these later, for
-    records above the offset of the close.
+    Streams opens every existing segment at a start (``AbstractSegments.openExisting``). The stating ones, which agree,
+    were opened and not flushed since, so they are as that start met them. The silent ones were opened once, later than
+    these, and never flushed: they got records above the offset only. One segment alone agrees with itself even after a
+    kill, so it must have been closed.
     """
     reopened = not any(segment.flushed_since_opened for segment in stating)
-    return reopened and all(segment.opened_once and not any(segment.live.values()) for segment in silent)
+    new = all(segment.opened_once and not any(segment.live.values()) for segment in silent)
+    # A start that failed half-way opens some of them again, and leaves the others as the kill before did.
+    later = min(segment.opened_ns for segment in silent) >= max(segment.opened_ns for segment in stating)
+    at_rest = len(stating) > 1 or ending(stating[0]) is Ending.CLOSED
+    return reopened and new and later and at_rest

@@ -15,7 +15,7 @@ from kstate_cli.statedir.model import Application
 
 def resolve_to_plan(app: Application, *, transactional: bool = False) -> list[TaskOffsets]:
     """As ``resolve``; beside a running application no task counts as unclean."""
-    tasks = resolve(app, transactional=transactional, as_if_closed=bool(app.running))
+    tasks = resolve(app, transactional=transactional)
     return [replace(task, unclean=()) for task in tasks] if app.running else tasks
 
 

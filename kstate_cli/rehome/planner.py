@@ -209,7 +209,11 @@ def _leave_lost(draft: RehomeDraft, changed: Iterable[str]) -> None:
     for name in sorted(set(changed) & draft.tasks.keys()):
         for one in draft.rehoming.of(name):
             known = draft.store(one)
-            if one.target is None or known is None or known.offsets or known.store.empty:
+            if one.target is None or known is None:
+                continue
+            if known.uneven and one.moves:
+                draft.left_out.setdefault((name, one.store), "its segments are not at one offset")
+            if known.offsets or known.store.empty:
                 continue
             if any(other.offsets for other in draft.elsewhere(name, one.store)):
                 draft.left_out.setdefault((name, one.store), "it has rows and no offset any more")

@@ -282,7 +282,7 @@ def _judge_store(
             "" if task == GLOBAL else f", partition {TaskId.parse(task).partition}"
         )
         asked = store.name in draft.options.stores or draft.options.allowed.rebuild
-        if existing is not None and existing.offsets and not unclean and not asked:
+        if existing is not None and existing.has_offset and not unclean and not asked:
             draft.left.append(LeftStore(task, store.name, what))
         else:
             draft.refuse_absent(f"{shown}: {what}{_topic_meant(draft, store)}")

@@ -64,7 +64,7 @@ def test_what_is_not_known_is_not_said_as_a_fact(tmp_path: Path) -> None:
     found = outcomes(app, "4.3")
     assert found["0_0/grace-join-Buffer"] == "may-be-lost"
     # A Position without an offset proves that it has no changelog.
-    assert {name for name, outcome in found.items() if outcome == "lost"} == {"0_0/kv-nolog"}
+    assert "lost" not in found.values()
     assert "may lose their rows" in kstate("check", app, "--for", "4.3", status=None).out
 
 

@@ -25,10 +25,10 @@ def segment(start: int, offset: int | None, *, rows: int, status: int | None, wa
     return dataclasses.replace(made, wal_number=FIRST_WAL if wal is None else wal)
 
 
-def resolved(*segments: Database, line: int | None = None, as_if_closed: bool = False) -> StoreOffsets:
+def resolved(*segments: Database, line: int | None = None, running: bool = False) -> StoreOffsets:
     windows = store("w", *segments, kind="timestamped-window", segmented=True)
     app = application(task(windows, lines=None if line is None else {TP: line}))
-    (resolved_task,) = resolve_with(app, {}, as_if_closed=as_if_closed)
+    (resolved_task,) = resolve_with(dataclasses.replace(app, running=running), {})
     return resolved_task.stores[0]
 
 
@@ -78,15 +78,40 @@ def test_a_segment_created_after_the_clean_close_changes_nothing() -> None:
         (closed, segment(1, None, rows=3, status=None)),
         (segment(0, 100, rows=3, status=1, wal=21), new),
         (segment(0, 100, rows=3, status=None, wal=21), new),
+        (dataclasses.replace(closed, opened_ns=2), dataclasses.replace(new, opened_ns=1)),  # a start that failed
     ):
         assert resolved(*changed).offsets == {TP: OFFSET_UNKNOWN}
     other = segment(2, 90, rows=3, status=0, wal=21)
     assert resolved(closed, other, new).offsets == {TP: OFFSET_UNKNOWN}
+    # Two that agree, and were not flushed since, were closed together, whatever status they have.
+    agreeing = [segment(start, 100, rows=3, status=None, wal=21) for start in (0, 2)]
+    assert resolved(*agreeing, new).offsets == {TP: 100}
+
+
+def test_an_offset_of_another_changelog_is_no_statement() -> None:
+    """A copied directory whose application got another id: one segment still has the old changelog's offset alone."""
+    old, new = changelog("old"), changelog("w")
+    copied = segment(0, 999, rows=3, status=None)
+    assert copied.offsets is not None
+    copied = dataclasses.replace(copied, offsets=dataclasses.replace(copied.offsets, offsets={old: 999}))
+    flushed = segment(1, 376, rows=3, status=None)
+    assert flushed.offsets is not None
+    both = dataclasses.replace(flushed.offsets, offsets={old: 999, new: 376})
+    result = resolved(copied, dataclasses.replace(flushed, offsets=both))
+    assert result.offsets == {old: 999, new: OFFSET_UNKNOWN} and result.silent
+
+
+def test_a_global_store_never_gets_minus_4() -> None:
+    """Streams seeks to it, and does not start."""
+    windows = store("w", segment(0, None, rows=0, status=None), segment(1, 9, rows=3, status=1), segmented=True)
+    (resolved_task,) = resolve_with(application(task(windows, name="global")), {})
+    (result,) = resolved_task.stores
+    assert result.silent and result.offsets == {}
 
 
 def test_closing_gives_each_segment_an_offset() -> None:
     segments = (segment(0, None, rows=0, status=None), segment(1, 199, rows=3, status=1))
-    result = resolved(*segments, as_if_closed=True)
+    result = resolved(*segments, running=True)
     assert result.offsets == {TP: 199} and not result.silent and not result.uneven
 
 

@@ -14,7 +14,7 @@ from kstate_cli.offsets.resolve import resolve_with
 from kstate_cli.offsets.unclean import may_be_ahead
 from kstate_cli.releases import RELEASES, written_by
 from kstate_cli.statedir.model import Store
-from tests.unit.model import application, changelog, database, record, store, task
+from tests.unit.model import OPEN, application, changelog, database, record, store, task
 
 COMMITTED = database(offsets=record(5, status=None))
 SILENT = database(offsets=record(None, status=None))
@@ -110,6 +110,8 @@ def test_whether_a_store_without_an_offset_can_have_a_changelog() -> None:
     """A Position without an offset says that there is none; so does a clean close without an offset."""
     unlogged = store("count", database(offsets=record(None, status=None, position=3)))
     assert has_offset_if_logged(unlogged)
+    # 4.4 keeps the Position of a corrupted store whose offset it deletes, and such a store has status 1.
+    assert not has_offset_if_logged(store("count", database(offsets=record(None, status=OPEN, position=3))))
     assert not has_offset_if_logged(store("count", SILENT))
     assert has_offset_if_logged(store("count", SILENT), transactional=True)
     never_committed = store("count", database(offsets=record(None, status=None), rows=0))
