@@ -167,7 +167,9 @@ def restore(
         metrics.warnings = len(outcome.plan.change.warnings)
 
         def ended(waiting: Waiting | None) -> int:
-            return finish(outcome, output, quiet=quiet, warnings_ok=told.warnings_ok, waiting=waiting)
+            return finish(
+                outcome, output, quiet=quiet, warnings_ok=told.warnings_ok, waiting=waiting, standby=cases.standby
+            )
 
         if barrier is None or wanted.dry_run:
             return metrics.done(ended(None))

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 def finish(
-    outcome: RestoreOutcome, output: Format, *, quiet: bool, warnings_ok: bool, waiting: Waiting | None = None
+    outcome: RestoreOutcome,
+    output: Format,
+    *,
+    quiet: bool,
+    warnings_ok: bool,
+    waiting: Waiting | None = None,
+    standby: bool = False,
 ) -> int:
     """Shows what became of a restoration, as a table or JSON lines; returns the exit code.
 
@@ -40,7 +46,9 @@ def finish(
         nothing=f"no store of {change.app} needs anything from the dump",
         done=lambda result: (
             f"restored for {change.target} (run {result.run})",
-            f"next: start the application with {change.target}; back: {command('undo', change.app)}",
+            "next: run the same command again after the next dump; nothing may use the directory until then"
+            if standby
+            else f"next: start the application with {change.target}; back: {command('undo', change.app)}",
         ),
         quiet=quiet,
     )
