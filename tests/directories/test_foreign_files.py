@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,3 +139,22 @@ def test_a_store_behind_a_link_is_unknown(place: str, tmp_path: Path) -> None:
     assert "is a symbolic link" in refused.err
     kstate_here("migrate", app, "--to", "4.2", status=4)
     assert tree_hash(app) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read everything")
+def test_a_folder_of_the_file_system_that_only_root_reads_stops_nothing(tmp_path: Path) -> None:
+    """`lost+found` of a volume that was copied, or is mounted, as the application directory."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    (app / "lost+found").mkdir(mode=0)
+    for command in (
+        ["migrate", str(app), "--to", "4.2"],
+        ["undo", str(app)],
+        ["migrate", str(app), "--to", "4.2"],
+        ["clean", str(app)],
+    ):
+        line = [sys.executable, "-m", "kstate_cli", *command]
+        if os.geteuid() == 0:
+            line = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *line]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stderr)
+    assert not (tmp_path / ".kstate" / app.name).exists()
