@@ -42,22 +42,31 @@ class Jvm:
     """The harness in a JVM of one release. Not for several threads at once."""
 
     def __init__(
-        self, version: str, log: Path, *, heap: str = "768m", quick: bool = True, jars: Sequence[Path] = ()
+        self,
+        version: str,
+        log: Path,
+        *,
+        heap: str = "768m",
+        quick: bool = True,
+        jars: Sequence[Path] = (),
+        main: str = "interop.Main",
+        more: Sequence[Path] = (),
     ) -> None:
         """
         Start it. `quick` leaves out the second compiler, which only a long run pays back.
 
-        `jars`: folders of more jars for the class path.
+        `jars`: folders of more jars for the class path. `more`: folders of classes before all others. `main`: the server.
         """
         self.version = version
         self._log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         tiered = ["-XX:TieredStopAtLevel=1"] if quick else []
-        path = [str(classes(version)), *(f"{folder}/*" for folder in (streams_jars(version), *jars))]
+        folders = [str(folder) for folder in (*more, classes(version))]
+        path = [*folders, *(f"{folder}/*" for folder in (streams_jars(version), *jars))]
         simple = "-Dorg.slf4j.simpleLogger."
         command = ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", *tiered, f"{simple}defaultLogLevel=warn",
                    f"{simple}log.org.apache.kafka.streams=info", f"{simple}showDateTime=true",
-                   f"{simple}dateTimeFormat=HH:mm:ss.SSS", "-cp", ":".join(path), "interop.Main"]  # fmt: skip
+                   f"{simple}dateTimeFormat=HH:mm:ss.SSS", "-cp", ":".join(path), main]  # fmt: skip
         with log.open("ab") as errors:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                                              start_new_session=True)  # fmt: skip

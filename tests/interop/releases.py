@@ -110,26 +110,20 @@ def kafka_tests(version: str) -> Path:
 
 def classes(version: str) -> Path:
     """The harness compiled against this release; compiled when its sources have changed."""
-    jars = streams_jars(version)
-    files = _sources(version)
+    return compiled(version, _sources(version))
+
+
+def compiled(version: str, files: Sequence[Path], more: Sequence[Path] = ()) -> Path:
+    """Return the folder of these sources compiled against a release and `more` folders of classes, once for each text."""
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     target = home() / "classes" / f"{version}-{digest}"
+    path = ":".join(map(str, [*more, streams_jars(version) / "*"]))
     with _lock("classes"):
         if not target.exists():
             partial = target.with_name(f"{target.name}.partial")
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            command = [
-                "javac",
-                "-nowarn",
-                "-Xlint:-deprecation",
-                "--release",
-                "17",
-                "-cp",
-                f"{jars}/*",
-                "-d",
-                str(partial),
-            ]
+            command = ["javac", "-nowarn", "-Xlint:-deprecation", "--release", "17", "-cp", path, "-d", str(partial)]
             done = subprocess.run([*command, *map(str, files)], stderr=subprocess.PIPE, text=True, check=False)
             if done.returncode:
                 raise InteropError(f"the harness does not compile against {version}:\n{done.stderr}")

@@ -1,0 +1,264 @@
+package interop;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.locks.LockSupport;
+
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.common.Metric;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.processor.StateRestoreListener;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
+import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.WindowStore;
+
+/** Several applications in one JVM: they die together in the middle of their work, or start together on what is left. */
+final class Farm {
+    private static final long POLL_NANOS = 2_000_000;
+    private static final long RUNNING_MS = 300;
+
+    private Farm() { }
+
+    /** The topology of every application: three tasks, one with most kinds, one of a join, one of a versioned table. */
+    static StreamsBuilder topology(final Naming naming, final long nanosPerRecord) {
+        final StreamsBuilder builder = new StreamsBuilder();
+        builder.addStateStore(Stores.keyValueStoreBuilder(
+            Stores.persistentKeyValueStore("kv-plain"), Serdes.String(), Serdes.String()));
+        builder.addStateStore(Stores.windowStoreBuilder(
+            Stores.persistentWindowStore("window-plain", Naming.RETENTION, Naming.WINDOW, false), Serdes.String(), Serdes.String()));
+        final KStream<String, String> events = builder.stream(naming.topic("events"), Topologies.TEXT);
+        events.process(() -> new Puts(nanosPerRecord), "kv-plain", "window-plain");
+        final Grouped<String, String> byKey = Grouped.with(Serdes.String(), Serdes.String());
+        events.groupByKey(byKey).count(Materialized.as("count"));
+        events.groupByKey(byKey).windowedBy(TimeWindows.ofSizeAndGrace(Naming.WINDOW, Naming.GRACE))
+            .reduce((before, now) -> now, Materialized.<String, String, WindowStore<Bytes, byte[]>>as("window-reduce")
+                .withRetention(Naming.RETENTION));
+        events.groupByKey(byKey).windowedBy(SessionWindows.ofInactivityGapAndGrace(Naming.SESSION_GAP, Naming.GRACE))
+            .reduce((before, now) -> now, Materialized.<String, String, SessionStore<Bytes, byte[]>>as("session-reduce")
+                .withRetention(Naming.RETENTION));
+        builder.stream(naming.topic("left"), Topologies.TEXT).leftJoin(builder.stream(naming.topic("right"), Topologies.TEXT),
+                (l, r) -> l.length() + "/" + r, JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMinutes(9), Naming.GRACE),
+                StreamJoined.with(Serdes.String(), Serdes.String(), Serdes.String()).withName("join").withStoreName("join"))
+            .filter((key, value) -> false).to(naming.topic("out"), Produced.with(Serdes.String(), Serdes.String()));
+        builder.table(naming.topic("versioned"), Topologies.TEXT,
+            Materialized.as(Stores.persistentVersionedKeyValueStore("versioned", Naming.HISTORY, Naming.HISTORY_SEGMENT)));
+        return builder;
+    }
+
+    private static final class Puts implements Processor<String, String, Void, Void> {
+        private final long nanos;
+        private KeyValueStore<String, String> plain;
+        private WindowStore<String, String> window;
+
+        Puts(final long nanos) {
+            this.nanos = nanos;
+        }
+
+        @Override
+        public void init(final ProcessorContext<Void, Void> context) {
+            plain = context.getStateStore("kv-plain");
+            window = context.getStateStore("window-plain");
+        }
+
+        @Override
+        public void process(final Record<String, String> record) {
+            plain.put(record.key(), record.value());
+            window.put(record.key(), record.value(), record.timestamp() - record.timestamp() % Naming.WINDOW.toMillis());
+            LockSupport.parkNanos(nanos);
+        }
+    }
+
+    /** One application, which can be closed and started again. */
+    private static final class Instance {
+        final Args args;
+        final String app;
+        final String bootstrap;
+        final long nanos;
+        KafkaStreams streams;
+        boolean failed;
+        double before;
+        boolean again;
+        long runningSince;
+
+        Instance(final Args args, final String bootstrap, final long nanos) {
+            this.args = args;
+            this.app = args.need("app");
+            this.bootstrap = bootstrap;
+            this.nanos = nanos;
+        }
+
+        void start() {
+            streams = new KafkaStreams(topology(new Naming(args.need("prefix")), nanos).build(), config());
+            streams.setUncaughtExceptionHandler(e -> {
+                failed = true;
+                Json.print("event", "exception", "app", app, "class", e.getClass().getName(), "message", e.getMessage(),
+                    "cause", String.valueOf(e.getCause()));
+                return StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+            });
+            streams.setGlobalStateRestoreListener(new Restores(app));
+            streams.start();
+        }
+
+        double processed() {
+            double sum = before;
+            for (final Map.Entry<org.apache.kafka.common.MetricName, ? extends Metric> e : streams.metrics().entrySet()) {
+                if (e.getKey().name().equals("process-total") && e.getKey().group().equals("stream-thread-metrics")) {
+                    sum += ((Number) e.getValue().metricValue()).doubleValue();
+                }
+            }
+            return sum;
+        }
+
+        private Properties config() {
+            final Properties c = new Properties();
+            c.put("application.id", app);
+            c.put("client.id", app);
+            c.put("bootstrap.servers", bootstrap);
+            c.put("state.dir", args.need("state-dir"));
+            c.put("processing.guarantee", args.need("guarantee").equals("alos") ? "at_least_once" : "exactly_once_v2");
+            if (args.has("transactional")) {
+                c.put("enable.transactional.statestores", "true");
+            }
+            c.put("rocksdb.config.setter", "interop.SmallBuffers");
+            c.put("commit.interval.ms", args.get("commit-ms", "100"));
+            c.put("num.stream.threads", "1");
+            c.put("statestore.cache.max.bytes", "0");
+            c.put("session.timeout.ms", "10000");
+            c.put("heartbeat.interval.ms", "500");
+            c.put("consumer.fetch.max.wait.ms", "50");
+            c.put("max.poll.records", "50");
+            c.put("poll.ms", "20");
+            c.put("auto.offset.reset", "earliest");
+            c.put("default.key.serde", "org.apache.kafka.common.serialization.Serdes$StringSerde");
+            c.put("default.value.serde", "org.apache.kafka.common.serialization.Serdes$StringSerde");
+            return c;
+        }
+    }
+
+    private static final class Restores implements StateRestoreListener {
+        private final String app;
+
+        Restores(final String app) {
+            this.app = app;
+        }
+
+        @Override
+        public void onRestoreStart(final TopicPartition tp, final String store, final long start, final long end) {
+            Json.print("event", "restore-start", "app", app, "store", store, "topic", tp.topic(), "start", start, "end", end);
+        }
+
+        @Override
+        public void onBatchRestored(final TopicPartition tp, final String store, final long batchEnd, final long count) { }
+
+        @Override
+        public void onRestoreEnd(final TopicPartition tp, final String store, final long total) {
+            Json.print("event", "restore-end", "app", app, "store", store, "restored", total);
+        }
+    }
+
+    private static List<Instance> instances(final Args args) throws Exception {
+        final List<Instance> all = new ArrayList<>();
+        try (Admin admin = Admin.create(Topics.client(args.need("bootstrap")))) {
+            for (final Args each : args.objects("apps")) {
+                all.add(new Instance(each, args.need("bootstrap"), args.num("nanos", 0)));
+                Runner.removeMembers(admin, each.need("app"));
+            }
+        }
+        for (final Instance each : all) {
+            try {
+                each.start();
+            } catch (final RuntimeException e) {
+                each.failed = true;
+                Json.print("event", "exception", "app", each.app, "class", e.getClass().getName(), "message", e.getMessage(),
+                    "cause", String.valueOf(e.getCause()));
+            }
+        }
+        return all;
+    }
+
+    /**
+     * Runs the applications until they have processed "halt-at" records together, and halts the JVM. An application with
+     * "close-at" is closed once, when it has processed so many, and started again.
+     */
+    static int kill(final Args args) throws Exception {
+        final List<Instance> all = instances(args);
+        final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 60)).toNanos();
+        final long haltAt = args.num("halt-at", 0);
+        double total = 0;
+        while (System.nanoTime() < deadline && total < haltAt) {
+            total = 0;
+            for (final Instance each : all) {
+                final double processed = each.processed();
+                total += processed;
+                if (each.args.has("close-at") && !each.again && processed >= each.args.num("close-at", 0)) {
+                    each.again = true;
+                    final KafkaStreams old = each.streams;
+                    old.close(Duration.ofSeconds(30));
+                    each.before = processed;
+                    each.start();
+                }
+            }
+            LockSupport.parkNanos(POLL_NANOS);
+        }
+        for (final Instance each : all) {
+            Json.print("event", "killed", "app", each.app, "processed", each.processed(), "closed", each.again,
+                "state", each.streams.state().toString());
+        }
+        Json.print("event", "halt", "processed", total);
+        if (args.has("by-signal")) {
+            Thread.sleep(60_000);
+        }
+        Runtime.getRuntime().halt(0);
+        return 0;
+    }
+
+    /** Starts the applications on what is there, waits until each is RUNNING or the time is over, and closes them. */
+    static int start(final Args args) throws Exception {
+        final List<Instance> all = instances(args);
+        final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 30)).toNanos();
+        boolean waiting = true;
+        while (waiting && System.nanoTime() < deadline) {
+            waiting = false;
+            for (final Instance each : all) {
+                if (each.failed || each.streams == null) {
+                    continue;
+                }
+                if (each.streams.state() != KafkaStreams.State.RUNNING) {
+                    each.runningSince = 0;
+                } else if (each.runningSince == 0) {
+                    each.runningSince = System.nanoTime();
+                }
+                waiting |= each.runningSince == 0 || System.nanoTime() - each.runningSince < RUNNING_MS * 1_000_000;
+            }
+            Thread.sleep(20);
+        }
+        for (final Instance each : all) {
+            final String state = each.streams == null ? "none" : each.streams.state().toString();
+            final double processed = each.streams == null ? 0 : each.processed();
+            final boolean closed = each.streams != null && each.streams.close(Duration.ofSeconds(30));
+            Json.print("event", "started", "app", each.app, "state", state, "failed", each.failed, "closed", closed,
+                "processed", processed);
+        }
+        return 0;
+    }
+}

@@ -1,0 +1,239 @@
+"""One seed: kill, predict, migrate, restore, start, compare."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kstate_cli.releases import unproven_too
+from tests.directories.support import kstate
+from tests.done import Done
+from tests.interop.checking import identities
+from tests.interop.jvm import Event
+from tests.interop.restoring import dump_changelogs
+
+from .farm import Farm
+from .seeds import Seed, Victim
+from .spec import TASKS, spec
+
+REFUSED = 4
+_LOSING = frozenset({"opens-without-rows", "lost", "may-be-lost", "start-hangs", "start-fails"})
+"""Outcomes of ``check`` after which rows are missing, or no start comes to its end."""
+_MIGRATED = ("4.2", "4.3")
+_INPUTS = ("events", "left", "right", "versioned")
+_SECONDS = 45
+"""So long a start may take; a client that restores a few thousand records and is not RUNNING by then hangs."""
+
+
+@dataclass
+class Outcome:
+    """What became of one application."""
+
+    victim: Victim
+    record: dict[str, Any]
+    compared: int = 0
+    """Stores that were compared with the replay."""
+    streams: dict[str, int] = field(default_factory=dict)
+    """Store -> rows that the start by Streams lost."""
+    unpredicted: dict[str, int] = field(default_factory=dict)
+    """Of these the stores of which ``check`` did not predict it."""
+    kstate: dict[str, int] = field(default_factory=dict)
+    """Command and store -> rows that kstate lost, or 1 where a command ended in an error."""
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The line of the record."""
+        return {**self.record, "compared": self.compared, "lost_by_streams": self.streams, "unpredicted": self.unpredicted,
+                "lost_by_kstate": self.kstate}  # fmt: skip
+
+
+def run(farm: Farm, seed: Seed, folder: Path) -> list[Outcome]:
+    """Carry out one seed in ``folder``, which keeps the directories; return what became of each application."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    farm.good(seed.release, **seed.batch.command("kinds", seed.prefix))
+    left = folder / "left"
+    reply = farm.kill(
+        seed.release,
+        by_signal=seed.by_signal,
+        apps=[_instance(seed, victim, left, transactional=victim.transactional) for victim in seed.victims],
+        **{"halt-at": seed.halt_at, "nanos": seed.nanos},
+    )
+    inputs = [f"{seed.prefix}-{topic}" for topic in _INPUTS]
+    farm.good(seed.release, do="settle", apps=[victim.name for victim in seed.victims], inputs=inputs)
+    outcomes = [_outcome(seed, victim, event) for victim, event in _paired(seed, reply.of("killed"))]
+    topics = [f"{victim.name}-{store}-changelog" for victim in seed.victims for store in TASKS]
+    dump = dump_changelogs(farm, seed.release, topics, folder / "dump")
+    predictions = {}
+    for outcome in outcomes:
+        name = outcome.victim.name
+        predictions[name] = _predict(seed, outcome, left / name, dump)
+        _change(seed, outcome, folder, dump)
+    _compare_changed(farm, seed, outcomes, folder)
+    _start(farm, seed, outcomes, predictions, folder)
+    for victim in seed.victims:
+        farm.command(seed.release, do="delete-app", app=victim.name)
+    return outcomes
+
+
+def _instance(seed: Seed, victim: Victim, state: Path, *, transactional: bool) -> dict[str, Any]:
+    return {"app": victim.name, "prefix": seed.prefix, "state-dir": str(state), "guarantee": victim.guarantee,
+            "transactional": transactional, "close-at": victim.close_at, "commit-ms": victim.commit_ms}  # fmt: skip
+
+
+def _paired(seed: Seed, events: Iterable[Event]) -> list[tuple[Victim, Event]]:
+    by_name = {event["app"]: event for event in events}
+    return [(victim, by_name[victim.name]) for victim in seed.victims]
+
+
+def _outcome(seed: Seed, victim: Victim, event: Event) -> Outcome:
+    return Outcome(
+        victim,
+        {
+            "seed": seed.number,
+            "app": victim.name,
+            "release": seed.release,
+            "kind": victim.kind,
+            "guarantee": victim.guarantee,
+            "next_transactional": victim.next_transactional,
+            "second_run": bool(event["closed"]),
+            "by_signal": seed.by_signal,
+            "processed": int(event["processed"]),
+        },
+    )
+
+
+def _predict(seed: Seed, outcome: Outcome, directory: Path, dump: Path) -> list[dict[str, Any]]:
+    victim = outcome.victim
+    options = ["--transactional-stores"] if victim.next_transactional else []
+    done = kstate("check", directory, "--for", seed.line, "--guarantee", victim.processing_guarantee, "--dump", dump,
+                  "-o", "json", *options, status=None)  # fmt: skip
+    assert done.status in (0, 3), done.told
+    return done.rows
+
+
+def _change(seed: Seed, outcome: Outcome, folder: Path, dump: Path) -> None:
+    """Migrate and restore copies; a refusal changes nothing and loses nothing."""
+    victim = outcome.victim
+    name = victim.name
+    guarantee = ["--guarantee", victim.processing_guarantee, "--warnings-ok", "-o", "json"]
+    option = ["--transactional-stores"] if victim.transactional else []
+    for line in _MIGRATED:
+        copy = _copied(folder, f"to-{line}", name)
+        done = kstate("migrate", copy, "--to", line, *guarantee, *option, *unproven_too(line), "--unclean", "wipe", status=None)
+        _ended(outcome, f"migrate {line}", done)
+    copy = _copied(folder, "restored", name)
+    file = folder / f"{name}.toml"
+    file.write_text(spec(name), encoding="utf-8")
+    done = kstate("restore", copy, "--from-changelog", dump, "--for", seed.line, "--spec", file, "--engine", "local", *guarantee,
+                  *option, *unproven_too(seed.line), "--wipe-unclean", status=None)  # fmt: skip
+    _ended(outcome, "restore", done)
+
+
+def _copied(folder: Path, place: str, name: str) -> Path:
+    target = folder / place / name
+    shutil.copytree(folder / "left" / name, target)
+    return target
+
+
+def _ended(outcome: Outcome, command: str, done: Done) -> None:
+    outcome.record[command] = done.status
+    if done.status not in (0, REFUSED):
+        outcome.kstate[f"{command}: exit {done.status}"] = 1
+        outcome.record[f"{command} told"] = done.told[-1500:]
+
+
+def _compare_changed(farm: Farm, seed: Seed, outcomes: Iterable[Outcome], folder: Path) -> None:
+    """Compare what kstate left: restored stores whole, migrated ones below the offset from which Streams will restore."""
+    outcomes = list(outcomes)
+    places = {"migrate 4.2": "to-4.2", "migrate 4.3": "to-4.3", "restore": "restored"}
+    for whole in (False, True):
+        apps = [
+            {
+                "app": outcome.victim.name,
+                "directories": [
+                    str(folder / place / outcome.victim.name)
+                    for command, place in places.items()
+                    if outcome.record[command] == 0 and whole == (command == "restore")
+                ],
+            }
+            for outcome in outcomes
+        ]
+        reply = farm.good(seed.release, do="replay", apps=apps, **{"from-offsets": not whole})
+        for outcome, event in _by_application(outcomes, reply.of("compared")):
+            outcome.compared += 1
+            if event["lost"] or event["broken"]:
+                place = Path(event["directory"]).parent.name
+                outcome.kstate[f"{place} {event['store']}"] = event["lost"] or 1
+                outcome.record.setdefault("details", []).append(event)
+
+
+def _by_application(outcomes: Iterable[Outcome], events: Iterable[Event]) -> list[tuple[Outcome, Event]]:
+    by_name = {outcome.victim.name: outcome for outcome in outcomes}
+    return [(by_name[event["app"]], event) for event in events]
+
+
+def _start(
+    farm: Farm, seed: Seed, outcomes: list[Outcome], predictions: Mapping[str, list[dict[str, Any]]], folder: Path
+) -> None:
+    """Start real Streams on copies, compare its stores, and hold the predictions against them."""
+    state = folder / "started"
+    for outcome in outcomes:
+        _copied(folder, "started", outcome.victim.name)
+    before = {outcome.victim.name: identities(state / outcome.victim.name) for outcome in outcomes}
+    reply = farm.good(
+        seed.release,
+        do="start",
+        timeout=_SECONDS,
+        apps=[
+            _instance(seed, outcome.victim, state, transactional=outcome.victim.next_transactional)
+            for outcome in outcomes
+        ],
+    )
+    running = {event["app"]: event["state"] == "RUNNING" and not event["failed"] for event in reply.of("started")}
+    apps = [
+        {"app": name, "directories": [str(state / name)] if alive else []} for name, alive in running.items()
+    ]
+    replayed = farm.good(seed.release, do="replay", apps=apps)
+    for outcome in outcomes:
+        name = outcome.victim.name
+        losing = _losing(predictions[name])
+        outcome.record["running"] = running[name]
+        if not running[name]:
+            outcome.streams["*"] = 1
+            if not losing:
+                outcome.unpredicted["*"] = 1
+        after = identities(state / name)
+        wiped = sorted(
+            task for task, kept in before[name].items() if not kept.items() & after.get(task, {}).items()
+        )
+        outcome.record["wiped"] = wiped
+        outcome.record["restored"] = {
+            event["store"]: event["restored"] for event in reply.of("restore-end") if event["app"] == name
+        }
+        outcome.record["predicted"] = {
+            row["store"]: [row["outcome"], row["or_else"], row["records"]]
+            for row in predictions[name]
+            if row["type"] == "prediction"
+        }
+        outcome.record["predicted_losses"] = sorted(losing)
+    for outcome, event in _by_application(outcomes, replayed.of("compared")):
+        outcome.compared += 1
+        if event["lost"] or event["broken"]:
+            store = event["store"]
+            outcome.streams[store] = event["lost"] or 1
+            if store not in _losing(predictions[outcome.victim.name]):
+                outcome.unpredicted[store] = event["lost"] or 1
+            outcome.record.setdefault("details", []).append(event)
+
+
+def _losing(rows: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the stores of which ``check`` says that the next start loses rows, or does not come to its end."""
+    return {
+        row["store"]
+        for row in rows
+        if row["type"] == "prediction" and {row["outcome"], row["or_else"]} & _LOSING
+    } | {row["store"] for row in rows if row["type"] == "finding" and row["level"] == "error" and row.get("store")}
