@@ -53,7 +53,10 @@ def _one(farm: Farm, number: int, given: argparse.Namespace, folder: Path) -> in
         file.writelines(json.dumps(outcome.line) + "\n" for outcome in outcomes)
     wrong = [outcome for outcome in outcomes if outcome.kstate or outcome.unpredicted]
     losses = sum(bool(outcome.streams) for outcome in outcomes)
-    print(f"seed {number}: {len(outcomes)} kills, Streams lost rows of {losses}, {time.monotonic() - began:.0f} s", flush=True)
+    print(
+        f"seed {number}: {len(outcomes)} kills, Streams lost rows of {losses}, {time.monotonic() - began:.0f} s",
+        flush=True,
+    )
     for outcome in wrong:
         print(f"  {outcome.victim.name}: kstate {outcome.kstate}, not predicted {outcome.unpredicted}", flush=True)
     if wrong and given.saved:

@@ -35,7 +35,9 @@ class Victim:
     @property
     def kind(self) -> str:
         """The guarantee by which kills are counted."""
-        return "transactional" if self.transactional else {"alos": "at-least-once", "eos": "exactly-once"}[self.guarantee]
+        return (
+            "transactional" if self.transactional else {"alos": "at-least-once", "eos": "exactly-once"}[self.guarantee]
+        )
 
 
 @dataclass(frozen=True)

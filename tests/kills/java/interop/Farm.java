@@ -36,11 +36,12 @@ import org.apache.kafka.streams.state.WindowStore;
 final class Farm {
     private static final long POLL_NANOS = 2_000_000;
     private static final long RUNNING_MS = 300;
+    private static final String OWN = "kills";
 
     private Farm() { }
 
-    /** The topology of every application: three tasks, one with most kinds, one of a join, one of a versioned table. */
-    static StreamsBuilder topology(final Naming naming, final long nanosPerRecord) {
+    /** Three tasks: one with most kinds, one of a join, one of a versioned table. */
+    private static StreamsBuilder own(final Naming naming, final long nanosPerRecord) {
         final StreamsBuilder builder = new StreamsBuilder();
         builder.addStateStore(Stores.keyValueStoreBuilder(
             Stores.persistentKeyValueStore("kv-plain"), Serdes.String(), Serdes.String()));
@@ -108,7 +109,12 @@ final class Farm {
         }
 
         void start() {
-            streams = new KafkaStreams(topology(new Naming(args.need("prefix")), nanos).build(), config());
+            final Properties config = config();
+            final Naming naming = new Naming(args.need("prefix"));
+            final String name = args.get("topology", OWN);
+            final StreamsBuilder builder = name.equals(OWN) ? own(naming, nanos)
+                : Topologies.build(name, naming, Topologies.features("9.9"));
+            streams = new KafkaStreams(builder.build(config), config);
             streams.setUncaughtExceptionHandler(e -> {
                 failed = true;
                 Json.print("event", "exception", "app", app, "class", e.getClass().getName(), "message", e.getMessage(),
@@ -139,7 +145,14 @@ final class Farm {
             if (args.has("transactional")) {
                 c.put("enable.transactional.statestores", "true");
             }
-            c.put("rocksdb.config.setter", "interop.SmallBuffers");
+            if (!args.has("large-buffers")) {
+                c.put("rocksdb.config.setter", "interop.SmallBuffers");
+            }
+            if (!args.get("topology", OWN).equals(OWN)) {
+                c.put("topology.optimization", "all");
+            }
+            c.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", "0");
+            c.put("__emit.interval.ms.kstreams.windowed.aggregation__", "0");
             c.put("commit.interval.ms", args.get("commit-ms", "100"));
             c.put("num.stream.threads", "1");
             c.put("statestore.cache.max.bytes", "0");
@@ -164,7 +177,8 @@ final class Farm {
 
         @Override
         public void onRestoreStart(final TopicPartition tp, final String store, final long start, final long end) {
-            Json.print("event", "restore-start", "app", app, "store", store, "topic", tp.topic(), "start", start, "end", end);
+            Json.print("event", "restore-start", "app", app, "store", store, "topic", tp.topic(),
+                "partition", tp.partition(), "start", start, "end", end);
         }
 
         @Override
@@ -172,7 +186,7 @@ final class Farm {
 
         @Override
         public void onRestoreEnd(final TopicPartition tp, final String store, final long total) {
-            Json.print("event", "restore-end", "app", app, "store", store, "restored", total);
+            Json.print("event", "restore-end", "app", app, "store", store, "partition", tp.partition(), "restored", total);
         }
     }
 
@@ -197,15 +211,16 @@ final class Farm {
     }
 
     /**
-     * Runs the applications until they have processed "halt-at" records together, and halts the JVM. An application with
-     * "close-at" is closed once, when it has processed so many, and started again.
+     * Runs the applications until they have processed "halt-at" records together, or nothing for "idle-ms", and halts the JVM.
+     * An application with "close-at" is closed once, when it has processed so many, and started again.
      */
     static int kill(final Args args) throws Exception {
         final List<Instance> all = instances(args);
         final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 60)).toNanos();
-        final long haltAt = args.num("halt-at", 0);
+        final long haltAt = args.num("halt-at", Long.MAX_VALUE);
+        final Idle idle = new Idle(args);
         double total = 0;
-        while (System.nanoTime() < deadline && total < haltAt) {
+        while (System.nanoTime() < deadline && total < haltAt && !idle.since(all, total)) {
             total = 0;
             for (final Instance each : all) {
                 final double processed = each.processed();
@@ -232,7 +247,31 @@ final class Farm {
         return 0;
     }
 
-    /** Starts the applications on what is there, waits until each is RUNNING or the time is over, and closes them. */
+    /** Whether all applications run, and have processed nothing for a while. */
+    private static final class Idle {
+        private final long nanos;
+        private double before = -1;
+        private long since;
+
+        Idle(final Args args) {
+            nanos = args.num("idle-ms", 0) * 1_000_000;
+        }
+
+        boolean since(final List<Instance> all, final double total) {
+            final boolean run = all.stream().allMatch(each -> each.failed || each.streams.state() == KafkaStreams.State.RUNNING);
+            if (nanos == 0 || !run || total != before) {
+                before = total;
+                since = System.nanoTime();
+                return false;
+            }
+            return System.nanoTime() - since > nanos;
+        }
+    }
+
+    /**
+     * Starts the applications on what is there, waits until each is RUNNING or the time is over, and closes them. With
+     * "idle-ms" it waits until they have processed their input, too.
+     */
     static int start(final Args args) throws Exception {
         final List<Instance> all = instances(args);
         final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 30)).toNanos();
@@ -250,6 +289,11 @@ final class Farm {
                 }
                 waiting |= each.runningSince == 0 || System.nanoTime() - each.runningSince < RUNNING_MS * 1_000_000;
             }
+            Thread.sleep(20);
+        }
+        final Idle idle = new Idle(args);
+        while (args.has("idle-ms") && System.nanoTime() < deadline
+            && !idle.since(all, all.stream().mapToDouble(Instance::processed).sum())) {
             Thread.sleep(20);
         }
         for (final Instance each : all) {

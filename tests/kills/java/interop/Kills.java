@@ -42,9 +42,7 @@ public final class Kills {
             case "replay":
                 return Replay.run(args);
             case "dump-changelog":
-                return Topics.dumpChangelogs(args);
-            case "delete-app":
-                return Topics.deleteApp(args);
+                return Changelogs.dump(args);
             default:
                 throw new IllegalArgumentException("unknown command '" + args.need("do") + "'");
         }

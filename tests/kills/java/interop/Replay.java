@@ -7,12 +7,14 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.stream.Stream;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.kafka.streams.state.internals.VersionedRows;
 import org.rocksdb.ColumnFamilyDescriptor;
 import org.rocksdb.ColumnFamilyHandle;
@@ -25,12 +27,16 @@ import org.rocksdb.RocksIterator;
  * An independent replay: what each store must hold by its changelog, next to what its databases hold. The last record of a key
  * is its row; a timestamped store has the record's time before it. Versions are read with Streams' own formatter.
  *
- * <p>"from-offsets": rows that a start is still to restore, above the offset that the directory states, do not have to be there.
+ * <p>In "unstarted" directories the rows that a start will restore, above the offset that is stated, may be missing.
  */
 final class Replay {
-    private static final Map<String, String> KINDS = Map.of("kv-plain", "plain", "count", "timestamped", "window-plain", "window",
-        "window-reduce", "timestamped-window", "session-reduce", "session", "join-this-join-store", "window",
-        "join-outer-other-join-store", "window", "join-left-shared-join-store", "plain", "versioned", "versioned");
+    private static final Map<String, String> KINDS = Map.ofEntries(Map.entry("kv-plain", "plain"), Map.entry("count", "timestamped"),
+        Map.entry("reduce", "timestamped"), Map.entry("kv-timestamped", "timestamped"), Map.entry("window-plain", "window"),
+        Map.entry("window-duplicates", "window"), Map.entry("window-reduce", "timestamped-window"),
+        Map.entry("window-count", "timestamped-window"), Map.entry("session-reduce", "session"),
+        Map.entry("session-count", "session"), Map.entry("session-plain", "session"), Map.entry("join-this-join-store", "window"),
+        Map.entry("join-outer-other-join-store", "window"), Map.entry("join-left-shared-join-store", "plain"),
+        Map.entry("versioned", "versioned"), Map.entry("grace-table", "versioned"), Map.entry("fk-result", "timestamped"));
     private static final byte[] WITH_TIMESTAMP = "keyValueWithTimestamp".getBytes(StandardCharsets.UTF_8);
     private static final byte[] OFFSETS = "offsets".getBytes(StandardCharsets.UTF_8);
     private static final long LATEST = -1;
@@ -48,30 +54,39 @@ final class Replay {
 
     private record Last(byte[] value, long timestamp, long offset) { }
 
-    /** {"apps": [{"app", "directories": [DIR, …]}], "from-offsets": true where Streams is still to start}. */
+    /** {"lines": dumps of the changelogs, "apps": [{"app", "complete": [DIR, …], "unstarted": [DIR, …]}]}. */
     static int run(final Args args) throws Exception {
         RocksDB.loadLibrary();
         for (final Args each : args.objects("apps")) {
             for (final Map.Entry<String, String> store : new TreeMap<>(KINDS).entrySet()) {
                 final String topic = each.need("app") + "-" + store.getKey() + "-changelog";
+                final Path dump = Path.of(args.need("lines"), topic + ".jsonl");
+                if (!Files.exists(dump)) {
+                    continue;
+                }
                 final TreeMap<Key, Last> log = new TreeMap<>();
-                final long[] newest = {Long.MIN_VALUE};
-                Topics.scan(args.need("bootstrap"), topic, "read_committed", r -> {
-                    final boolean versioned = store.getValue().equals("versioned");
-                    log.put(new Key(r.key(), versioned ? r.timestamp() : 0), new Last(r.value(), r.timestamp(), r.offset()));
-                    newest[0] = Math.max(newest[0], r.timestamp());
+                final boolean versioned = store.getValue().equals("versioned");
+                Changelogs.read(dump, r -> {
+                    final long time = r.get("timestamp").asLong();
+                    log.put(new Key(bytes(r, "key"), versioned ? time : 0), new Last(bytes(r, "value"), time, r.get("offset").asLong()));
                 });
-                for (final String directory : each.all("directories")) {
-                    compare(each.need("app"), Path.of(directory), store.getKey(), store.getValue(), topic, log, newest[0],
-                        args.has("from-offsets"));
+                for (final String directory : each.all("complete")) {
+                    compare(each.need("app"), Path.of(directory), store.getKey(), store.getValue(), topic, log, false);
+                }
+                for (final String directory : each.all("unstarted")) {
+                    compare(each.need("app"), Path.of(directory), store.getKey(), store.getValue(), topic, log, true);
                 }
             }
         }
         return 0;
     }
 
+    private static byte[] bytes(final JsonNode record, final String member) {
+        return record.get(member).isNull() ? null : Base64.getDecoder().decode(record.get(member).asText());
+    }
+
     private static void compare(final String app, final Path directory, final String store, final String kind, final String topic,
-                                final TreeMap<Key, Last> log, final long newest, final boolean fromOffsets) throws Exception {
+                                final TreeMap<Key, Last> log, final boolean unstarted) throws Exception {
         final TreeMap<Key, byte[]> rows = new TreeMap<>();
         final List<Long> offsets = new ArrayList<>();
         final List<String> broken = new ArrayList<>();
@@ -85,13 +100,14 @@ final class Replay {
             }
         }
         long from = Long.MAX_VALUE;
-        if (fromOffsets) {
+        if (unstarted) {
             final Long file = task == null ? null : checkpoint(task.resolve(".checkpoint"), topic);
             // A later release reads the offset of one segment for all of them: the highest is the worst that it may take.
             from = file != null ? file : offsets.stream().mapToLong(Long::longValue).max().orElse(-1);
         }
+        final long newest = log.values().stream().mapToLong(Last::timestamp).max().orElse(Long.MIN_VALUE);
         final long live = kind.equals("plain") || kind.equals("timestamped") ? Long.MIN_VALUE
-            : newest - Naming.RETENTION.toMillis();
+            : newest == Long.MIN_VALUE ? newest : newest - Naming.RETENTION.toMillis();
         long lost = 0;
         long due = 0;
         long extra = 0;
@@ -114,7 +130,7 @@ final class Replay {
             }
         }
         Json.print("event", "compared", "app", app, "directory", directory.toString(), "store", store, "rows", due, "lost", lost,
-            "extra", extra + rows.size(), "from", fromOffsets ? from : null, "offsets", offsets, "first", first,
+            "extra", extra + rows.size(), "from", unstarted ? from : null, "offsets", offsets, "first", first,
             "broken", broken, "newest", log.values().stream().mapToLong(Last::offset).max().orElse(-1));
     }
 
