@@ -23,6 +23,10 @@ def _classes(version: str) -> Path:
 class Farm(Harness):
     """A broker, a JVM for each release that starts and compares, and a JVM for each kill."""
 
+    def __enter__(self) -> Farm:
+        """Nothing to do."""
+        return self
+
     def jvm(self, version: str) -> Jvm:
         """Return the long-lived JVM of this release."""
         jvm = self._jvms.get(version)

@@ -25,7 +25,7 @@ _LOSING = frozenset({"opens-without-rows", "lost", "may-be-lost", "start-hangs",
 _TARGETS = ("4.2", "4.3")
 """The release lines that a copy is migrated to, in turn."""
 _INPUTS = ("events", "left", "right", "versioned")
-_SECONDS = 45
+_SECONDS = 120
 """So long a start may take; a client that restores a few thousand records and is not RUNNING by then hangs."""
 
 

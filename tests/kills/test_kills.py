@@ -1,0 +1,72 @@
+"""Applications that die in the middle of their work: kstate loses no row, and predicts where Streams does.
+
+These are a few fixed seeds; ``python -m tests.kills --seeds 0-49`` kills more, and keeps a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.jvm import Event
+from tests.interop.support import ALL
+
+from . import kill
+from .farm import Farm
+from .figures import Figures
+from .seeds import seed
+
+pytestmark = pytest.mark.interop
+
+VICTIMS = 3
+SEEDS = (3, 4, 6) if ALL else (3,)
+
+
+@pytest.fixture(scope="module")
+def farm() -> Iterator[Farm]:
+    with Farm() as started:
+        yield started
+
+
+@pytest.mark.parametrize("number", SEEDS)
+def test_no_row_is_lost_unpredicted(farm: Farm, tmp_path: Path, number: int) -> None:
+    outcomes = kill.run(farm, seed(number, VICTIMS), tmp_path / "kill")
+    lines = [outcome.line for outcome in outcomes]
+    assert len(outcomes) == VICTIMS
+    assert not [(line["app"], line["lost_by_kstate"], line.get("details")) for line in lines if line["lost_by_kstate"]]
+    assert not [(line["app"], line["unpredicted"], line.get("details")) for line in lines if line["unpredicted"]]
+    assert Figures.of(lines).compared >= VICTIMS
+
+
+def test_the_replay_finds_a_row_that_is_missing(farm: Farm, tmp_path: Path) -> None:
+    """A comparison that finds nothing would never fail."""
+    folder = tmp_path / "kill"
+    chosen = seed(SEEDS[0], 1)
+    (outcome,) = kill.run(farm, chosen, folder)
+    name = outcome.victim.name
+    restored = folder / "restored" / name
+
+    def compared() -> dict[str, Event]:
+        apps = [{"app": name, "complete": [str(restored)]}]
+        reply = farm.good(chosen.release, do="replay", lines=str(folder / "dump-lines"), apps=apps)
+        return {event["store"]: event for event in reply.of("compared")}
+
+    before = compared()
+    assert not any(event["lost"] for event in before.values())
+    lines = folder / "dump-lines" / f"{name}-count-changelog.jsonl"
+    text = lines.read_text(encoding="utf-8")
+    first = text.splitlines()[0].replace('"key":"', '"key":"AAAA')
+    lines.write_text(f"{first}\n{text}", encoding="utf-8")
+    assert compared()["count"]["lost"] == before["count"]["lost"] + 1
+
+
+def test_a_seed_is_always_the_same() -> None:
+    assert seed(7) == seed(7)
+    assert seed(7) != seed(8)
+    assert {victim.kind for number in range(6) for victim in seed(number).victims} == {
+        "at-least-once",
+        "exactly-once",
+        "transactional",
+    }
