@@ -91,5 +91,5 @@ def seed(number: int, victims: int = 12) -> Seed:
                 dice.choice([50, 100, 100, 1000]),
             )
         )
-    halt_at = int(total * dice.uniform(0.15, 0.98))
-    return Seed(number, release, batch, halt_at, dice.random() < 0.3, dice.choice([0, 200_000, 600_000]), tuple(chosen))
+    halt_at = int(total * dice.uniform(0.2, 0.95))
+    return Seed(number, release, batch, halt_at, dice.random() < 0.3, dice.choice([100_000, 1_000_000, 3_000_000]), tuple(chosen))

@@ -1,5 +1,7 @@
 package interop;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -98,6 +100,7 @@ final class Farm {
         KafkaStreams streams;
         boolean failed;
         double before;
+        Metric total;
         boolean again;
         long runningSince;
 
@@ -108,12 +111,13 @@ final class Farm {
             this.nanos = nanos;
         }
 
-        void start() {
+        void start(final boolean paused) {
             final Properties config = config();
             final Naming naming = new Naming(args.need("prefix"));
             final String name = args.get("topology", OWN);
             final StreamsBuilder builder = name.equals(OWN) ? own(naming, nanos)
                 : Topologies.build(name, naming, Topologies.features("9.9"));
+            final boolean fresh = paused && !Files.exists(Path.of(args.need("state-dir"), app));
             streams = new KafkaStreams(builder.build(config), config);
             streams.setUncaughtExceptionHandler(e -> {
                 failed = true;
@@ -122,17 +126,22 @@ final class Farm {
                 return StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
             });
             streams.setGlobalStateRestoreListener(new Restores(app));
+            if (fresh) { // a pause would hold up a restoration, too
+                streams.pause();
+            }
             streams.start();
         }
 
+        /** The metric is looked up once: a map of all metrics of many applications costs milliseconds. */
         double processed() {
-            double sum = before;
-            for (final Map.Entry<org.apache.kafka.common.MetricName, ? extends Metric> e : streams.metrics().entrySet()) {
-                if (e.getKey().name().equals("process-total") && e.getKey().group().equals("stream-thread-metrics")) {
-                    sum += ((Number) e.getValue().metricValue()).doubleValue();
+            if (total == null) {
+                for (final Map.Entry<org.apache.kafka.common.MetricName, ? extends Metric> e : streams.metrics().entrySet()) {
+                    if (e.getKey().name().equals("process-total") && e.getKey().group().equals("stream-thread-metrics")) {
+                        total = e.getValue();
+                    }
                 }
             }
-            return sum;
+            return before + (total == null ? 0 : ((Number) total.metricValue()).doubleValue());
         }
 
         private Properties config() {
@@ -190,7 +199,7 @@ final class Farm {
         }
     }
 
-    private static List<Instance> instances(final Args args) throws Exception {
+    private static List<Instance> instances(final Args args, final boolean paused) throws Exception {
         final List<Instance> all = new ArrayList<>();
         try (Admin admin = Admin.create(Topics.client(args.need("bootstrap")))) {
             for (final Args each : args.objects("apps")) {
@@ -200,7 +209,7 @@ final class Farm {
         }
         for (final Instance each : all) {
             try {
-                each.start();
+                each.start(paused);
             } catch (final RuntimeException e) {
                 each.failed = true;
                 Json.print("event", "exception", "app", each.app, "class", e.getClass().getName(), "message", e.getMessage(),
@@ -215,9 +224,15 @@ final class Farm {
      * An application with "close-at" is closed once, when it has processed so many, and started again.
      */
     static int kill(final Args args) throws Exception {
-        final List<Instance> all = instances(args);
-        final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 60)).toNanos();
+        // All begin at the same time: else the first has processed everything before the last runs.
+        final List<Instance> all = instances(args, true);
+        final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 180)).toNanos();
         final long haltAt = args.num("halt-at", Long.MAX_VALUE);
+        while (System.nanoTime() < deadline
+            && !all.stream().allMatch(each -> each.failed || each.streams.state() == KafkaStreams.State.RUNNING)) {
+            Thread.sleep(5);
+        }
+        all.forEach(each -> each.streams.resume());
         final Idle idle = new Idle(args);
         double total = 0;
         while (System.nanoTime() < deadline && total < haltAt && !idle.since(all, total)) {
@@ -230,7 +245,8 @@ final class Farm {
                     final KafkaStreams old = each.streams;
                     old.close(Duration.ofSeconds(30));
                     each.before = processed;
-                    each.start();
+                    each.total = null;
+                    each.start(false);
                 }
             }
             LockSupport.parkNanos(POLL_NANOS);
@@ -273,7 +289,7 @@ final class Farm {
      * "idle-ms" it waits until they have processed their input, too.
      */
     static int start(final Args args) throws Exception {
-        final List<Instance> all = instances(args);
+        final List<Instance> all = instances(args, false);
         final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 30)).toNanos();
         boolean waiting = true;
         while (waiting && System.nanoTime() < deadline) {
