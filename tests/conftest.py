@@ -21,7 +21,7 @@ from tests.sampling import deselect_most
 settings.register_profile("kstate", deadline=None)
 settings.load_profile("kstate")
 
-_WAITING = ("interop", "restore", "examples")
+_WAITING = ("interop", "restore", "examples", "kills")
 """Most of their time real Kafka Streams, brokers and Spark start, and wait for each other."""
 
 

@@ -1,7 +1,5 @@
 package interop;
 
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -39,6 +37,7 @@ final class Farm {
     private static final long POLL_NANOS = 2_000_000;
     private static final long RUNNING_MS = 300;
     private static final String OWN = "kills";
+    private static volatile boolean open;
 
     private Farm() { }
 
@@ -87,6 +86,9 @@ final class Farm {
         public void process(final Record<String, String> record) {
             plain.put(record.key(), record.value());
             window.put(record.key(), record.value(), record.timestamp() - record.timestamp() % Naming.WINDOW.toMillis());
+            while (!open) {
+                LockSupport.parkNanos(POLL_NANOS);
+            }
             LockSupport.parkNanos(nanos);
         }
     }
@@ -111,13 +113,12 @@ final class Farm {
             this.nanos = nanos;
         }
 
-        void start(final boolean paused) {
+        void start() {
             final Properties config = config();
             final Naming naming = new Naming(args.need("prefix"));
             final String name = args.get("topology", OWN);
             final StreamsBuilder builder = name.equals(OWN) ? own(naming, nanos)
                 : Topologies.build(name, naming, Topologies.features("9.9"));
-            final boolean fresh = paused && !Files.exists(Path.of(args.need("state-dir"), app));
             streams = new KafkaStreams(builder.build(config), config);
             streams.setUncaughtExceptionHandler(e -> {
                 failed = true;
@@ -126,9 +127,6 @@ final class Farm {
                 return StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
             });
             streams.setGlobalStateRestoreListener(new Restores(app));
-            if (fresh) { // a pause would hold up a restoration, too
-                streams.pause();
-            }
             streams.start();
         }
 
@@ -199,7 +197,7 @@ final class Farm {
         }
     }
 
-    private static List<Instance> instances(final Args args, final boolean paused) throws Exception {
+    private static List<Instance> instances(final Args args) throws Exception {
         final List<Instance> all = new ArrayList<>();
         try (Admin admin = Admin.create(Topics.client(args.need("bootstrap")))) {
             for (final Args each : args.objects("apps")) {
@@ -209,7 +207,7 @@ final class Farm {
         }
         for (final Instance each : all) {
             try {
-                each.start(paused);
+                each.start();
             } catch (final RuntimeException e) {
                 each.failed = true;
                 Json.print("event", "exception", "app", each.app, "class", e.getClass().getName(), "message", e.getMessage(),
@@ -224,15 +222,15 @@ final class Farm {
      * An application with "close-at" is closed once, when it has processed so many, and started again.
      */
     static int kill(final Args args) throws Exception {
-        // All begin at the same time: else the first has processed everything before the last runs.
-        final List<Instance> all = instances(args, true);
+        open = false; // all begin at the same time: else the first has processed everything before the last runs
+        final List<Instance> all = instances(args);
         final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 180)).toNanos();
         final long haltAt = args.num("halt-at", Long.MAX_VALUE);
         while (System.nanoTime() < deadline
             && !all.stream().allMatch(each -> each.failed || each.streams.state() == KafkaStreams.State.RUNNING)) {
             Thread.sleep(5);
         }
-        all.forEach(each -> each.streams.resume());
+        open = true;
         final Idle idle = new Idle(args);
         double total = 0;
         while (System.nanoTime() < deadline && total < haltAt && !idle.since(all, total)) {
@@ -246,7 +244,7 @@ final class Farm {
                     old.close(Duration.ofSeconds(30));
                     each.before = processed;
                     each.total = null;
-                    each.start(false);
+                    each.start();
                 }
             }
             LockSupport.parkNanos(POLL_NANOS);
@@ -289,7 +287,8 @@ final class Farm {
      * "idle-ms" it waits until they have processed their input, too.
      */
     static int start(final Args args) throws Exception {
-        final List<Instance> all = instances(args, false);
+        open = true;
+        final List<Instance> all = instances(args);
         final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 30)).toNanos();
         boolean waiting = true;
         while (waiting && System.nanoTime() < deadline) {
