@@ -20,6 +20,7 @@ from tests.interop.jvm import Event
 from tests.interop.restoring import dump_changelogs
 
 from .farm import Farm
+from .kill import may_hang
 
 RELEASE = "4.4.0"
 BEFORE = "4.3.1"
@@ -27,7 +28,8 @@ _BATCH = Batch(records=300, keys=10, value_bytes=400, seed=7, partitions=1)
 _INPUTS = ("events", "table", "versioned", "left", "right", "fk-left", "fk-right")
 _IDLE_MS = 1500
 _SECONDS = 150
-_HANGS_AFTER = 60
+_PATIENCE = {True: 60, False: 400}
+"""Seconds after which a client that is not RUNNING hangs: if ``check`` predicts that it may, and if not."""
 _IN_MEMORY = "kv-memory"
 
 
@@ -156,22 +158,28 @@ def make(farm: Farm, cases: Iterable[Case], folder: Path) -> Path:
 def facts(farm: Farm, cases: Iterable[Case], folder: Path) -> list[Fact]:
     """Start copies of what ``make`` left, without the option and with it; return what became of each store."""
     cases = list(cases)
-    found = []
+    results: list[Fact] = []
     for transactional in (False, True):
         state = folder / f"started-{'on' if transactional else 'off'}"
         shutil.copytree(folder / "left", state)
         predictions = {case.name: _predict(case, folder, transactional=transactional) for case in cases}
         before = {case.name: identities(state / case.name) for case in cases}
-        apps = [_instance(case, state, transactional=transactional) for case in cases]
-        reply = farm.good(RELEASE, do="start", apps=apps, timeout=_HANGS_AFTER)
+        apps = [
+            {
+                **_instance(case, state, transactional=transactional),
+                "patience": _PATIENCE[may_hang(predictions[case.name])],
+            }
+            for case in cases
+        ]
+        reply = farm.good(RELEASE, do="start", apps=apps)
         replay = [{"app": case.name, "complete": [str(state / case.name)]} for case in cases]
         replayed = farm.good(RELEASE, do="replay", lines=str(folder / "dump-lines"), apps=replay)
         lost = {(event["app"], event["store"]): event["lost"] for event in replayed.of("compared")}
         for case in cases:
-            found += _of_case(
+            results += _of_case(
                 case, transactional, before[case.name], state / case.name, reply.events, lost, predictions[case.name]
             )
-    return found
+    return results
 
 
 def _instance(case: Case, state: Path, *, transactional: bool) -> dict[str, Any]:
@@ -205,12 +213,12 @@ def _of_case(
     gone = {task for task, kept in before.items() if not kept.items() & after.get(task, {}).items()}
     alive = end["state"] == "RUNNING" and not end["failed"]
     stuck = "start-fails" if end["failed"] else "start-hangs"
-    found = []
+    results = []
     for store in sorted({*rows, *restored} - {_IN_MEMORY}):
         row = rows.get(store)
         wiped = row is not None and row["task"] in gone and row["task"] != "global"
         count = restored.get(store, 0)
         real = stuck if not alive else f"task-wiped {count}" if wiped else f"restores {count}" if count else "opens"
         missing = lost.get((case.name, store), 0) if alive else 0
-        found.append(Fact(case.name, transactional, store, real, missing, row))
-    return found
+        results.append(Fact(case.name, transactional, store, real, missing, row))
+    return results

@@ -14,6 +14,7 @@ from tests.interop.releases import InteropError, classes, compiled
 JAVA = Path(__file__).resolve().parent / "java"
 _MAIN = "interop.Kills"
 _HEAP = "640m"
+_SECONDS = 900
 
 
 def _classes(version: str) -> Path:
@@ -34,6 +35,10 @@ class Farm(Harness):
             jvm = self._jvms[version] = self._new(version, "farm")
         return jvm
 
+    def command(self, version: str, **members: Any) -> Reply:
+        """Send any command that needs the broker, and wait long: a hanging start takes minutes."""
+        return self.jvm(version).call({"bootstrap": self.bootstrap, **members}, timeout=_SECONDS)
+
     def kill(self, version: str, *, by_signal: bool, **members: Any) -> Reply:
         """Run applications in a JVM of their own until it halts, or until SIGKILL ends it ``by_signal``."""
         command = {"do": "kill", "bootstrap": self.bootstrap, "by-signal": by_signal, **members}
@@ -46,7 +51,7 @@ class Farm(Harness):
                     os.kill(mortal.pid, signal.SIGKILL)
 
             try:
-                mortal.call(command, heard=heard)
+                mortal.call(command, timeout=_SECONDS, heard=heard)
             except InteropError:
                 if not any(event["event"] == "halt" for event in events):
                     raise

@@ -92,4 +92,12 @@ def seed(number: int, victims: int = 12) -> Seed:
             )
         )
     halt_at = int(total * dice.uniform(0.2, 0.95))
-    return Seed(number, release, batch, halt_at, dice.random() < 0.3, dice.choice([100_000, 1_000_000, 3_000_000]), tuple(chosen))
+    return Seed(
+        number,
+        release,
+        batch,
+        halt_at,
+        dice.random() < 0.3,
+        dice.choice([100_000, 1_000_000, 3_000_000]),
+        tuple(chosen),
+    )

@@ -18,7 +18,7 @@ CHOSEN = [case for case in CASES if ALL or case.name in SAMPLE]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Fact]]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Fact]]:
     """What became of every store of every case."""
     folder = tmp_path_factory.mktemp("facts")
     with Farm() as farm:
@@ -27,8 +27,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Fact]]:
 
 
 @pytest.mark.parametrize("case", CHOSEN, ids=lambda case: case.name)
-def test_the_prediction_is_what_streams_does(found: list[Fact], case: Case) -> None:
-    own = [fact for fact in found if fact.case == case.name]
+def test_the_prediction_is_what_streams_does(results: list[Fact], case: Case) -> None:
+    own = [fact for fact in results if fact.case == case.name]
     assert {fact.transactional for fact in own} == {False, True}
     assert not [str(fact) for fact in own if not fact.agrees]
 

@@ -105,12 +105,14 @@ final class Farm {
         Metric total;
         boolean again;
         long runningSince;
+        final long patience;
 
         Instance(final Args args, final String bootstrap, final long nanos) {
             this.args = args;
             this.app = args.need("app");
             this.bootstrap = bootstrap;
             this.nanos = nanos;
+            this.patience = Duration.ofSeconds(args.num("patience", 600)).toNanos();
         }
 
         void start() {
@@ -283,18 +285,19 @@ final class Farm {
     }
 
     /**
-     * Starts the applications on what is there, waits until each is RUNNING or the time is over, and closes them. With
-     * "idle-ms" it waits until they have processed their input, too.
+     * Starts the applications on what is there, waits until each is RUNNING or its "patience" in seconds is over, and closes
+     * them. With "idle-ms" it waits until they have processed their input, too.
      */
     static int start(final Args args) throws Exception {
         open = true;
         final List<Instance> all = instances(args);
-        final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 30)).toNanos();
+        final long began = System.nanoTime();
+        final long deadline = began + Duration.ofSeconds(args.num("timeout", 600)).toNanos();
         boolean waiting = true;
         while (waiting && System.nanoTime() < deadline) {
             waiting = false;
             for (final Instance each : all) {
-                if (each.failed || each.streams == null) {
+                if (each.failed || each.streams == null || System.nanoTime() - began > each.patience) {
                     continue;
                 }
                 if (each.streams.state() != KafkaStreams.State.RUNNING) {
