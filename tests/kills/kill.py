@@ -22,6 +22,8 @@ from .spec import TASKS, spec
 REFUSED = 4
 _LOSING = frozenset({"opens-without-rows", "lost", "may-be-lost", "start-hangs", "start-fails"})
 """Outcomes of ``check`` after which rows are missing, or no start comes to its end."""
+_LOSING_CODES = frozenset({"versioned-replayed"})
+"""Warnings of ``check`` that say so, too: whether versions are lost depends on the order of the records."""
 _TARGETS = ("4.2", "4.3")
 """The release lines that a copy is migrated to, in turn."""
 _INPUTS = ("events", "left", "right", "versioned")
@@ -230,4 +232,8 @@ def _losing(rows: Iterable[dict[str, Any]]) -> set[str]:
     """Return the stores of which ``check`` says that the next start loses rows, or does not come to its end."""
     return {
         row["store"] for row in rows if row["type"] == "prediction" and {row["outcome"], row["or_else"]} & _LOSING
-    } | {row["store"] for row in rows if row["type"] == "finding" and row["level"] == "error" and row.get("store")}
+    } | {
+        row["store"]
+        for row in rows
+        if row["type"] == "finding" and row.get("store") and (row["level"] == "error" or row["code"] in _LOSING_CODES)
+    }
