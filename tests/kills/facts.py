@@ -209,6 +209,7 @@ def _of_case(
     rows = {row["store"]: row for row in predictions}
     restored = {event["store"]: 0 for event in own if event["event"] == "restore-start"}
     restored.update({event["store"]: event["restored"] for event in own if event["event"] == "restore-end"})
+    finished = {event["store"] for event in own if event["event"] == "restore-end"}
     after = identities(directory)
     gone = {task for task, kept in before.items() if not kept.items() & after.get(task, {}).items()}
     alive = end["state"] == "RUNNING" and not end["failed"]
@@ -218,7 +219,9 @@ def _of_case(
         row = rows.get(store)
         wiped = row is not None and row["task"] in gone and row["task"] != "global"
         count = restored.get(store, 0)
-        real = stuck if not alive else f"task-wiped {count}" if wiped else f"restores {count}" if count else "opens"
+        # Of a client that hangs other tasks are restored all the same.
+        ended = alive or store in finished
+        real = stuck if not ended else f"task-wiped {count}" if wiped else f"restores {count}" if count else "opens"
         missing = lost.get((case.name, store), 0) if alive else 0
         results.append(Fact(case.name, transactional, store, real, missing, row))
     return results

@@ -12,7 +12,7 @@ from kstate_cli.releases import unproven_too
 from tests.directories.support import kstate
 from tests.done import Done
 from tests.interop.checking import identities
-from tests.interop.jvm import Event
+from tests.interop.jvm import Event, Reply
 from tests.interop.restoring import dump_changelogs
 
 from .farm import Farm
@@ -27,6 +27,9 @@ _LOSING_CODES = frozenset({"versioned-replayed"})
 _TARGETS = ("4.2", "4.3")
 """The release lines that a copy is migrated to, in turn."""
 _INPUTS = ("events", "left", "right", "versioned")
+_STORES = ("ProcessorState", "TaskCorrupted", "RocksDB")
+"""Parts of the names of exceptions about stores."""
+_TURNS = 3
 _PATIENCE = {True: 45, False: 400}
 """Seconds after which a client that is not RUNNING hangs: if ``check`` predicts that it may, and if not."""
 
@@ -163,22 +166,17 @@ def _start(
     for outcome in outcomes:
         _copied(folder, "started", outcome.victim.name)
     before = {outcome.victim.name: identities(state / outcome.victim.name) for outcome in outcomes}
-    reply = farm.good(
-        seed.release,
-        do="start",
-        apps=[
-            {
-                **_instance(seed, outcome.victim, state, transactional=outcome.victim.next_transactional),
-                "patience": _PATIENCE[may_hang(predictions[outcome.victim.name])],
-            }
-            for outcome in outcomes
-        ],
-    )
+    reply = _started(farm, seed, outcomes, predictions, folder)
     running = {event["app"]: event["state"] == "RUNNING" and not event["failed"] for event in reply.of("started")}
     for outcome in outcomes:
         name = outcome.victim.name
         losing = _losing(predictions[name])
         outcome.record["running"] = running[name]
+        outcome.record["exceptions"] = [
+            f"{event['class']}: {event['message']}: {event['cause']}"
+            for event in reply.of("exception")
+            if event["app"] == name
+        ]
         if not running[name]:
             outcome.streams["*"] = 1
             if not losing:
@@ -195,6 +193,36 @@ def _start(
             if row["type"] == "prediction"
         }
         outcome.record["predicted_losses"] = sorted(losing)
+
+
+def _started(
+    farm: Farm, seed: Seed, outcomes: Iterable[Outcome], predictions: Mapping[str, list[dict[str, Any]]], folder: Path
+) -> Reply:
+    """Start all copies at once, and again those that failed for another reason than their stores: a busy broker."""
+    waiting = {outcome.victim.name: outcome.victim for outcome in outcomes}
+    events: list[Event] = []
+    for turn in range(_TURNS):
+        apps = [
+            {
+                **_instance(seed, victim, folder / "started", transactional=victim.next_transactional),
+                "patience": _PATIENCE[may_hang(predictions[name])],
+            }
+            for name, victim in waiting.items()
+        ]
+        reply = farm.good(seed.release, do="start", apps=apps)
+        again = {
+            event["app"]
+            for event in reply.of("exception")
+            if not any(name in f"{event['class']} {event['cause']}" for name in _STORES)
+        }
+        events += [event for event in reply.events if turn == _TURNS - 1 or event.get("app") not in again]
+        if not again or turn == _TURNS - 1:
+            break
+        waiting = {name: victim for name, victim in waiting.items() if name in again}
+        for name in waiting:
+            shutil.rmtree(folder / "started" / name)
+            _copied(folder, "started", name)
+    return Reply(0, events)
 
 
 def _compare(
