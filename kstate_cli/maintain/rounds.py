@@ -72,6 +72,8 @@ def _left_out(task: StepCommand) -> StepEnd | None:
         return StepEnd(task, NOT_DUE, message=task.not_due)
     if task.step != "restore" and task.of == STANDBY and task.directory and not os.path.lexists(task.directory):
         return StepEnd(task, NOT_THERE, message="the standby is not there yet")
+    if task.step == "verify-dump" and "://" not in (dump := task.words[1]) and not os.path.lexists(dump):
+        return StepEnd(task, NOT_THERE, message="the dump does not exist yet")
     return None
 
 
