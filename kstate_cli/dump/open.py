@@ -13,7 +13,7 @@ from kstate_cli.errors import KstateError, UsageError, warn_before
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.regular import kind_of
 from kstate_cli.signals import mapped
-from kstate_cli.texts import some
+from kstate_cli.texts import quoted, some
 
 from . import growing
 from . import manifest as manifests
@@ -104,7 +104,8 @@ def read_dump(
         return replace(read, warnings=(*skipped, *read.warnings))
     if full_dump is not None:
         raise UsageError(
-            f"--full-dump {full_dump}: {where} was written at once, and has one full dump", hint="leave it out"
+            f"--full-dump {quoted(str(full_dump))}: {where} was written at once, and has one full dump",
+            hint="leave it out",
         )
     survey = _Survey()
     try:
@@ -168,15 +169,15 @@ def _as_of_generation(grown: growing.Grown, generation: int, where: str) -> tupl
     if not fulls:
         first = min((one.began for one in grown.fulls), default=None)
         raise UsageError(
-            f"--full-dump {generation}: {where} has no full dump of that generation",
+            f"--full-dump {quoted(str(generation))}: {where} has no full dump of that generation",
             hint="it has no full dump" if first is None else f"its oldest one is of generation {first}",
         )
     left_out = sorted(str(key) for key, one in grown.newest().items() if one.began > generation)
     if not left_out:
         return grown, ()
     warning = (
-        f"{some(left_out, _NAMED)}: restored from an older full dump (--full-dump {generation}): the newest one is "
-        "skipped, with every record that only it has"
+        f"{some(left_out, _NAMED)}: restored from an older full dump (--full-dump {quoted(str(generation))}): the "
+        "newest one is skipped, with every record that only it has"
     )
     return replace(grown, fulls=fulls), (warning,)
 

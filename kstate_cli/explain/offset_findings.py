@@ -90,8 +90,8 @@ OFFSETS: Final = {
         "of a key that is out of order then becomes its earliest version, and the older ones can no longer be read. "
         "At-least-once writes the offset at a commit, and RocksDB flushes rows at any time. So rows may be ahead of "
         "the offset. A key-value store ends in the same state when it replays them. A versioned store does not: "
-        "versions go missing, or a history ends at another time. kstate catches up a closed store correctly, and "
-        "rebuilds a killed one.",
+        "versions go missing, or a history ends at another time. A restoration by the dump "
+        "of its changelog catches up a closed store correctly, and rebuilds a killed one.",
         (log.FROM_OFFSET,),
         do=(f"to have the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",),
     ),

@@ -387,7 +387,7 @@ def _is_emptied(draft: RestoreDraft, shown: str, dump: PartitionDump, verdict: V
     generation, rows = dump.older_full
     draft.refused.append(
         f"{shown}: the newest full dump of {dump.key} has no record, and that of generation {generation} has {rows:,}: "
-        f"--full-dump {generation} restores from that one, --allow-empty restores an empty store"
+        f"--full-dump {quoted(str(generation))} restores from that one, --allow-empty restores an empty store"
     )
     return True
 
