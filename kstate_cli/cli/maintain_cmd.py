@@ -46,7 +46,7 @@ def maintain(
     from kstate_cli.errors import UsageError
     from kstate_cli.maintain.measures import measures
     from kstate_cli.maintain.memory import read_memory, take_lock
-    from kstate_cli.maintain.rounds import do_all
+    from kstate_cli.maintain.rounds import Kept, do_all
     from kstate_cli.maintain.steps import directories, maintenance_of, require_apart, tasks
     from kstate_cli.spec.configuration import read_configuration
 
@@ -77,8 +77,7 @@ def maintain(
             told = do_all(
                 tasks(configuration, wanted, memory, _now(), quiet=quiet),
                 memory,
-                wanted.memory_file,
-                lock,
+                Kept(wanted.memory_file, lock),
                 under_way=lambda one: _under_way(one, quiet=quiet),
                 hear=lambda one: _hear(one, output, quiet=quiet),
                 warnings_ok=warnings_ok,

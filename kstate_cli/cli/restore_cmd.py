@@ -135,7 +135,7 @@ def restore(
         digests=not known.skip_digests,
         verify_dump=known.verify_dump,
         after_error=cases.after_error,
-        full_dump=cases.full_dump,
+        full_dump=known.full_dump,
     )
     heard = StateCommand(told.on_state_change, path) if told.on_state_change is not None else None
     output, quiet = told.output, told.quiet

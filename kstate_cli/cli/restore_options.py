@@ -169,8 +169,17 @@ class LogOptions:
     verify_dump: Annotated[bool, typer.Option("--verify-dump", help="Read the whole dump before the plan.")] = False
     guarantee: Annotated[
         Guarantee,
-        typer.Option("--guarantee", metavar="GUARANTEE", help="at_least_once: no transactions were ever used."),
+        typer.Option(
+            "--guarantee",
+            metavar="GUARANTEE",
+            show_default=False,
+            help="exactly_once_v2 (default), or at_least_once.",
+        ),
     ] = Guarantee.exactly_once
+    full_dump: Annotated[
+        int | None,
+        typer.Option("--full-dump", metavar="GENERATION", help="Not the newest full dump: that of then.", min=1),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,10 +198,6 @@ class CaseOptions:
         ),
     ] = OnInvalid.rebuild
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="An empty changelog may empty a store.")] = False
-    full_dump: Annotated[
-        int | None,
-        typer.Option("--full-dump", metavar="GENERATION", help="Not the newest full dump: that of then.", min=1),
-    ] = None
     accept_resurrected: AcceptResurrected = False
     wipe_unclean: Annotated[
         bool, typer.Option("--wipe-unclean", help="Rebuild tasks whole that were not left clean.")

@@ -109,22 +109,25 @@ def read_dump(
         )
     survey = _Survey()
     try:
-        return _plain_dump(survey, filesystem, root, uri, complete, committed_only, check_digests)
+        folder = _Folder(filesystem, root, uri)
+        return _plain_dump(survey, folder, complete=complete, committed_only=committed_only, digests=check_digests)
     except KstateError as error:
         for text in (*survey.warnings(), *survey.also_hidden()):
             warn_before(error, text)
         raise
 
 
-def _plain_dump(
-    survey: _Survey,
-    filesystem: FileSystem,
-    root: str,
-    uri: str,
-    complete: bool,
-    committed_only: bool,
-    check_digests: bool,
-) -> Dump:
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """Where a dump is: ``root`` within a file system, and as the user named it."""
+
+    filesystem: FileSystem
+    root: str
+    uri: str
+
+
+def _plain_dump(survey: _Survey, folder: _Folder, *, complete: bool, committed_only: bool, digests: bool) -> Dump:
+    filesystem, root, uri = folder.filesystem, folder.root, folder.uri
     where = shown(uri)
     files = _surveyed(survey, filesystem, root, where)
     if files.manifest is None:
@@ -141,7 +144,7 @@ def _plain_dump(
             raise DumpError("there is no Parquet file", where=where)
     else:
         check_files(files.manifest, files.parquet, where)
-        if check_digests:
+        if digests:
             _check_digests(filesystem, files.manifest, files.parquet)
     with ThreadPoolExecutor(_THREADS) as pool:
         facts = mapped(pool, lambda file: read_facts(filesystem, file), files.parquet)

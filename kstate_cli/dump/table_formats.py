@@ -6,13 +6,14 @@ back. kstate refuses these folders by name, and the hint shows how to write a pl
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.texts import some
 
 from .errors import DumpError, printable
@@ -139,8 +140,8 @@ def _replaces(data: bytes) -> bool:
     if len(data) > _MOST_COMMIT_BYTES:
         return True
     try:
-        commit = json.loads(data)
-    except ValueError:
+        commit = parse_json(data)
+    except MalformedBytesError:
         return True
     return not isinstance(commit, dict) or "added" not in commit or commit.get("removed") != []
 

@@ -132,7 +132,7 @@ def _verify(filesystem: FileSystem, file: DumpFile) -> str | None:
     if status.type != fs.FileType.File:
         return "the file does not exist"
     if file.size is not None and status.size != file.size:
-        return f"the file has {status.size} bytes, in the manifest {file.size}"
+        return f"the file has {status.size:,} B, in the manifest {file.size:,} B"
     if file.sha256 is not None:
         check_digest(filesystem, file.path, file.sha256)
     else:

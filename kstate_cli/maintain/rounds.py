@@ -38,11 +38,18 @@ class StepEnd:
     message: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The file of the memory, and the descriptor that holds its lock."""
+
+    memory_file: Path
+    lock: int
+
+
 def do_all(
     wanted: Sequence[StepCommand],
     memory: Memory,
-    memory_file: Path,
-    lock: int,
+    kept: Kept,
     *,
     under_way: Callable[[StepCommand], AbstractContextManager[None]],
     hear: Callable[[StepEnd], None],
@@ -54,14 +61,14 @@ def do_all(
     cannot be written: nothing is begun that would not be remembered.
     """
     memory.forget_others({(one.step, one.of) for one in wanted})
-    write_memory(memory_file, memory)
+    write_memory(kept.memory_file, memory)
     told = []
     for task in wanted:
         one = _left_out(task)
         if one is None:
             with under_way(task):
-                one = _do(task, memory, lock, warnings_ok=warnings_ok)
-        write_memory(memory_file, memory)
+                one = _do(task, memory, kept.lock, warnings_ok=warnings_ok)
+        write_memory(kept.memory_file, memory)
         told.append(one)
         hear(one)
     return told

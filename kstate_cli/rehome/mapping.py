@@ -6,6 +6,7 @@ It is the same for all partitions. Nothing here knows of files or releases.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from kstate_cli.errors import Refused
@@ -53,19 +54,26 @@ def by_numbers(held: Sequence[Held], numbers: Mapping[int, int | None]) -> Rehom
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class Specified:
+    """What a specification says of the stores of a topology."""
+
+    in_memory: frozenset[str] = frozenset()
+    """Stores that no directory has, so that none lacks them."""
+    writers: Mapping[str, int] = field(default_factory=dict)
+    """Store -> the sub-topology that alone writes it."""
+
+
 def by_texts(
     held: Sequence[Held],
     global_here: Iterable[str],
     new: Described,
     old: Described | None,
     *,
-    in_memory: frozenset[str] = frozenset(),
-    writers: Mapping[str, int] | None = None,
+    specified: Specified = Specified(),
     halves: bool = False,
 ) -> Rehoming:
-    """Each store by its name; those ``in_memory``, as somebody says, are lacked nowhere.
-
-    ``writers``: store -> the sub-topology that alone writes it, as the specification says.
+    """Return where each store goes, by its name.
 
     ``halves``: half a task is not refused, but told (``Rehoming.halves``). Raises Refused, naming the rule
     (:class:`WhyRefused`) and every store that breaks it.
@@ -76,7 +84,7 @@ def by_texts(
     chosen = _chosen(held, new, old)
     _refuse_unpinned(chosen, new, old)
     result = Rehoming()
-    merged, complete = _copies(held, new, old, writers or {})
+    merged, complete = _copies(held, new, old, specified.writers)
     chosen |= complete
     for one in held:
         for store in sorted(one.stores | one.traces | one.virgins):
@@ -97,7 +105,7 @@ def by_texts(
             stays = one.home in new.places(key) and ((key, one.partition) not in chosen or key in new.copies)
             target, because = (one.task.name, None) if stays else (None, Because.EMPTY)
             result.add(Placed(store, one.task.name, target, because, stray=True))
-    _add_lacking(result, held, new, old, in_memory)
+    _add_lacking(result, held, new, old, specified.in_memory)
     if result.halves and not halves:
         raise half_a_task(result)
     return result

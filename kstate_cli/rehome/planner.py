@@ -20,7 +20,7 @@ from kstate_cli.rehome.foreign import custom_stores, refuse_foreign
 from kstate_cli.rehome.halves import settle
 from kstate_cli.rehome.lacking import refuse_unknown_kinds
 from kstate_cli.rehome.live import judge_live, refuse_partitions
-from kstate_cli.rehome.mapping import by_numbers, by_texts, half_a_task, stranded
+from kstate_cli.rehome.mapping import Specified, by_numbers, by_texts, half_a_task, stranded
 from kstate_cli.rehome.model import Because, Held, Placed, WhyRefused
 from kstate_cli.rehome.options import RehomeOptions
 from kstate_cli.rehome.task_files import write_files
@@ -115,8 +115,7 @@ def _drafted(app: Application, options: RehomeOptions) -> RehomeDraft:
             of_global,
             options.new,
             options.old,
-            in_memory=options.in_memory,
-            writers=options.writers,
+            specified=Specified(options.in_memory, options.writers or {}),
             halves=True,
         )
     warnings: list[str] = []

@@ -12,7 +12,9 @@ import pytest
 
 from kstate_cli.cli.store_rows import store_rows
 from kstate_cli.formats.task_id import TaskId
+from kstate_cli.releases import release
 from kstate_cli.restore.obstacles import warn_of_the_rest
+from kstate_cli.restore.plan import RestoreOptions
 from kstate_cli.spec.model import Spec, StoreSpec
 from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack
@@ -54,7 +56,11 @@ def test_stores_of_a_topology_whose_name_has_underscores(topology: str | None) -
         for name in ("a", "_a", "a_", "_a_", "a_b", None)
     ]
     draft = SimpleNamespace(
-        work=[SimpleNamespace(task=task, spec=SimpleNamespace(name="s"))], left=[], tasks={}, warnings=[]
+        work=[SimpleNamespace(task=task, spec=SimpleNamespace(name="s"))],
+        left=[],
+        tasks={},
+        warnings=[],
+        options=RestoreOptions(release("4.3")),
     )
     warn_of_the_rest(cast("Any", draft), Spec("app", tuple(stores)))
     assert [warning.partition(" have ")[0] for warning in draft.warnings] == [f"{task}: of-{topology}"]

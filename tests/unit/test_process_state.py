@@ -11,7 +11,12 @@ from kstate_cli.cli import subject
 from tests.conftest import a_new_process
 from tests.syntax import modules
 
-FORGOTTEN = {"carried.py": "_given", "cli/subject.py": "_given", "change/commits_made.py": "_commits"}
+FORGOTTEN = {
+    ("carried.py", "_given"),
+    ("cli/subject.py", "_given"),
+    ("cli/subject.py", "_workers"),
+    ("change/commits_made.py", "_commits"),
+}
 """What `tests.conftest.a_new_process` empties before each test."""
 KEPT = {"temporary.py": "_swept"}
 """By process id, and folder: true for as long as the process lives."""
@@ -27,7 +32,7 @@ def test_what_is_remembered_is_known_here() -> None:
         for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
         if isinstance(target, ast.Name)
     }
-    assert found == {*FORGOTTEN.items(), *KEPT.items()}
+    assert found == {*FORGOTTEN, *KEPT.items()}
 
 
 def empty(value: ast.expr) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import TaskId
-from kstate_cli.rehome.mapping import by_numbers, by_texts, stranded
+from kstate_cli.rehome.mapping import Specified, by_numbers, by_texts, stranded
 from kstate_cli.rehome.model import Because, Held, Rehoming, WhyRefused
 from kstate_cli.spec.homes import Described, Home, StoreKey, generated, read_pairs
 from kstate_cli.spec.topology import parse_topology
@@ -215,7 +215,9 @@ def test_a_task_whose_stores_have_come_is_no_half() -> None:
     found = by_texts(held({"5_0": ["b"]}), (), new, old)
     assert not [one for one in found.placed if one.moves]
     refused(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "5_0": ["b"]}, new, old)
-    found = by_texts(held({"0_0": ["a"], "5_0": ["b"]}), (), new, old, in_memory=frozenset({"memory"}))
+    found = by_texts(
+        held({"0_0": ["a"], "5_0": ["b"]}), (), new, old, specified=Specified(in_memory=frozenset({"memory"}))
+    )
     assert not found.lacking
     joined = described({5: ("b", "memory")})
     found = by_texts(held({"5_0": ["b"]}), (), joined, old)
@@ -347,7 +349,7 @@ def test_copies_of_several_sub_topologies_are_not_complete() -> None:
 
 @pytest.mark.parametrize(("writer", "task", "other"), [(0, "0_0", "1_0"), (1, "1_0", "0_0")])
 def test_the_copy_of_the_only_writer_is_complete(writer: int, task: str, other: str) -> None:
-    found = by_texts(held(LEFT), (), described(ONE), described(APART), writers={"shared": writer})
+    found = by_texts(held(LEFT), (), described(ONE), described(APART), specified=Specified(writers={"shared": writer}))
     assert homes(found)[f"{task}/shared"] == "0_0" and homes(found)[f"{other}/shared"] is None
     assert not found.partial
 
