@@ -52,6 +52,14 @@ def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
             prediction, findings = because_of(snapshot, draft, name, draft.code, Outcome.WIPED)
             if draft.hangs is None:
                 prediction = replace(prediction, or_else=Outcome.HANGS, by_chance=False)
+            elif draft.keeps_open is not None:
+                prediction = replace(
+                    prediction,
+                    or_else=Outcome.FAILS,
+                    by_chance=False,
+                    file=f"{draft.task.name}/{draft.keeps_open}",
+                    messages=(streams_log.LOCK_HELD,),
+                )
             if draft.in_doubt:
                 otherwise, more = _by_offset(snapshot, draft, name, ranges.get(name))
                 prediction, findings = (

@@ -109,6 +109,8 @@ class TaskCheckDraft:
     """The finding that wipes the task."""
     hangs: bool | None = False
     """Whether the client never leaves REBALANCING because of the task; None if the order of its stores decides."""
+    keeps_open: str | None = None
+    """The store whose earlier segments stay open after a later one failed: the first start ends in ERROR."""
     in_doubt: bool = False
     """It wipes the task only where a new store is on disk, and nobody says whether it is."""
     predictions: tuple[Prediction, ...] = ()

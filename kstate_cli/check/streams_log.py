@@ -46,6 +46,9 @@ INVALID_STATE: Final = (
 # RocksDBMetricsRecorder.
 ANOTHER_TASK: Final = "Metrics recorder is re-initialised with different task: previous task is {}"
 
+# RocksDB, for a database that the same process has open already.
+LOCK_HELD: Final = "lock hold by current process"
+
 # UnknownTopologyException, of TopologyMetadata.
 NO_BUILDER: Final = "Unable to locate topology builder"
 UNKNOWN_TOPOLOGY: Final = "{} due to being unable to locate a Topology named {}"

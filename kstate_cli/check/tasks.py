@@ -20,7 +20,8 @@ from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft, TaskCheckDraf
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import STORE_RULES
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.statedir.model import Task
+from kstate_cli.formats.offsets import STATUS_OPEN
+from kstate_cli.statedir.model import Store, Task
 
 _WIPED = (Outcome.WIPED, Outcome.LOST, Outcome.MAY_BE_LOST)
 _HARMLESS_NEGATIVE = frozenset({-1, OFFSET_UNKNOWN, -5})
@@ -119,13 +120,33 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
         return draft
     level = None if snapshot.asked.exactly_once else Level.EXPECTED
     findings = [
-        snapshot.finding("status-open", "its status is open", draft.task, store.name, level)
+        snapshot.finding("status-open", _status_text(store), draft.task, store.name, level)
         for store in draft.stores.values()
         if store.status == "open"
     ]
     code = findings[-1].code if findings and snapshot.asked.exactly_once else None
-    draft = replace(draft.told(*findings, *missing_status(snapshot, draft.task)), code=code)
+    leaking = [name for name, store in draft.stores.items() if _keeps_segments_open(store)]
+    keeps_open = leaking[0] if leaking and code is not None else None
+    draft = replace(draft.told(*findings, *missing_status(snapshot, draft.task)), code=code, keeps_open=keeps_open)
     return _hanging(snapshot, draft) if code is not None and snapshot.asked.starts_transactional else draft
+
+
+def _status_text(store: Store) -> str:
+    text = "its status is open"
+    if _keeps_segments_open(store):
+        text += ", and that of an earlier segment is not: the first start ends in ERROR (lock hold by current process)"
+    return text
+
+
+def _keeps_segments_open(store: Store) -> bool:
+    """Return True if a segment with status 1 follows one without.
+
+    The scan at the start opens them in order, throws at the one with status 1, and does not close those before it
+    (``StateDirectory.initializeStartupStores``). The stream thread cannot open these. The next start wipes the task.
+    """
+    segments = sorted(store.databases, key=lambda segment: segment.segment_start or 0) if store.segmented else []
+    left_open = [segment.offsets is not None and segment.offsets.status == STATUS_OPEN for segment in segments]
+    return any(left_open) and not left_open[0]
 
 
 def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:

@@ -61,6 +61,21 @@ def test_a_status_of_1(alone: bool) -> None:
         assert set(outcomes(judged(task(opened, *others), option=option, to=to)).values()) == {(Outcome.WIPED, None)}
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "fails"), [(0, OPEN, True), (None, OPEN, True), (OPEN, OPEN, False), (OPEN, None, False)]
+)
+def test_an_open_segment_after_another_one(first: int | None, second: int | None, fails: bool) -> None:
+    """The start opens segments in order, throws at the open one, and keeps those before it open: its own second try fails."""
+    segments = [
+        database("w", offsets=record(5, "w", status=first), start=0),
+        database("w", offsets=record(None, status=second), start=60_000),
+    ]
+    draft = judged(task(store("w", *segments, kind="window", segmented=True)), option=False)
+    assert outcomes(draft) == {"w": (Outcome.WIPED, Outcome.FAILS if fails else None)}
+    (prediction,) = draft.predictions
+    assert prediction.file == ("0_0/w" if fails else None)
+
+
 @pytest.mark.parametrize(("to", "exact"), [("4.3", True), ("4.4", False)])
 def test_counts_of_windows_without_an_offset_are_upper_bounds(to: str, exact: bool) -> None:
     key = changelog("w")
