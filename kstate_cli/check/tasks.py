@@ -134,7 +134,7 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 def _status_text(store: Store) -> str:
     text = "its status is open"
     if _keeps_segments_open(store):
-        text += ", and that of an earlier segment is not: the first start ends in ERROR (lock hold by current process)"
+        text += f", and that of an earlier segment is not: the first start ends in ERROR ({streams_log.LOCK_HELD})"
     return text
 
 

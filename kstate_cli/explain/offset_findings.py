@@ -60,7 +60,7 @@ OFFSETS: Final = {
         "The store was not closed: its status is open",
         "The application was killed, or still runs. Under exactly-once there may be rows of a transaction that was "
         "aborted, so 4.3 wipes the task. Under at-least-once the store is taken as it is.",
-        (*log.INVALID_STATE, *_CORRUPTED),
+        (*log.INVALID_STATE, log.LOCK_HELD, *_CORRUPTED),
         do=(_UNCLEAN,),
     ),
     "status-missing": Texts(
