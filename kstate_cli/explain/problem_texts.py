@@ -144,7 +144,7 @@ PROBLEMS: Final = {
         _DAMAGED,
     ),
     ProblemCode.NOT_OPENED_HERE: Texts(
-        "The RocksDB that kstate uses does not open the database",
+        "The database does not open here, with the RocksDB of kstate",
         "The application's own RocksDB may open it: of what is in it nothing is known, and nothing is wrong with it as "
         "far as kstate can tell.",
         SILENT,
