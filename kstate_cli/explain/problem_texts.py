@@ -145,11 +145,10 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NOT_OPENED_HERE: Texts(
         "The database does not open here, with the RocksDB of kstate",
-        "The application's own RocksDB may open it: of what is in it nothing is known, and nothing is wrong with it as "
-        "far as kstate can tell.",
+        "The application's own RocksDB may open it. Nothing shows that it is damaged.",
         SILENT,
         _OPENS,
-        ("leave this store to Streams, as it is", "a newer kstate may open it"),
+        ("leave this store unchanged", "a newer release of this tool may open it"),
     ),
     ProblemCode.NOT_A_LONG: Texts(
         "A stored offset has not 8 bytes",
