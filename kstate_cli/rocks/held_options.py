@@ -79,7 +79,7 @@ _FAMILY: Final = {
 }
 
 _STYLES: Final = {"kCompactionStyleNone": "kCompactionStyleLevel"}
-"""RocksDB merges nothing without a style, not even where kstate tells it to."""
+"""RocksDB merges nothing without a style, even if it is asked to."""
 
 
 def held(options_file: str) -> str:

@@ -228,9 +228,7 @@ def test_the_line_that_a_refusal_prints_is_the_one_that_does_it(tmp_path: Path) 
     app = unpack("4.2.1-sparse-eos", tmp_path)
     before = tree_hash(app)
     for more in ((), ("--dry-run",)):
-        done = kstate_here(
-            "migrate", app, "--to", "4.5", "--guarantee", "at_least_once", *more, "-o", "json", status=4
-        )
+        done = kstate_here("migrate", app, "--to", "4.5", "--guarantee", "at_least_once", *more, "-o", "json", status=4)
         line = str(done.error["hint"]).partition("kstate ")[2].split()
         assert line == ["migrate", str(app), "--to", "4.5", "--guarantee", "at_least_once", UNPROVEN]
         assert tree_hash(app) == before
