@@ -147,7 +147,7 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
         return Problem(ProblemCode.UNREADABLE, place, f"cannot be read: {error}", CHECK_THE_DISK)
     elif error.code in (RocksCode.REFUSED, RocksCode.TOO_NEW):
         rule = "another RocksDB may open it"
-        return Problem(ProblemCode.NOT_OPENED_HERE, place, f"the RocksDB of kstate refuses it: {error}", rule)
+        return Problem(ProblemCode.NOT_OPENED_HERE, place, f"it does not open with this RocksDB: {error}", rule)
     code = ProblemCode.NO_MANIFEST if without_manifest(path) else ProblemCode.DOES_NOT_OPEN
     return Problem(code, place, f"RocksDB cannot read it: {error}", "a store must open")
 
