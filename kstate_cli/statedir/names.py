@@ -21,7 +21,7 @@ POSITION: Final = ".position"
 """How the file of a store's Position ends, up to 4.2."""
 
 LOST_AND_FOUND: Final = "lost+found"
-"""Of the file system, where a volume is mounted or was copied: often root's alone. this tool leaves it where it is."""
+"""Of the file system, where a volume is mounted or was copied: often root's alone. This tool leaves it where it is."""
 _FOREIGN: Final = re.compile(
     # macOS
     r"\._.+|\.DS_Store|\.AppleDouble|\.LSOverride|\.Spotlight-V100|\.Trashes|\.fseventsd|\.TemporaryItems|\.apdisk"
