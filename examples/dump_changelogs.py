@@ -223,7 +223,7 @@ def _reading(out: str, log: Log, rows: PartitionDump | None, times: Times) -> Re
 
 def _files(out: str) -> Iterable[ManifestFile]:
     filesystem, root = open_location(out)
-    for file in list_files(filesystem, root, out):
+    for file in list_files(filesystem, root, out).files:
         if is_hidden(file.relative) or not is_parquet_name(file.relative):
             continue
         digest = hashlib.sha256()
