@@ -109,8 +109,10 @@ LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning
     ("restore", "barrier"),
 }
 """Of restorations that were interrupted, and that go on or wait: `tests/restore/test_attempts.py`, `…/test_standby.py` and `…/test_hosts.py`."""
-OF_A_BROKER = {("dump", kind) for kind in ("partition", "warning", "round", "summary")} | {("fleet", "member")}
+OF_A_BROKER = {("dump", kind) for kind in ("partition", "warning", "note", "round", "summary")} | {("fleet", "member")}
 """`tests/interop/test_dump_moves.py` and `tests/interop/test_fleet.py` have them."""
+OF_A_DUMP = {("verify-dump", kind) for kind in ("finding", "warning", "error", "summary")} | {("check", "dump-part")}
+"""`tests/directories/test_verify_dump.py` has them."""
 OF_SPARK = {("warm-up", "summary"), ("warm-up", "error")}
 """`tests/restore/test_warm_up.py` has them."""
 OF_HOMES = {("rehome", "store"), ("ls", "lacked")}
@@ -162,5 +164,5 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("maintain", "--config", tmp_path / "none.toml", status=2)
     kept = kept_lines()
     known = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
-    assert known - kept - told == LONG | OF_A_BROKER | OF_SPARK | OF_HOMES
+    assert known - kept - told == LONG | OF_A_BROKER | OF_A_DUMP | OF_SPARK | OF_HOMES
     assert not (kept | told) - known

@@ -155,7 +155,8 @@ def _sweep(app: Path, tmp_path: Path, limit: str, owner: int = 0) -> None:
     assert sum(6 in codes[name] for name in FEW) >= len(FEW) - 1, codes
 
 
-@pytest.mark.parametrize("limit", ["descriptors", "memory"])
+# How much memory a library takes differs from host to host: what the sweep meets at a level is no test of every run.
+@pytest.mark.parametrize("limit", ["descriptors", *(["memory"] if ALL else [])])
 def test_every_command(state: Path, tmp_path: Path, limit: str) -> None:
     _sweep(state, tmp_path, limit)
 
