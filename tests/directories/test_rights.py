@@ -41,9 +41,18 @@ def _line(command: str, app: Path, out: Path) -> list[object]:
 
 
 def test_every_command_is_here() -> None:
-    assert {*ASKED, "dump", "start-barrier", "maintain", "explain", "examples", "warm-up", "demo", "fleet"} == set(
-        COMMANDS
-    )
+    assert {
+        *ASKED,
+        "dump",
+        "verify-dump",
+        "start-barrier",
+        "maintain",
+        "explain",
+        "examples",
+        "warm-up",
+        "demo",
+        "fleet",
+    } == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", ASKED)

@@ -46,7 +46,7 @@ def test_ls_in_a_pipe_is_one_store_a_line_with_its_whole_name(app: Path, monkeyp
         monkeypatch.setenv("COLUMNS", columns)
         lines = kstate("ls", app).out.splitlines()
         assert [line.split()[:2] for line in lines[2:-1]] == [[row["task"], row["store"]] for row in rows], columns
-        assert lines[-1] == f"{len(rows)} stores, 2.0 MiB; opens in 4.3; not running"
+        assert lines[-1] == f"{len(rows)} stores, 2.0 MiB; opens in 4.3-4.4; not running"
         for line, row in zip(lines[2:-1], rows, strict=True):
             offsets = {p: o for of_topic in row["changelog"].values() for p, o in of_topic.items()}
             assert all((f" {p}={o} " if len(offsets) > 1 else f" {o} ") in line for p, o in offsets.items())
@@ -61,7 +61,7 @@ def test_ls_fits_a_terminal(app: Path, columns: int) -> None:
     assert [line.split()[:2] for line in lines[2 : 2 + len(rows)]] == [[row["task"], row["store"]] for row in rows]
     assert all(width_of(line) <= columns for line in lines[: 2 + len(rows)])
     assert ("no room for: " in shown) == (columns == 80)
-    assert lines[-1].endswith("opens in 4.3; not running")
+    assert lines[-1].endswith("opens in 4.3-4.4; not running")
 
 
 def test_signs_are_explained_where_they_are(app: Path) -> None:

@@ -60,6 +60,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "start-barrier": ("start-barrier", "PLACE", "--hosts", "1", "-o", "json"),
     "maintain": ("maintain", "--config", "CONFIG", "--dry-run"),
     "help of warm-up": ("warm-up", "--help"),
+    "help of verify-dump": ("verify-dump", "--help"),
     "demo": ("demo",),
     "examples": ("examples", "--out", "OUT"),
     "help": ("--help",),
