@@ -191,6 +191,14 @@ def shortage_behind(error: BaseException) -> HostError | None:
     return None
 
 
+def _text(error: BaseException) -> str:
+    """Return what an error says; nothing if it cannot say it: one of Java's asks a JVM that may be gone."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def host_error(error: OSError) -> HostError | None:
     """What to raise where this host is short of something; None where the error is about what was asked for."""
     return shortage(error)
@@ -219,7 +227,7 @@ def _number(error: BaseException) -> int | None:
         return errno.EAGAIN if error.filename is None else None
     if isinstance(error, OSError):
         return error.errno if error.errno in SHORT else None
-    text = str(error)
+    text = _text(error)
     if isinstance(error, ImportError):
         return next((number for words, number in _LOADER.items() if words in text), None)
     if isinstance(error, RuntimeError) and text == _NO_THREAD:

@@ -74,7 +74,7 @@ def test_commands_and_subcommands(bash: Bash) -> None:
         (("query", "range", "APP", "count", "--des"), ["--desc"]),
         (("query", "range", "APP", "count", "-o", "j"), ["json"]),
         (("restore", "APP", "--on-"), ["--on-invalid-offset", "--on-state-change"]),
-        (("migrate", "APP", "--to", "4."), ["4.3", "4.2", "4.1", "4.0"]),
+        (("migrate", "APP", "--to", "4."), ["4.4", "4.3", "4.2", "4.1", "4.0"]),
         (("restore", "APP", "--for", "3.9"), ["3.9"]),
         (("migrate", "--guarantee", ""), ["at_least_once", "exactly_once_v2"]),
         (("explain", "STATUS-"), ["STATUS-OPEN", "STATUS-MISSING"]),
@@ -152,7 +152,7 @@ ASKED = {
     "an option": (("query", "range", "APP", "count", "--des"), ["--desc"]),
     "a task": (("wipe", "APP", "--task", "0_"), ["0_0", "0_1"]),
     "a store": (("query", "key", "APP", "cu"), ["customers"]),
-    "a release": (("migrate", "APP", "--to", "4."), ["4.3", "4.2", "4.1", "4.0"]),
+    "a release": (("migrate", "APP", "--to", "4."), ["4.4", "4.3", "4.2", "4.1", "4.0"]),
     "another release": (("check", "APP", "--for", "3.9"), ["3.9"]),
     "nothing": (("query", "key", "/nowhere", ""), []),
 }

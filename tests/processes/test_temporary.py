@@ -201,6 +201,7 @@ MADE_BY = {
     "examples": "example_files.example_files = hold; example_files.write_examples(Path(temporary.folder()) / 'new')",
     "version": "version.newest_options = lambda _: hold(); version.rocksdb_version()",
     "dump": "RangesInProcesses(Pool()).run([], print)",
+    "options": "stack = temporary.private_folder('options'); stack.__enter__()",
     "export": "write_parts([], 0, 'one process', 1, Watcher())",
 }
 BEFORE = """
