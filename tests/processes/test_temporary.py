@@ -200,7 +200,7 @@ MADE_BY = {
     "demo": "ls_cmd.ls = lambda *_, **__: hold(); demo()",
     "examples": "example_files.example_files = hold; example_files.write_examples(Path(temporary.folder()) / 'new')",
     "version": "version.newest_options = lambda _: hold(); version.rocksdb_version()",
-    "dump": "RangesInProcesses(Pool()).run([], print)",
+    "dump": "RangesInProcesses(Pool()).run([], print, print)",
     "options": "stack = temporary.private_folder('options'); stack.__enter__()",
     "export": "write_parts([], 0, 'one process', 1, Watcher())",
 }
