@@ -8,7 +8,7 @@ beside many others, says by itself that it cannot be read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kstate_cli.host import cannot_be_read
@@ -111,30 +111,35 @@ def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list
 def check_footer(path: Path, place: Place) -> list[VerifyFinding]:
     """The last bytes of an SST."""
     where = place / path.name
-    try:
+
+    def judge() -> list[VerifyFinding]:
         end = health.sst_end(path)
-    except FileNotFoundError:
-        return [VerifyFinding(MISSING, where, "is not there")]
-    except NotReadableError:
-        return []  # check_entries has named it
-    except OSError as error:
-        if not cannot_be_read(error):
-            raise
-        return [VerifyFinding(UNREADABLE, where, f"cannot be read: {error.strerror}")]
-    if end.cut:
-        return [VerifyFinding(TRUNCATED, where, f"has {end.size} bytes: less than an SST's footer")]
-    if end.format_version is None:
-        return [VerifyFinding(CORRUPT, where, str(end.malformed))]
-    if end.newer is not None:
-        return [VerifyFinding(sst_format_code(end.format_version), where, end.newer)]
-    return []
+        if end.cut:
+            return [VerifyFinding(TRUNCATED, where, f"has {end.size} bytes: less than an SST's footer")]
+        if end.format_version is None:
+            return [VerifyFinding(CORRUPT, where, str(end.malformed))]
+        if end.newer is not None:
+            return [VerifyFinding(sst_format_code(end.format_version), where, end.newer)]
+        return []
+
+    return _read(judge, where)
 
 
 def check_blob_ends(path: Path, place: Place) -> list[VerifyFinding]:
     """The first and the last bytes of a blob file."""
     where = place / path.name
-    try:
+
+    def judge() -> list[VerifyFinding]:
         malformed = health.blob_ends(path)
+        return [] if malformed is None else [VerifyFinding(CORRUPT, where, str(malformed))]
+
+    return _read(judge, where)
+
+
+def _read(judge: Callable[[], list[VerifyFinding]], where: Place) -> list[VerifyFinding]:
+    """Return what reading one file finds, or that it is missing or cannot be read."""
+    try:
+        return judge()
     except FileNotFoundError:
         return [VerifyFinding(MISSING, where, "is not there")]
     except NotReadableError:
@@ -143,7 +148,6 @@ def check_blob_ends(path: Path, place: Place) -> list[VerifyFinding]:
         if not cannot_be_read(error):
             raise
         return [VerifyFinding(UNREADABLE, where, f"cannot be read: {error.strerror}")]
-    return [] if malformed is None else [VerifyFinding(CORRUPT, where, str(malformed))]
 
 
 def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[VerifyFinding]:
