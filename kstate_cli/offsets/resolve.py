@@ -14,7 +14,7 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
 from kstate_cli.offsets.owners import give_lines
-from kstate_cli.offsets.segments import common_position, segments_disagree, silent_by_key, silent_segments
+from kstate_cli.offsets.segments import all_silent, common_position, segments_disagree, silent_by_key
 from kstate_cli.offsets.unclean import unclean_files, unclean_store
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_checkpoint
@@ -110,14 +110,15 @@ def _resolve_store(said: _Remarks, task: Task, store: Store, lines: dict[TopicPa
             shown_offsets = ", ".join(str(o) for o in sorted(offsets))
             said.warnings.append(f"{shown}: its places disagree about {tp} ({shown_offsets}): the lowest is taken")
     lowest = {tp: min(offsets) for tp, offsets in values.items()}
-    silent = () if said.running else silent_segments(store)
+    by_key = {} if said.running else silent_by_key(store)
+    silent = all_silent(by_key)
     if silent:
         starts = ", ".join(str(segment.segment_start) for segment in silent)
         said.warnings.append(
             f"{shown}: segments without an offset ({starts}), while others have one: the offset of the store is "
             "unknown. A start takes the offset of one segment, and never restores the rows that another one lacks"
         )
-        unknown = silent_by_key(store).keys() & lowest.keys()
+        unknown = by_key.keys() & lowest.keys()
         # Of a global store -4 ends every start; without an offset it is read from the beginning.
         lowest = {tp: offset for tp, offset in lowest.items() if tp not in unknown}
         lowest |= {} if task.is_global else dict.fromkeys(sorted(unknown), OFFSET_UNKNOWN)

@@ -42,10 +42,10 @@ def silent_by_key(store: Store) -> Mapping[TopicPartition, tuple[Database, ...]]
     return silent
 
 
-def silent_segments(store: Store) -> tuple[Database, ...]:
-    """Return the segments that make any offset of a store unknown, by their start."""
-    silent = {segment.path: segment for segments in silent_by_key(store).values() for segment in segments}
-    return tuple(sorted(silent.values(), key=lambda segment: segment.segment_start or 0))
+def all_silent(silent: Mapping[TopicPartition, tuple[Database, ...]]) -> tuple[Database, ...]:
+    """Return the segments that are silent about any changelog partition, by their start."""
+    by_path = {segment.path: segment for segments in silent.values() for segment in segments}
+    return tuple(sorted(by_path.values(), key=lambda segment: segment.segment_start or 0))
 
 
 def segments_disagree(store: Store) -> bool:

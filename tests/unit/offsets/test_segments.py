@@ -11,7 +11,7 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.position import Position
 from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import resolve_with
-from kstate_cli.offsets.segments import common_position, silent_segments
+from kstate_cli.offsets.segments import all_silent, common_position, silent_by_key
 from kstate_cli.rocks.files import FIRST_WAL
 from kstate_cli.statedir.model import Database
 from tests.unit.model import application, changelog, database, record, store, task
@@ -116,7 +116,7 @@ def test_closing_gives_each_segment_an_offset() -> None:
 
 
 def test_a_store_of_one_database_has_no_silent_one() -> None:
-    assert silent_segments(store("count", database(offsets=record(None, status=None)))) == ()
+    assert all_silent(silent_by_key(store("count", database(offsets=record(None, status=None))))) == ()
 
 
 def test_the_position_is_what_all_segments_have_reached() -> None:
