@@ -37,7 +37,7 @@ HOSTS = (("0_0", "1_1", "2_0", "3_0", "4_0"), ("0_1", "1_0", "2_1", "3_1", "4_1"
 
 
 def test_half_a_task_on_each_of_two_hosts(tmp_path: Path) -> None:
-    # Both are there before tasks are given out.
+    # Both instances pass one gate before they start, so that both are there before tasks are given out.
     with Harness(tmp_path / "harness", "group.initial.rebalance.delay.ms=8000") as harness:
         two_hosts(harness, tmp_path)
 
@@ -113,13 +113,14 @@ def completed(directory: Path, at: int, *words: object) -> Done:
 
 def together(harness: Harness, app: App, states: list[Path], into: Path) -> list[Reply]:
     """Starts an instance on each state.dir at once, reads its stores, and stops it. None restores a record."""
+    gate = {"gate": str(into.with_name(f"{into.name}-gate")), "gate-size": len(states)}
     instances = [
         Background(
             harness,
             RELEASE,
             app,
             state,
-            Run(dump=into.with_name(f"{into.name}-{at}.jsonl"), conf=STICKY),
+            Run(dump=into.with_name(f"{into.name}-{at}.jsonl"), conf=STICKY, options=dict(gate)),
             beside=str(at),
         )
         for at, state in enumerate(states)

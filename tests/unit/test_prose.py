@@ -44,7 +44,6 @@ AS_THEY_ARE = frozenset({"strip", "lower", "upper", "casefold", "replace", "form
 """What gives a text back."""
 
 EXCEPTIONS = {
-    "host.py:_number": "a bare RuntimeError and the texts of the dynamic loader become errnos",
     # Others' texts, each where it becomes a type, or the one line of it that is printed.
     "rocks/errors.py:real": "a private folder's path becomes that of the database; whether it was named is kept as a flag",
     "rocks/messages.py:read_message": "RocksDB's messages become codes",

@@ -127,6 +127,7 @@ final class Runner {
             return StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
         });
         int rc;
+        waitAtGate();
         try {
             if (args.has("named")) {
                 Named.start(streams, topology);
@@ -162,6 +163,18 @@ final class Runner {
             Runtime.getRuntime().halt(rc);
         }
         return rc;
+    }
+
+    /** Waits until as many processes as "gate-size" have left a file in the folder "gate": they start at one moment. */
+    private void waitAtGate() throws Exception {
+        if (!args.has("gate")) {
+            return;
+        }
+        final Path gate = Files.createDirectories(Path.of(args.need("gate")));
+        Files.createFile(gate.resolve(Long.toString(ProcessHandle.current().pid())));
+        while (gate.toFile().list().length < args.num("gate-size", 1)) {
+            Thread.sleep(5);
+        }
     }
 
     /** Waits for the file that "until" names: meanwhile the application runs under whatever load it gets. */
