@@ -23,9 +23,10 @@ CLASSIC = {"group.protocol": "classic"}
 
 
 def started(harness: Harness, app: App, states: list[Path], apart: float) -> dict[str, int]:
-    """Starts an instance on each state.dir, one after the other; store on disk -> the records that the group restored."""
+    """Starts an instance on each state.dir, `apart` seconds after each other; store -> the records that the group restored."""
+    gate = {} if apart else {"gate": str(states[0].with_name("gate")), "gate-size": len(states)}
     instances = [
-        Background(harness, RELEASE, app, state, Run(read=False, conf=CLASSIC), beside=str(at))
+        Background(harness, RELEASE, app, state, Run(read=False, conf=CLASSIC, options=dict(gate)), beside=str(at))
         for at, state in enumerate(states)
     ]
     with ThreadPoolExecutor(len(states)) as pool:
