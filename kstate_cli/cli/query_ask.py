@@ -16,6 +16,7 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, InUse
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import typed_offsets
+from kstate_cli.offsets.segments import reader_remarks
 from kstate_cli.query import (
     FailureReason,
     KeyQuery,
@@ -79,7 +80,7 @@ def answer(
         doubts = False
         for task, store in streams.stores(asked.store):
             if not options.partition or task.partition in (None, *options.partition):
-                for remark in store.remarks:
+                for remark in reader_remarks(store, running=bool(running)):
                     say(remark, quiet=options.quiet)
                     doubts = not running
         view = View(asked, columns, streams.path)

@@ -14,6 +14,7 @@ from kstate_cli.diff.rows import Compared, comparable, compared, is_value, same_
 from kstate_cli.errors import InUse, UsageError
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.offsets.resolve import resolve
+from kstate_cli.offsets.segments import reader_remarks
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.segment import Segment
@@ -92,9 +93,9 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
         (a.as_of, b.as_of),
         tuple(
             f"{side}: {remark}"
-            for side, stores_here in (("A", here), ("B", there))
+            for side, app, stores_here in (("A", a, here), ("B", b, there))
             for _, store in stores_here.values()
-            for remark in store.remarks
+            for remark in reader_remarks(store, running=bool(app.running))
         ),
     )
 

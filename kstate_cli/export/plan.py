@@ -31,6 +31,7 @@ class TaskPlan:
     """The parts of one task, in the order of its segments and keys."""
 
     reader: StoreReader
+    store: Store
     parts: tuple[PartJob, ...]
 
 
@@ -78,7 +79,7 @@ def plan_export(
         size += sum(_bytes(database) for database in store.databases if not database.empty)
         parts = [part for segment in filled(reader, store) for part in _parts(segment, empty, part_bytes)]
         named = (replace(part, name=_name(reader.task, number)) for number, part in enumerate(parts or [empty]))
-        plans.append(TaskPlan(reader, tuple(named)))
+        plans.append(TaskPlan(reader, store, tuple(named)))
     return ExportPlan(
         next(iter(shapes.values())), tuple(plans), size, sum(part.rows for plan in plans for part in plan.parts)
     )

@@ -13,6 +13,7 @@ from kstate_cli.export.engines import ExportEngine, ExportWatcher, chosen, write
 from kstate_cli.export.out_folder import OutFolder, check_out
 from kstate_cli.export.part import PartResult
 from kstate_cli.export.plan import PART_BYTES, ExportPlan, plan_export
+from kstate_cli.offsets.segments import position_reached, reader_remarks
 from kstate_cli.rows.find import stores_of
 from kstate_cli.rows.serdes import serde_for
 from kstate_cli.rows.whole_stores import Steady, refuse_running
@@ -78,7 +79,7 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
         "store": request.store,
         "topology": request.topology,
     }
-    remarks = tuple(remark for _, store in stores for remark in store.remarks)
+    remarks = tuple(remark for _, store in stores for remark in reader_remarks(store, running=bool(app.running)))
     with OutFolder(out, owner, overwrite=request.overwrite) as place:
         plan = plan_export(
             stores,
@@ -124,7 +125,7 @@ def _manifest(
                 "partition": one.reader.partition,
                 "kind": one.reader.kind,
                 "rows": sum(by_name[part.name].rows for part in one.parts),
-                "position": one.reader.position.as_map() if one.reader.position_known else None,
+                "position": position_reached(one.store).as_map() if one.store.position_known else None,
                 "files": [{"name": part.name, "rows": by_name[part.name].rows} for part in one.parts],
             }
             for one in plan.tasks

@@ -78,6 +78,37 @@ def common_position(store: Store) -> Position:
     return Position.from_map(common)
 
 
+def position_reached(store: Store) -> Position:
+    """Return the Position up to which a store has every record: what a bounded query may rely on.
+
+    A clean close writes one Position into all segments. Different ones, or a silent segment, prove that one is behind.
+    """
+    stated = [d.offsets.position for d in store.databases if d.offsets is not None and d.offsets.position is not None]
+    apart = store.segmented and any(position != stated[0] for position in stated)
+    return common_position(store) if apart or segments_disagree(store) or silent_by_key(store) else store.position
+
+
+def reader_remarks(store: Store, *, running: bool) -> tuple[str, ...]:
+    """Return what whoever reads a store should be told: rows may be missing, or its Position cannot be read.
+
+    ``running``: each segment of a running application has the rows of its own last flush, which proves no loss.
+    """
+    lacking = None if running else silent_remark(store)
+    return store.remarks if lacking is None else (*store.remarks, lacking)
+
+
+def silent_remark(store: Store) -> str | None:
+    """Return what to tell of the silent segments of a store that no application uses now, None if there are none."""
+    silent = all_silent(silent_by_key(store))
+    if not silent:
+        return None
+    starts = ", ".join(str(segment.segment_start) for segment in silent)
+    return (
+        f"{store.path.parent.name}/{store.name}: segments without an offset ({starts}), while others have one: a kill "
+        "came before their first flush, so they may lack rows"
+    )
+
+
 def _closed_together(stating: tuple[Database, ...], silent: tuple[Database, ...]) -> bool:
     """Return True if one clean close wrote all of them."""
     return all(ending(segment) is Ending.CLOSED for segment in (*stating, *silent))

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.position import is_permitted
 from kstate_cli.formats.task_id import GLOBAL
+from kstate_cli.offsets.segments import position_reached
 from kstate_cli.query.handlers import Handlers, default_handlers
 from kstate_cli.query.request import StateQueryRequest
 from kstate_cli.query.result import STREAMS_SAYS, FailureReason, QueryResult, StateQueryResult
@@ -154,7 +155,7 @@ class OfflineStreams:
     def _answer(self, request: StateQueryRequest[R], task: Task, store: Store) -> QueryResult[R]:
         began = time.perf_counter_ns()
         result = self._ask(request, task, store)
-        result.set_position(store.position if store.position_known else None)
+        result.set_position(position_reached(store) if store.position_known else None)
         if request.execution_info_enabled:
             spent = time.perf_counter_ns() - began
             result.add_execution_info(
@@ -180,8 +181,8 @@ class OfflineStreams:
             bound = request.position_bound
             # A bound does not matter where an active task is required. A global store has no partition.
             bounded = not request.is_require_active and task.partition is not None
-            if bounded and not is_permitted(store.position, bound, task.partition or 0):
-                return QueryResult.not_up_to_bound(store.position, bound, task.partition)
+            if bounded and not is_permitted(position := position_reached(store), bound, task.partition or 0):
+                return QueryResult.not_up_to_bound(position, bound, task.partition)
             if handler is None:
                 return QueryResult.for_unknown_query_type(request.query, reader)
             answer = handler(reader, request.query)

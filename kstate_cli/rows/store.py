@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.position import Position
 from kstate_cli.rows.errors import SerdeError, StoreUnreadable
 from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.segment import Segment
@@ -46,8 +45,6 @@ class StoreReader:
         self.layout = layout
         self.segments = segments
         """In the order of their starts; one without a start for a store that is not segmented."""
-        self.position: Position = store.position
-        self.position_known: bool = store.position_known
         self.serdes = read_as.serdes
         self.retention_ms = read_as.retention_ms
         self._misplaced_segments = misplaced_segments

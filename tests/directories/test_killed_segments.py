@@ -118,3 +118,21 @@ def test_an_older_release_restores_it_from_the_beginning(folder: Path) -> None:
     kstate_here("migrate", app, "--to", "4.2", "--warnings-ok")
     assert parse((app / TASK / ".checkpoint").read_bytes()).entries == {CHANGELOG: OFFSET_UNKNOWN}
     assert not list((app / TASK).glob("*.position"))
+
+
+def test_every_command_that_reads_rows_says_that_some_may_lack(folder: Path) -> None:
+    app, truth = folder / "killed" / APP, folder / "truth" / APP
+    lacking = "segments without an offset (1704067200000, 1704068400000)"
+    commands: dict[str, tuple[object, ...]] = {
+        "ls": (app,),
+        "query": ("window-range", app, STORE, "--limit", "1"),
+        "export": (app, STORE, "--out", folder / "out", "--engine", "local"),
+        "diff": (app, app),
+    }
+    for name, (first, *more) in commands.items():
+        done = kstate_here(name, first, *more, status=1)
+        assert done.err.count(lacking) == (2 if name == "diff" else 1), done.told
+    rows = kstate_here("ls", app, "-o", "json", status=1).rows
+    (row,) = (row for row in rows if row["type"] == "store" and row["store"] == STORE)
+    assert row["segments_without_offset"] == [1704067200000, 1704068400000]
+    assert lacking not in kstate_here("query", "window-range", truth, STORE, "--limit", "1").err

@@ -11,7 +11,7 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.position import Position
 from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import resolve_with
-from kstate_cli.offsets.segments import all_silent, common_position, silent_by_key
+from kstate_cli.offsets.segments import all_silent, common_position, position_reached, silent_by_key
 from kstate_cli.rocks.files import FIRST_WAL
 from kstate_cli.statedir.model import Database
 from tests.unit.model import application, changelog, database, record, store, task
@@ -131,3 +131,24 @@ def test_the_position_is_what_all_segments_have_reached() -> None:
     assert common_position(store("w", *windows, segmented=True)).as_map() == {"in": {0: 5, 1: 8}}
     assert resolved(*windows).position.as_map() == {"in": {0: 5, 1: 8}}
     assert resolved(*windows, segment(2, None, rows=0, status=None)).position.is_empty
+
+
+@pytest.mark.parametrize("second", [(None, 0), (99, 7), (99, 8), (100, 7), (None, 8)])
+def test_a_position_holds_for_every_segment_or_for_none(second: tuple[int | None, int]) -> None:
+    """Streams shows the highest of any segment; a bounded query may rely on what all of them have."""
+    offset, position = second
+    windows = [
+        database("w", offsets=record(100, "w", status=1, position=8), start=0),
+        database("w", offsets=record(offset, "w", status=None if offset is None else 1, position=position), start=1),
+    ]
+    reached = position_reached(store("w", *windows, segmented=True))
+    assert reached.as_map() == ({"events": {0: position}} if position else {})
+
+
+def test_one_clean_close_is_as_far_as_its_highest_position() -> None:
+    """A segment that this run created may state none: the close wrote all of them."""
+    windows = [
+        database("w", offsets=record(100, "w", position=8), start=0),
+        database("w", offsets=record(None, "w"), start=1),
+    ]
+    assert position_reached(store("w", *windows, segmented=True)).as_map() == {"events": {0: 8}}
