@@ -3,7 +3,7 @@
 # Its row in kstate_cli/releases.py comes first. "all" behind it: beside the last release of every line, not three of them.
 # What follows goes to pytest: -k "killed or query" runs a part. Without a release: every pair of {3.2 … 4.3}.
 # Pairs that have passed are in tests/interop/pairs.jsonl and are not run again, the rest in tests/interop/proven.jsonl; the
-# tables in docs/compatibility.md and docs/pairs.md are made from both.
+# tables in docs/compatibility.md and docs/development/pairs.md are made from both.
 source "$(dirname "$0")/env.sh"
 
 for tool in java mvn; do

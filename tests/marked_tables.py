@@ -164,7 +164,7 @@ TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "query.md": {"lines": query_lines, "failures": query_failures},
     "how-to/confluent.md": {"confluent": confluent},
     "compatibility.md": {"matrix": pair_matrix, "releases": proven_releases},
-    "pairs.md": {"pairs": pair_rows},
+    "development/pairs.md": {"pairs": pair_rows},
     "how-to/fleet.md": {"starts": start_rows},
     "how-to/rolling-upgrade.md": {"rolling": rolling_rows},
 }

@@ -2,7 +2,7 @@
 
 A block begins with ```console; a line that begins with ``$`` is a command, what follows it is what it prints, on either
 stream. ```console 5+2 keeps the first five and the last two lines of each output, with ``…`` for those between; so ends
-a line that is too long. The table of commands is what ``kstate --help`` says.
+a line that is too long.
 """
 
 from __future__ import annotations
@@ -18,16 +18,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.cli.commands import COMMANDS
-
 ROOT: Final = Path(__file__).resolve().parents[1]
 README: Final = ROOT / "README.md"
-STATE_DIR: Final = "/tmp/kafka-streams"
+STATE_DIR: Final = "/tmp/kstate-demo"
 """Where README has its state.dir. In its place stands a new folder with a name of that length: what is set out in
 columns stays as it is."""
 _BLOCK: Final = re.compile(r"^```(\w+)(?: (\d+)\+(\d+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _BEGIN, _END = "<!-- commands -->\n", "<!-- end of commands -->\n"
 _LONGEST: Final = 125
+GROUPS: Final = {
+    "read a directory": ("ls", "inspect-position", "query", "export", "diff", "verify"),
+    "predict a start": ("check", "fleet"),
+    "change a directory": ("migrate", "rehome", "wipe", "restore", "undo"),
+    "keep dumps and standbys": ("dump", "verify-dump", "maintain", "start-barrier"),
+    "see and delete what kstate keeps": ("status", "clean"),
+    "learn": ("explain", "demo", "examples", "warm-up"),
+}
+"""The commands, by what a user wants to do."""
 
 VARIES: Final = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:\+[\d:]+|Z)?"), "TIME"),
@@ -89,7 +96,7 @@ def _of_block(block: re.Match[str]) -> Iterator[Output]:
 
 def run(wanted: Sequence[Output], programs: Path = Path(sys.executable).parent) -> list[Output]:
     """All of them, one after the other, with the kstate in ``programs``, in a folder that is empty."""
-    state_dir = tempfile.mkdtemp(prefix="kstat", dir="/tmp")
+    state_dir = tempfile.mkdtemp(prefix="kst", dir="/tmp")
     assert len(state_dir) == len(STATE_DIR), state_dir
     here = tempfile.mkdtemp(prefix="kstate-readme-")
     try:
@@ -124,9 +131,12 @@ def steady(text: str) -> str:
 
 
 def commands_table() -> str:
-    """The table of commands."""
-    rows = [f"| [`{name}`](docs/reference/commands.md#kstate-{name}) | {one.help} |" for name, one in COMMANDS.items()]
-    return "\n".join(["| command | does |", "|---|---|", *rows]) + "\n"
+    """Return the table of commands, a row for each group of them."""
+    rows = [
+        f"| {title} | {' · '.join(f'[`{name}`](docs/reference/commands.md#kstate-{name})' for name in names)} |"
+        for title, names in GROUPS.items()
+    ]
+    return "\n".join(["| to | command |", "|---|---|", *rows]) + "\n"
 
 
 def renewed(text: str) -> str:

@@ -71,7 +71,7 @@ _SECONDS: Final = re.compile(r"^((?:\d+_\d+|global)/\S+ .* )\d+\.\d$")
 
 def record(recording: Recording) -> str:
     """The text that is kept of it: what its commands print now."""
-    state_dir = tempfile.mkdtemp(prefix="kstat", dir="/tmp")
+    state_dir = tempfile.mkdtemp(prefix="kst", dir="/tmp")
     assert len(state_dir) == len(STATE_DIR), "where lines are folded depends on it"
     here = tempfile.mkdtemp(prefix="kstate-recording-")
     try:
