@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -65,12 +65,6 @@ def every_pair() -> list[Case]:
 def _rank(version: str) -> int:
     """The newest release of the oldest line that is still common comes before the others."""
     return _FIRST.index(version) if version in _FIRST else len(_FIRST) + len(LINES) - LINES.index(version)
-
-
-def of_today(cases: Sequence[Case]) -> Case:
-    """One case for each day. KSTATE_INTEROP_DATE fixes the day, so that all processes of a run have the same."""
-    day = datetime.date.fromisoformat(os.environ.get("KSTATE_INTEROP_DATE") or today())
-    return cases[day.toordinal() * 37 % len(cases)]
 
 
 def today() -> str:
