@@ -125,7 +125,8 @@ def migrate(
     from kstate_cli.cli.subject import found_app
     from kstate_cli.errors import UsageError
     from kstate_cli.migrate.ages import ages_of_converted
-    from kstate_cli.migrate.planner import MigrateOptions, plan_migration
+    from kstate_cli.migrate.options import MigrateOptions
+    from kstate_cli.migrate.planner import plan_migration
     from kstate_cli.statedir.find import find_application
 
     target = chosen_release("--to", to, to_jar, quiet=quiet or output is Format.json)

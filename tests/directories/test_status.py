@@ -16,7 +16,8 @@ from kstate_cli.change.plan import Plan
 from kstate_cli.change.run_states import RUN_STATES
 from kstate_cli.errors import Interrupted
 from kstate_cli.explain import state_texts
-from kstate_cli.migrate.planner import MigrateOptions, plan_migration
+from kstate_cli.migrate.options import MigrateOptions
+from kstate_cli.migrate.planner import plan_migration
 from kstate_cli.releases import release
 from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack

@@ -1,0 +1,113 @@
+"""What a migration refuses before it plans a step: stores that the target does not read, or would read wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kstate_cli.change.plan import EditDatabase, Step
+from kstate_cli.change.remarks import Remark, note
+from kstate_cli.errors import Refused
+from kstate_cli.formats.store_kinds import headers_families
+from kstate_cli.migrate.headers import undecided
+from kstate_cli.migrate.snapshot import MigrationSnapshot
+from kstate_cli.releases import knows_headers, readable_by
+from kstate_cli.statedir.headers import (
+    may_be_misread_with_headers,
+    misread_with_headers,
+    rows_of_before,
+    without_headers,
+)
+from kstate_cli.statedir.model import Store, Task
+from kstate_cli.texts import command, first_lines
+
+
+def _stores(snapshot: MigrationSnapshot) -> Iterator[tuple[Task, Store, str]]:
+    """Yield each store that can be read, with how messages call it."""
+    for task in snapshot.whole_tasks:
+        for store in task.stores:
+            yield task, store, f"{task.name}/{store.name}"
+
+
+def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
+    """Raise Refused for stores that the target cannot read at all."""
+    lines: list[str] = []
+    headers: list[str] = []
+    for task, store, shown in _stores(snapshot):
+        kind = store.kind.name
+        if store.families & headers_families() and not snapshot.into_family:
+            headers.append(f"{shown}: a store with record headers ({kind})")
+            lines += [f"{shown}: {reason}" for reason in [undecided(store)] if reason is not None]
+            kind = without_headers(kind)
+        if not readable_by(kind, snapshot.target):
+            lines.append(f"{shown}: {kind} stores are unknown to {snapshot.target}")
+        reason = snapshot.subscriptions.get((task.name, store.name))
+        if reason is not None:
+            lines.append(f"{shown}: {reason}")
+    if lines:
+        raise Refused(
+            f"{snapshot.target} cannot read these stores",
+            details=first_lines(lines),
+            where=str(snapshot.app.path),
+            hint="stay with a release that has such stores, or take them out of the topology and wipe them first",
+        )
+    if headers and not snapshot.options.drop_headers:
+        raise Refused(
+            f"{snapshot.target} cannot read these stores",
+            details=first_lines(headers),
+            where=str(snapshot.app.path),
+            hint="--drop-headers converts their rows to the older layout; the headers are lost",
+        )
+
+
+def sessions_of_before(snapshot: MigrationSnapshot) -> Iterator[Remark]:
+    """Yield a note about on-window-close sessions that 4.3.1 reads wrong once their store has headers.
+
+    Raises Refused if the store has both layouts already, or the user is about to switch.
+    """
+    lines: list[str] = []
+    names: dict[str, None] = {}
+    at_risk: list[str] = []
+    for _, store, shown in _stores(snapshot):
+        if rows_of_before(store):
+            lines.append(f"{shown}: rows without headers beside rows of the layout with them")
+            names[store.name] = None
+        elif not knows_headers(snapshot.target) or not may_be_misread_with_headers(store):
+            continue
+        elif snapshot.options.headers_format:
+            lines.append(f"{shown}: {store.kind.name}")
+            names[store.name] = None
+        elif misread_with_headers(store.kind.name) is not None:
+            at_risk.append(shown)
+    if lines:
+        raise Refused(
+            "4.3.1 reads these on-window-close sessions wrong under dsl.store.format=HEADERS",
+            details=first_lines(lines),
+            where=str(snapshot.app.path),
+            hint="leave dsl.store.format at DEFAULT where the store has never been one with headers; else wipe it, and "
+            "it is restored from its changelog:",
+            hint_details=[command("wipe", snapshot.app.path, "--store", name) for name in names],
+        )
+    if at_risk:
+        yield note(
+            f"{', '.join(at_risk)}: on-window-close sessions, which 4.3.1 reads wrong under dsl.store.format=HEADERS: "
+            "leave it at DEFAULT"
+        )
+
+
+def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[Step]) -> None:
+    """Raise Refused if files of a FIFO store have to be rewritten: RocksDB would drop other rows of the new files."""
+    lines = [
+        f"{step.path}: column family {step.before.forgetful_family} has compaction_style=kCompactionStyleFIFO, and its "
+        f"files have to be rewritten for {snapshot.target}"
+        for step in steps
+        if isinstance(step, EditDatabase) and (step.sst_format is not None or step.conversions)
+        if step.before.forgetful_family is not None
+    ]
+    if lines:
+        raise Refused(
+            "RocksDB drops whole files of these stores by age and size, and would drop other rows of rewritten files",
+            details=first_lines(lines),
+            where=str(snapshot.app.path),
+            hint="set another compaction style in rocksdb.config.setter, start and stop the application once, then "
+            "migrate",
+        )

@@ -1,0 +1,152 @@
+"""Everything that a migration goes by, read from disk once: the rules after it open nothing and list nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.errors import Refused
+from kstate_cli.formats.layouts import Inner
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.store_kinds import store_kind
+from kstate_cli.formats.values import subscription_version
+from kstate_cli.host import STORES_STAY
+from kstate_cli.migrate.options import MigrateOptions
+from kstate_cli.offsets.model import TaskOffsets
+from kstate_cli.offsets.while_running import resolve_to_plan
+from kstate_cli.releases import SUBSCRIPTION_VERSION_SINCE, OffsetsHome, Release, release
+from kstate_cli.rocks.errors import RocksError, cannot_be_read
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.texts import command, first_lines
+
+StoreKey = tuple[str, str]
+"""Task and store."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationSnapshot:
+    """An application directory as it is now, and where it is to go."""
+
+    app: Application
+    target: Release
+    options: MigrateOptions
+    offsets: tuple[TaskOffsets, ...]
+    """Those of every task, in the order of the tasks."""
+    half_made: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    """The tasks that a kill left while a database was made or dropped, with what there is of each."""
+    subscriptions: Mapping[StoreKey, str] = field(default_factory=dict)
+    """Stores of foreign-key subscriptions that the target cannot read, and why."""
+    logged: frozenset[str] = frozenset()
+    """The stores that have an offset in any task, so that they have a changelog."""
+
+    @property
+    def into_family(self) -> bool:
+        """Return True if the target keeps offsets in the store (KIP-1035)."""
+        return self.target.offsets_home is OffsetsHome.COLUMN_FAMILY
+
+    @property
+    def whole_tasks(self) -> tuple[Task, ...]:
+        """The tasks in which no database is half made."""
+        return tuple(task for task in self.app.tasks if task.name not in self.half_made)
+
+    def relative(self, path: Path) -> str:
+        """Return a path as steps have it: relative to the application directory."""
+        return str(path.relative_to(self.app.path))
+
+
+def read_snapshot(app: Application, target: Release, options: MigrateOptions) -> MigrationSnapshot:
+    """Return what a migration goes by. Raises Refused if not all of the directory can be read, and OSError."""
+    half_made = _half_made(app)
+    _refuse_fatal(app, target, options, half_made)
+    whole = [task for task in app.tasks if task.name not in half_made]
+    subscriptions = _subscriptions(whole, target)
+    offsets = tuple(resolve_to_plan(app, transactional=options.transactional))
+    logged = frozenset(state.store.name for task in offsets for state in task.stores if state.offsets)
+    return MigrationSnapshot(app, target, options, offsets, half_made, subscriptions, logged)
+
+
+def _half_made(app: Application) -> dict[str, tuple[Problem, ...]]:
+    """Return the tasks in which nothing stands in the way but what a kill leaves of a database in the making.
+
+    A copy that was cut off, or a disk, may leave the same, and nothing tells which. What became of the task before is
+    no sign either, as a task that is being restored still has its ``.checkpoint``.
+    """
+    by_task: dict[str, list[Problem]] = {}
+    for problem in app.all_problems():
+        if problem.fatal and problem.place.task is not None:
+            by_task.setdefault(problem.place.task, []).append(problem)
+    return {
+        task: tuple(problems) for task, problems in by_task.items() if all(problem.half_made for problem in problems)
+    }
+
+
+def _refuse_fatal(
+    app: Application, target: Release, options: MigrateOptions, half_made: Mapping[str, tuple[Problem, ...]]
+) -> None:
+    """Raise Refused for what nobody can migrate; half-made tasks are left out if the user allows it."""
+    leaves_out = half_made if options.wipe_unclean else {}
+    fatal = [problem for problem in app.all_problems() if problem.fatal and problem.place.task not in leaves_out]
+    if not fatal:
+        return
+    if all(problem.code is ProblemCode.UNREADABLE for problem in fatal):
+        raise _not_all_read(app.path, [problem.text for problem in fatal])
+    hint = f"what to do about each: {command('check', app.path, '--for', target.version)}"
+    if {problem.place.task for problem in fatal} <= half_made.keys():
+        wipe = options.command(app.path, target.version, "--wipe-unclean")
+        killed = f"where the application was killed, this leaves these tasks out, so that Streams restores them: {wipe}"
+        hint = f"{killed}; {hint}"
+    raise Refused(
+        "the directory cannot be migrated as it is",
+        details=first_lines([problem.reasoned for problem in fatal]),
+        where=str(app.path),
+        hint=hint,
+    )
+
+
+def _subscriptions(tasks: list[Task], target: Release) -> dict[StoreKey, str]:
+    """Return the stores of foreign-key subscriptions that are too new for the target. Reads rows."""
+    since = {v: name for v, name in SUBSCRIPTION_VERSION_SINCE.items() if target.number < release(name).number}
+    if not since:
+        return {}
+    reasons = {
+        (task.name, store.name): _newer_subscription(f"{task.name}/{store.name}", store, since)
+        for task in tasks
+        for store in task.stores
+        if store_kind(store.kind.name).inner is Inner.SUBSCRIPTION
+    }
+    return {key: reason for key, reason in reasons.items() if reason is not None}
+
+
+def _newer_subscription(shown: str, store: Store, since: Mapping[int, str]) -> str | None:
+    """Return why the target cannot read a store, None if it can.
+
+    ``shown`` is how messages call the store, ``since`` the release of each version that the target does not read.
+    """
+    try:
+        for database in store.databases:
+            with Shadow(database.path) as shadow:
+                for family in database.data_families:
+                    for _, value in shadow.rows(family):
+                        version = subscription_version(value)
+                        if version in since:
+                            return f"foreign-key subscriptions of version {version} need {since[version]}"
+    except (RocksError, MalformedBytesError, OSError) as error:
+        if cannot_be_read(error):
+            raise _not_all_read(store.path, [f"{shown}: {error}"]) from None
+        if isinstance(error, OSError):
+            raise
+        return f"its rows cannot be read: {error}"
+    return None
+
+
+def _not_all_read(where: Path, lines: list[str]) -> Refused:
+    """What cannot be read now may be whole: nothing is planned about it, and nothing advised that would end it."""
+    return Refused(
+        "what cannot be read cannot be migrated: not all of it can be",
+        details=first_lines(lines),
+        where=str(where),
+        hint=STORES_STAY,
+    )
