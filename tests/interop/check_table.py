@@ -17,41 +17,67 @@ from .topology_cases import CHANGES, A, B, Change
 
 DOCS = ROOT / "docs" / "check.md"
 
-_HEAD = """# What `kstate check` says, and what Kafka Streams does
+_HEAD = """# What `kstate check` predicts, and what Kafka Streams does
+
+This page answers what the next start of a release will do with each store, and what each finding of `kstate check` means.
 
     kstate check APP --for 4.3 --dump DUMP            # and --offsets FILE or --bootstrap-server HOST:PORT, or none of them
     kstate check APP --for 4.2 --guarantee at_least_once -o json
 
-For each store of each task: opens as it is; restores N records; restores everything; its task is wiped, so that it restores
-everything, or, without a changelog, has lost its rows; the start fails, with the file and the text that Streams prints. How many
-records are restored, and whether an offset is still in the log, is said only where the log is known: from the manifest of a dump
-(records are counted), or from a file
-`{"TOPIC": {"0": {"start": 0, "end": 42, "id": "…", "committed": 40}}}` (at most so many; `id` and `committed` may be missing,
-and so may `policy`, `delete_retention_ms`, `leader_epoch`, `retention_ms` and `min_compaction_lag_ms`). `--bootstrap-server` asks a broker for the same; a topic or
-a partition that it does not have is a finding. Where a dump is given too, what the broker says goes first, records are counted
-in the dump as long as it is of the same log, and topic ids that differ are a finding.
+For each store of each task, `check` predicts one of these outcomes:
 
-Of a broker the ends of logs are read as well, where that is little (up to 50,000 offsets of a partition, 500,000 and 256 MiB
-altogether) and this user may (Read): then records are counted, and none of what has an offset and is no record, a transaction
-marker or what was compacted away. What is not read is said as "at most".
+- The store opens unchanged.
+- Kafka Streams restores N records, or everything.
+- Kafka Streams wipes the task. Then it restores everything, and stores without a changelog lose their rows.
+- The start fails. `check` names the file, and the text that Kafka Streams prints.
 
-The first line says how much the next start restores *until RUNNING*, or, where no broker is asked, up to the end that the dump or
-the file says; and how long that takes at the rate that the last large enough restoration of kstate here measured (`kstate clean` forgets it): the least, since
-Streams writes record by record. Where none was measured it says so. Stores in memory, which every start restores whole, leave no
-trace in a directory, and are not in the sum. In JSON: `restores`, `seconds_to_running`, `rate`, `rate_from` in the summary, and for each
-store `lag`, the records that it has not seen of its log whatever the start makes of it, and `lag_seconds`, how old the first of them is.
-`kstate inspect-position` with the same options has the `lag` alone.
+Exit code 0 means that only expected things were found, and 3 that there are findings.
 
-Exit code 0: nothing but what is expected. 3: findings.
+## How many records, and how long
 
-Beside a running application the offsets and the status on disk are those of its last flush, and what the next start does
-depends on how this one is closed: such outcomes are `unknown`, and what follows from them is expected, no finding. What is
-wrong whatever comes (a file that cannot be read, a foreign segment, a damaged SST, the wrong layout) stays one.
+`check` knows how many records are restored, and whether an offset is still in the log, only if it knows the log. It can learn about the log from three sources:
 
-How old data is, is what SSTs say of themselves (their table properties; a time that a copy, a link, a compaction or a start of
-4.3 does not make younger) and what kstate wrote down of its own runs (`.kstate/APP/ages.json`, which `kstate clean` leaves). A
-store that goes on from its offset hears of every delete only within `delete.retention.ms` of the age of its data, less a tenth
-of that time or an hour; it is what the broker or the dump says, `--delete-retention`, or a day.
+| source | what `check` reads |
+|---|---|
+| `--dump DUMP` | the manifest. `check` counts the records in the dump |
+| `--offsets FILE` | JSON as described below. The number of records is an upper bound |
+| `--bootstrap-server` | the broker. A topic or a partition that it does not have is a finding |
+
+With a dump and a broker, the broker has precedence. `check` counts records in the dump if it is a dump of the same log. Different topic ids are a
+finding.
+
+The file of `--offsets` has this form:
+
+    {"TOPIC": {"0": {"start": 0, "end": 42, "id": "…", "committed": 40}}}
+
+`id` and `committed` are optional. So are `policy`, `delete_retention_ms`, `leader_epoch`, `retention_ms` and `min_compaction_lag_ms`.
+
+Offsets also belong to transaction markers and to records that were compacted away. If the user has the right Read, `check` therefore also reads the ends of the
+logs and counts the records. It reads at most 50,000 offsets of a partition, and 500,000 offsets and 256 MiB in total. What it does not read,
+it reports as "at most".
+
+The first line shows how much the next start restores *until RUNNING*, or without a broker, up to the end of the dump or the file. It also shows the shortest
+time that this takes. `check` uses the rate of the last sufficiently large restoration by kstate on this directory, and Kafka Streams writes
+record by record, which is slower. `kstate clean` deletes the measured rate. Without a rate, `check` states that none was measured.
+
+Stores in memory are restored at every start and leave no trace in a directory, so the sum does not include them.
+
+In JSON, the summary has `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has `lag`, the records of its log that it has not seen, whatever the
+start does. `lag_seconds` is the age of the first of them. `kstate inspect-position` with the same options prints only the `lag`.
+
+## While the application is running
+
+Offsets and status on disk are those of the last flush. What the next start does depends on how the application will be closed. `check`
+reports such outcomes as `unknown`, and their consequences as expected. Problems that do not depend on this remain findings: an unreadable file, a
+foreign segment, a damaged SST, the wrong layout.
+
+## How old the data is
+
+`check` reads the age of data from the table properties of SSTs, which stay the same after a copy, a link, a compaction or a start of 4.3. For stores that kstate
+wrote, it reads `.kstate/APP/ages.json`, which `kstate clean` keeps.
+
+A store that continues from its offset receives every delete only within `delete.retention.ms` of the age of its data. kstate subtracts a margin
+of a tenth of that time, or an hour. The retention comes from the broker, the dump or `--delete-retention`, and is a day otherwise.
 """
 
 
@@ -113,24 +139,24 @@ def _in_words(parts: str) -> str:
 _MARK = "## Beside real releases"
 _TABLE = f"""{_MARK}
 
-Made by the test run (`KSTATE_INTEROP=all`). Each directory was left by a real release (the one that is started, unless it says
-otherwise), edited as it says, checked, and then started: what stands here was predicted, and is what the release did, record by
-record. Stores: `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, `customers` global. A number is how many
-records were restored; stores that are not named opened as they are.
+The tables show predictions that the releases confirmed, record by record. For each case, a real release wrote a directory (the release that is
+started, unless stated otherwise). The directory was edited as described, checked, and started.
+
+The stores are `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, and the global store `customers`. A number is the number of
+restored records. Stores that are not named opened unchanged.
 """
 _HOMES = f"""### Where the topology has changed
 
-The same with `--topology`, and `--from` unless it says otherwise: each directory was left by a topology, most of them by
+These cases use `--topology`, and `--from` unless stated otherwise. One topology wrote the directory, most often this one (number: stores):
 
     {_in_words(A)}
 
-(number: stores), and another one was started, most often
+Then another topology was started, most often this one:
 
     {_in_words(B)}
 
-What stands here was foretold, and is what the release did; what is empty was not run. Where `kstate rehome` was named, it was run, and then the same check
-found nothing, and the release restored nothing but new stores and those in memory
-(`tests/interop/test_check_topology.py::test_the_prediction_is_what_the_new_topology_does`).
+The cells show predictions that the release confirmed. An empty cell was not tested. If `check` named `kstate rehome`, the test ran it. Afterwards
+`check` had no findings, and the release restored only new stores and stores in memory.
 """
 
 
