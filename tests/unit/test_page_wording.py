@@ -21,13 +21,9 @@ GENERATED = {
 }
 """Pages that are made from texts of the code, with their source."""
 NOT_YET = {
-    "docs/check.md",
     "docs/compatibility.md",
     "docs/developing.md",
     "docs/development/defects.md",
-    "docs/dump.md",
-    "docs/environment.md",
-    "docs/export.md",
     "docs/internals/README.md",
     "docs/internals/architecture.md",
     "docs/internals/changelogs.md",
@@ -42,8 +38,6 @@ NOT_YET = {
     "docs/internals/start.md",
     "docs/internals/stores.md",
     "docs/performance.md",
-    "docs/query.md",
-    "docs/questions.md",
     "docs/reliability.md",
     "examples/README.md",
     "examples/walkthrough.md",
