@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that end a command."""
-CLOSING_SECONDS: Final = 10.0
-"""So long after a signal a command that has a deadline may wait for what does not answer."""
+CLOSING_SECONDS: Final = 9.0
+"""So long after a signal a command that has a deadline may wait for what does not answer; 10 s include its end."""
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
@@ -61,42 +62,28 @@ def signals_held() -> Iterator[None]:
                 signal.raise_signal(caught[0])
 
 
-@contextmanager
-def deadline_after_signal(last_words: Callable[[int], object], seconds: float = CLOSING_SECONDS) -> Iterator[None]:
-    """End the process if the block is not left so long after a signal: ``last_words`` gets its number first.
+def watch_signals(passed: Callable[[int], object], seconds: float) -> bool:
+    """Call ``passed`` with the number of an ending signal, so long after it, from a thread that ends with the process.
 
     Python runs a handler only between two of its instructions, and what the handler raises may meet code that asks a
-    server once more to tidy up. So a thread hears of the signal by a pipe, which the C handler writes to. The exit code
-    is 128 plus the number of the signal. Only for blocks that may be killed at any moment.
+    server once more to tidy up. So the thread hears of the signal by a pipe, which the C handler writes to.
+    Return False outside the main thread, where Python allows no such pipe.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+        return False
     receiving, sending = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     os.set_blocking(receiving, True)
-    over = threading.Event()
 
     def watch() -> None:
         while numbers := os.read(receiving, 64):
             ending = next((number for number in numbers if number in ENDING), None)
-            if ending is not None and not over.wait(seconds):
-                try:
-                    last_words(ending)
-                finally:
-                    os._exit(128 + ending)
+            if ending is not None:
+                time.sleep(seconds)
+                passed(ending)
 
-    watcher = threading.Thread(target=watch, name="deadline", daemon=True)
-    before = signal.set_wakeup_fd(sending, warn_on_full_buffer=False)
-    try:
-        start(watcher)
-        yield
-    finally:
-        over.set()
-        signal.set_wakeup_fd(before)
-        os.close(sending)
-        if watcher.ident is not None:
-            watcher.join()
-        os.close(receiving)
+    start(threading.Thread(target=watch, name="deadline", daemon=True))
+    signal.set_wakeup_fd(sending, warn_on_full_buffer=False)
+    return True
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from kstate_cli.barrier.meeting import MeetingPlace, Word, file_name
+from kstate_cli.deadline import leave
 from kstate_cli.errors import Refused, UsageError
 
 _LOOK_SECONDS: Final = 0.5
@@ -85,6 +86,7 @@ def wait_for_all(
     """
     file_name(host)
     wait = _Wait(place, Word(host, secrets.token_hex(16), hosts, {}, left=False), names)
+    leave(f"the file of {host} at {place.shown}: the other hosts count it as silent after {_SILENCE_SECONDS:.0f} s")
     place.leave(wait.mine)
     try:
         waiting = wait.until_all_are_here(None if timeout is None else time.monotonic() + timeout, on_change)

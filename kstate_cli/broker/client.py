@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.settings import refused_by_client
+from kstate_cli.deadline import contact
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
 
@@ -42,6 +43,7 @@ def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminC
         raise UsageError(
             f"--bootstrap-server needs the Kafka client: {error}", hint="pip install 'kstate[kafka]'"
         ) from None
+    contact(bootstrap)
     heard: list[Any] = []
     conf: dict[str, Any] = {"log_level": 0, **settings, "bootstrap.servers": bootstrap, "error_cb": heard.append}
     try:

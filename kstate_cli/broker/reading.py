@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kstate_cli.broker.settings import refused_by_client
+from kstate_cli.deadline import contact
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 
@@ -59,6 +60,7 @@ def assigned_consumer(
         "queued.max.messages.kbytes": _QUEUE_KBYTES,
         "fetch.queue.backoff.ms": _FULL_QUEUE_MS,
     }
+    contact(bootstrap)
     try:
         consumer = Consumer(conf)
     except (KafkaException, ValueError, TypeError) as error:

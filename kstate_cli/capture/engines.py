@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli import temporary
-from kstate_cli.capture.jobs import RangeJob, RangeResult
+from kstate_cli.capture.jobs import RangeJob, RangeQueue, RangeResult
 from kstate_cli.capture.task import capture_range
 from kstate_cli.parallel.progress import Counters
 from kstate_cli.parallel.workers import Processes, Workers
@@ -35,7 +35,7 @@ class CaptureEngine(str, Enum):
 Counted = Callable[[int, int], None]
 """Gets the records and bytes that were read so far, from another thread."""
 Finished = Callable[[RangeJob, RangeResult], None]
-"""Gets each range that was read whole, in the order of the jobs, before :meth:`RangeRunner.run` returns or raises."""
+"""Gets each range that was read whole, as soon as it is, before :meth:`RangeRunner.run` returns or raises."""
 _WAVE = 2
 """So many tasks per slot go to Spark at once: it gives no result before the last of them has ended."""
 
@@ -64,9 +64,10 @@ class RangesOnSpark:
         """What a range refuses is raised at once, anything else Spark tries again."""
         with contextlib.ExitStack() as stack:
             told = stack.enter_context(_counting(jobs, counted)) if self.here else jobs
-            for wave in _waves(told, self.slots * _WAVE):
+            queue = RangeQueue(told)
+            while wave := _wave(queue, self.slots * _WAVE):
                 for job, result in zip(wave, run_tasks(self.context, capture_range, wave, lambda: None), strict=True):
-                    finished(job, result)
+                    finished(queue.ended(job, result), result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,11 @@ class RangesInProcesses:
     def run(self, jobs: Sequence[RangeJob], counted: Counted, finished: Finished) -> None:
         """A range that fails is not tried again: what fails on this host fails again."""
         with _counting(jobs, counted) as told:
+            queue = RangeQueue(told)
             try:
-                for job, result in zip(told, self.pool.map(capture_range, told), strict=True):
-                    finished(job, result)
+                self.pool.work_off(
+                    capture_range, queue.take, lambda job, result: finished(queue.ended(job, result), result)
+                )
             except BaseException:
                 # Nobody writes any more once this has returned.
                 self.pool.stop()
@@ -103,9 +106,12 @@ def started(engine: CaptureEngine, spark: SparkSettings, workers: int) -> Iterat
         yield RangesOnSpark(context, slots_of(context), spark.local)
 
 
-def _waves(jobs: Sequence[RangeJob], most: int) -> Iterator[Sequence[RangeJob]]:
-    for first in range(0, len(jobs), max(1, most)):
-        yield jobs[first : first + max(1, most)]
+def _wave(queue: RangeQueue, most: int) -> list[RangeJob]:
+    """Return the next jobs, at most so many; none if none waits."""
+    jobs: list[RangeJob] = []
+    while len(jobs) < max(1, most) and (job := queue.take()) is not None:
+        jobs.append(job)
+    return jobs
 
 
 @contextlib.contextmanager

@@ -1,7 +1,9 @@
 """What the files of a dump that grows are called, and whose they are.
 
 ``topic=T/partition=P/<first>-<end>-<generation>-<run>-<attempt>.parquet``: offsets with twenty digits, the end not
-included. No two attempts ever write to one file, whoever they are of; a file that no manifest names does not exist.
+included. The end is that of the range as it was planned: where time ended the reading before, the file has less, and
+the manifest states how much. No two attempts ever write to one file, whoever they are of; a file that no manifest
+names does not exist.
 """
 
 from __future__ import annotations

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from kstate_cli.clock import BootTime
 from kstate_cli.dump.growing import GrownFile, LastRecord, TailRecord
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.parallel.progress import Counter
+
+_LEAST_SECONDS: Final = 2.0
+"""So long the first ranges of a call are read: a call that is ended soon has read something whole by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,10 @@ class RangeJob:
     bytes_per_second: int | None = None
     counters: tuple[Counter, Counter] | None = None
     """Records and bytes, where they can be counted on this host."""
+    counted: tuple[int, int] = (0, 0)
+    """Records and bytes that earlier jobs with the same counters have read."""
+    seconds: float | None = None
+    """After so long the reading ends, at a record; None: at ``end`` only."""
 
     @property
     def shown(self) -> str:
@@ -59,5 +69,35 @@ class RangeResult:
     """Its last records."""
     seen: frozenset[str] = frozenset()
     """Those of the awaited keys that it has."""
+    end: int | None = None
+    """Below this it was read, if its time was over before ``end`` of the job was reached."""
     ended_ms: int = 0
     """The same in the time of the dump, as whoever has asked for it finds it."""
+
+
+class RangeQueue:
+    """Jobs that wait for a reader. A job whose time was over waits again, first of all, behind what was read.
+
+    A job may take as long as the call has taken by then. So a call that is ended at any moment has read ranges whole
+    for about half of its time, and all jobs but the first ones are read in one piece.
+    """
+
+    def __init__(self, jobs: Iterable[RangeJob]) -> None:
+        self._waiting = deque(jobs)
+        self._began = time.monotonic()
+
+    def take(self) -> RangeJob | None:
+        """Return the next job, with the time that it may take; None if none waits."""
+        if not self._waiting:
+            return None
+        seconds = max(_LEAST_SECONDS, time.monotonic() - self._began)
+        return replace(self._waiting.popleft(), seconds=seconds)
+
+    def ended(self, job: RangeJob, result: RangeResult) -> RangeJob:
+        """Return the job as far as it was read; what is left of it waits again."""
+        if result.end is None:
+            return job
+        records, size = job.counted
+        counted = records + result.records, size + result.size
+        self._waiting.appendleft(replace(job, start=result.end, counted=counted))
+        return replace(job, end=result.end)

@@ -170,11 +170,12 @@ def ranges(plans: Iterable[PartitionPlan], slots: int) -> list[tuple[PartitionPl
     looked_at: Sequence[PartitionPlan] = [one for one in plans if one.must_read]
     total = sum(one.records for one in looked_at)
     each = min(max(total // (max(1, slots) * _RANGES_PER_SLOT), _LEAST_RANGE), _MOST_RANGE)
-    cut = []
+    cut: list[tuple[int, tuple[PartitionPlan, int, int]]] = []
     for one in looked_at:
         parts = max(1, -(-one.records // each))
         step = -(-one.records // parts)
         bounds = [one.start + step * part for part in range(parts)] + [one.end]
-        cut += [(one, start, end) for start, end in pairwise(bounds) if start < end]
-    # The long ones first, so that none is left for the end.
-    return sorted(cut, key=lambda part: part[1] - part[2])
+        cut += [(number, (one, start, end)) for number, (start, end) in enumerate(pairwise(bounds)) if start < end]
+    # The first ranges of all partitions come first: where a call is interrupted, what has a gap before it is lost.
+    # Of them the long ones come first, so that none is left for the end.
+    return [part for _, part in sorted(cut, key=lambda entry: (entry[0], entry[1][1] - entry[1][2]))]

@@ -31,6 +31,7 @@ from kstate_cli.capture.round_clock import RoundClock
 from kstate_cli.capture.stores import DumpStore, store_of
 from kstate_cli.capture.topics import Topics, chosen
 from kstate_cli.clock import now_ms
+from kstate_cli.deadline import leave
 from kstate_cli.dump.errors import DumpError
 from kstate_cli.dump.growing import Forgotten, Full, Grown, LastRecord, TailRecord
 from kstate_cli.dump.model import Round
@@ -46,6 +47,10 @@ from kstate_cli.texts import first_line, some
 ISOLATION = "read_committed"
 _KEEP_SECONDS = 6
 """Of the time that a command may take after a signal."""
+_REMAINS = (
+    "files of this call that no manifest names, which a call a day later removes; "
+    "the dump is unchanged, or has one generation more"
+)
 _ATTEMPTS = 3
 """Of a partition in one round: its log may begin later, or turn out to be another one, while it is read."""
 
@@ -134,6 +139,7 @@ def dump_round(
     one.look()
     if request.dry_run:
         return one.foretold()
+    leave(_REMAINS)
     store.make(one.run)
     try:
         with ExitStack() as own:

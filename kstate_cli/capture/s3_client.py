@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kstate_cli.deadline import contact
 from kstate_cli.errors import KstateError, Refused, RunFailed, UsageError
 from kstate_cli.redaction import shown_uri
 from kstate_cli.texts import printable
@@ -92,6 +93,7 @@ def client_of(place: S3Place) -> Any:
         raise UsageError(
             f"{place.uri} cannot be written to without boto3: {error}", hint="pip install 'kstate[s3]'"
         ) from None
+    contact(place.uri)
     config = Config(
         retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
         connect_timeout=_CONNECT_SECONDS,

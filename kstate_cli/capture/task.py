@@ -83,6 +83,7 @@ def capture_range(job: RangeJob) -> RangeResult:
         boot_time(),
         tail=tuple(map(tail_record, reading.tail)),
         seen=frozenset(reading.seen),
+        end=reading.end,
     )
 
 
@@ -124,10 +125,14 @@ class _RangeMessages:
         self.seen: set[str] = set()
         counters = job.counters or (None, None)
         self._counted = [Progress(one, _ENDLESS) for one in counters]
+        for counter, before in zip(self._counted, job.counted, strict=True):
+            counter.add(before)
         self._began = time.monotonic()
+        self.end: int | None = None
+        """Below this it was read, if the time was over before."""
 
     def messages(self, consumer: Any) -> Iterator[list[Any]]:
-        """Those of the range, in order."""
+        """Those of the range, in order; of a job whose time is over, those up to there."""
         job = self._job
         at = job.start
         heard, end_seen = time.monotonic(), None
@@ -149,6 +154,13 @@ class _RangeMessages:
                 records = [one for one in records if job.start <= one.offset() < job.end]
             if records:
                 yield records
+            if job.seconds is not None and job.start < at < job.end and self._took() >= job.seconds:
+                self.end = at
+                return
+
+    def _took(self) -> float:
+        """Return for how long it reads already, s."""
+        return time.monotonic() - self._began
 
     def count(self, messages: list[Any], size: int) -> None:
         """These are written. Waits where that was quicker than it may be."""
@@ -161,7 +173,7 @@ class _RangeMessages:
             counter.add(more)
         most = self._job.bytes_per_second
         if most is not None:
-            ahead = self.size / most - (time.monotonic() - self._began)
+            ahead = self.size / most - self._took()
             if ahead > 0:
                 time.sleep(ahead)
 

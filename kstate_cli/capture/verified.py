@@ -3,10 +3,12 @@
 The canonical shape is written by :func:`record`::
 
     {"format": 1, "place": "/backup/orders", "parts": 7,
-     "verified": {"1": {"at_ms": …, "generation": 12, "files": 40, "damaged": 0}, …}}
+     "verified": {"1": {"at_ms": …, "generation": 12, "files": 40, "damaged": 0}, …},
+     "unfinished": {"2": {"began_ms": …, "files": {"topic=…/….parquet": "<SHA-256>", …}}}}
 
 A copy of a dump brings the file along, but nobody has read the copy: ``place`` tells. ``generation`` is that of the
-manifest whose files were read, null of a dump that does not grow.
+manifest whose files were read, null of a dump that does not grow. ``unfinished`` has the files of a part that were
+read whole, and are what the manifest states, before the reading was interrupted: the next one continues.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,9 +36,19 @@ class VerifiedPart:
     """A part that was read in full. Time: ms since 1970."""
 
     at_ms: int
+    """Every file was read then or later."""
     generation: int | None
     files: int
     damaged: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A part whose reading was interrupted. Time: ms since 1970."""
+
+    began_ms: int
+    files: Mapping[str, str]
+    """Path of a file that was read whole -> its SHA-256."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,7 @@ class Verified:
 
     parts: int
     verified: Mapping[int, VerifiedPart]
+    unfinished: Mapping[int, Unfinished] = field(default_factory=dict)
 
     def oldest_ms(self) -> int | None:
         """Return when the part was read that was read the longest ago; None where one was never read."""
@@ -86,7 +99,13 @@ def _parsed(content: Any, place: str) -> Verified | None:
             _number(part["files"]),
             _number(part["damaged"]),
         )
-    return Verified(parts, verified) if parts else None
+    unfinished = {
+        _number(int(name)): Unfinished(
+            _number(part["began_ms"]), {str(path): str(digest) for path, digest in part["files"].items()}
+        )
+        for name, part in content.get("unfinished", {}).items()
+    }
+    return Verified(parts, verified, unfinished) if parts else None
 
 
 def _number(value: Any) -> int:
@@ -97,14 +116,29 @@ def _number(value: Any) -> int:
 
 def record(uri: str, number: int, parts: int, part: VerifiedPart) -> Verified:
     """Record that a part was read. Other parts stay known as long as there are so many. Raises OSError."""
+    before = _before(uri, parts)
+    others = {name: files for name, files in before.unfinished.items() if name != number}
+    return _write(uri, Verified(parts, dict(sorted({**before.verified, number: part}.items())), others))
+
+
+def record_unfinished(uri: str, number: int, parts: int, unfinished: Unfinished) -> None:
+    """Record which files of a part were read before the reading was interrupted. Raises OSError."""
+    before = _before(uri, parts)
+    _write(uri, replace(before, unfinished={**before.unfinished, number: unfinished}))
+
+
+def _before(uri: str, parts: int) -> Verified:
     before = read_verified(uri)
-    known = dict(before.verified) if before is not None and before.parts == parts else {}
-    verified = Verified(parts, dict(sorted({**known, number: part}.items())))
+    return before if before is not None and before.parts == parts else Verified(parts, {})
+
+
+def _write(uri: str, verified: Verified) -> Verified:
     content = {
         "format": _FORMAT,
         "place": _place(uri),
-        "parts": parts,
+        "parts": verified.parts,
         "verified": {str(name): asdict(one) for name, one in verified.verified.items()},
+        "unfinished": {str(name): asdict(files) for name, files in verified.unfinished.items()},
     }
     filesystem, root = open_location(uri)
     path, text = f"{root.rstrip('/')}/{VERIFIED}", json.dumps(content) + "\n"

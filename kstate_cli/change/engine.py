@@ -25,6 +25,7 @@ from kstate_cli.change.standby import announce_standby
 from kstate_cli.change.switch import list_trees, switch
 from kstate_cli.change.system_calls import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
+from kstate_cli.deadline import leave
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, name_of_signal
 from kstate_cli.naming import file_of
 from kstate_cli.parallel.workers import Workers
@@ -84,6 +85,7 @@ def execute(
             steps=len(plan.steps),
             **{ROUGH_EVENT_MEMBER: round(rough_seconds(plan, options.workers), 3)},
         )
+        leave(f"the unfinished run {run.name} in {run.path.parent}: the next change sweeps it, or continues it")
         if prepare is not None:
             plan = replace(plan, steps=prepare(run))
         with contextlib.nullcontext(workers) if workers else Workers(options.workers) as pool:

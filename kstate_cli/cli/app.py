@@ -14,10 +14,10 @@ from typing import Any
 
 import typer
 
-from kstate_cli import host, temporary
+from kstate_cli import deadline, host, temporary
 from kstate_cli.cli import json_lines, standard
 from kstate_cli.cli.commands import LazyGroup
-from kstate_cli.cli.ending import exit_code_of, tell, tell_program
+from kstate_cli.cli.ending import exit_code_of, report_deadline, tell, tell_program
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost, UsageError
 from kstate_cli.signals import ENDING
 from kstate_cli.texts import command
@@ -73,6 +73,7 @@ def main() -> None:
     temporary.settle()
     for number in ENDING:
         signal.signal(number, _on_signal)
+    deadline.begin(report_deadline)
     code = EXIT_OK
     try:
         result: Any = app(standalone_mode=False, prog_name="kstate")
@@ -83,6 +84,7 @@ def main() -> None:
         _let_signals_end()
         host.release_reserve()
         code = _ended_by(error, code)
+    deadline.reported(code)
     standard.give_up()
     gc.freeze()  # at its end Python would look once more for what nobody needs among all that it has imported
     sys.exit(code)

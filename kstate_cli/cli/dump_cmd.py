@@ -30,17 +30,13 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
     from kstate_cli.cli.dump_progress import DumpProgress
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.errors import UsageError
-    from kstate_cli.signals import deadline_after_signal
 
     request = _request(source, how)
     if source.follow is not None and source.dry_run:
         raise UsageError("--follow goes on writing, and --dry-run writes nothing", hint="leave one of them out")
     folder = None if is_s3(request.out) else Path(request.out)
     application = source.app or request.group or request.out.rpartition("/")[2]
-    with (
-        Metrics(told.metrics_file, "dump", folder, application=application) as metrics,
-        deadline_after_signal(lambda number: _last_words(request, metrics, number)),
-    ):
+    with Metrics(told.metrics_file, "dump", folder, application=application) as metrics:
 
         def round_done(outcome: RoundOutcome) -> None:
             _show_round(request, outcome, told)
@@ -57,27 +53,6 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
         else:
             _show(outcome, quiet=told.quiet, dry_run=request.dry_run)
         return metrics.done(_code(outcome, told))
-
-
-def _last_words(request: DumpRequest, metrics: Metrics, number: int) -> None:
-    """Report that the deadline after a signal has passed, and what remains, in every kind of output."""
-    from kstate_cli.cli.ending import tell, tell_program
-    from kstate_cli.errors import Interrupted
-    from kstate_cli.redaction import shown_uri
-    from kstate_cli.signals import CLOSING_SECONDS
-
-    error = Interrupted(number)
-    place = shown_uri(request.out)
-    waited = f"{CLOSING_SECONDS:.0f} s later {place}, or {request.bootstrap}, had not answered"
-    remains = "what remains: files of this call that no manifest names, which a call a day later removes"
-    error.add_details(
-        (f"{waited}: it is not waited for any longer", f"{remains}; the dump is unchanged, or has one generation more")
-    )
-    tell_program(error, error.exit_code)
-    tell(error)
-    metrics.round_done(error.exit_code)
-    sys.stdout.flush()
-    sys.stderr.flush()
 
 
 def _code(outcome: RoundOutcome, told: ToldOptions) -> int:

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from kstate_cli import deadline
 from kstate_cli.access import DENIED, what_to_do
 from kstate_cli.change.commits_made import Commit, committed
 from kstate_cli.cli import json_lines
@@ -27,6 +28,7 @@ from kstate_cli.errors import (
 )
 from kstate_cli.host import FULL, HostError, full_hint, shortage_behind
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.signals import CLOSING_SECONDS
 from kstate_cli.texts import asked, command
 
 _DEFECT = "defect"
@@ -123,6 +125,22 @@ def tell(*errors: BaseException) -> None:
     change = committed()
     if change is not None and any(_code(error) != EXIT_OK for error in errors):
         _write_change(change)
+
+
+def report_deadline(number: int) -> None:
+    """Report, in every kind of output, that the deadline after a signal has passed, and what remains."""
+    error = Interrupted(number)
+    services = " and ".join(deadline.services())
+    error.add_details(
+        (
+            f"{CLOSING_SECONDS:.0f} s later {services} had not answered: kstate waits no longer",
+            f"what remains: {deadline.remains()}",
+        )
+    )
+    tell_program(error, error.exit_code)
+    tell(error)
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 def _code(error: BaseException) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli import clock
+from kstate_cli import clock, deadline
 from kstate_cli.access import DENIED, what_to_do
 from kstate_cli.cli import standard
 from kstate_cli.cli.ending import exit_code_of
@@ -76,6 +76,7 @@ class Metrics:
         self._began = clock.now_seconds()
         if self._path is not None:
             self._lock = self._take_lock(self._path)
+            deadline.at_the_deadline(self._at_the_deadline)
         return self
 
     def __exit__(
@@ -88,6 +89,10 @@ class Metrics:
                 self._tell(self._path, EXIT_OK if error is None else exit_code_of(error))
         finally:
             os.close(self._lock)
+
+    def _at_the_deadline(self, code: int) -> None:
+        if self._code is None:
+            self.round_done(code)
 
     def round_done(self, code: int) -> None:
         """Write the file after a round of a command that continues until a signal; ``code`` is that of the round."""

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import Any
 
-from kstate_cli import carried
+from kstate_cli import carried, deadline
 from kstate_cli.cli.parameters import tell_processed
 from kstate_cli.texts import command
 
@@ -23,6 +23,7 @@ def forget() -> None:
     _given.clear()
     _workers.clear()
     carried.forget()
+    deadline.forget()
 
 
 def given() -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -13,12 +14,17 @@ import typer
 from kstate_cli.cli.meter import BYTES, Meter
 from kstate_cli.cli.options import Output, Quiet, part_of
 from kstate_cli.cli.output import Format
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kstate_cli.capture.verified import VerifiedPart
     from kstate_cli.dump.verification import DumpFile, FileFinding
+
+
+_RECORD_SECONDS = 10
+"""So often it is recorded which files were read."""
 
 
 def verify_dump(
@@ -36,11 +42,13 @@ def verify_dump(
     """Read files of a dump in full: compare each with the SHA-256 of the manifest, or decode every page of it.
 
     Files of older full dumps are read as well. A file stays in its part while the dump grows. _verified.json in the
-    dump records when each part was read; kstate check --dump shows it. Exit codes: 3 a file is damaged or missing,
-    4 a file cannot be read.
+    dump records when each part was read; kstate check --dump shows it. A call that was interrupted is continued. Exit
+    codes: 3 a file is damaged or missing, 4 a file cannot be read.
     """
+    from kstate_cli.capture.verified import VerifiedPart
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import say
+    from kstate_cli.clock import utc_text
     from kstate_cli.dump.location import absolute, shown
     from kstate_cli.dump.verification import files_of_dump, verify_files
     from kstate_cli.texts import plural, size_text
@@ -49,10 +57,23 @@ def verify_dump(
     began = time.monotonic()
     known = files_of_dump(dump)
     chosen = [file for file in known.files if file.part(parts) == number]
-    with _ReadBytes(chosen, quiet=quiet) as progress:
-        findings = verify_files(dump, chosen, progress.read)
+    reading = _Reading(dump, (number, parts), chosen, recorded=not no_record)
+    if reading.earlier:
+        say(
+            f"continued: {reading.earlier} of {len(chosen)} files were read since {utc_text(reading.began_ms)} "
+            "by a call that was interrupted",
+            quiet=quiet,
+        )
+
+    def read(file: DumpFile, finding: FileFinding | None) -> None:
+        progress.read(file)
+        reading.read(file, finding)
+
+    with _ReadBytes(reading.files, quiet=quiet) as progress, reading:
+        findings = verify_files(dump, reading.files, read)
     size = sum(file.size or 0 for file in chosen)
-    warning = None if no_record else _recorded(dump, (number, parts), known.generation, len(chosen), findings)
+    part = VerifiedPart(reading.began_ms, known.generation, len(chosen), len(findings))
+    warning = None if no_record else _recorded(dump, (number, parts), part, findings)
     if output is Format.json:
         lines = JsonLines(None)
         for finding in findings:
@@ -75,6 +96,7 @@ def verify_dump(
                 "bytes": size,
                 "findings": dict(Counter(finding.code for finding in findings)),
                 "subset": subset,
+                "read_before": reading.earlier,
                 "left_out": len(known.files) - len(chosen),
                 "seconds": round(time.monotonic() - began, 3),
             }
@@ -98,17 +120,14 @@ def _unreadable() -> str:
     return UNREADABLE
 
 
-def _recorded(
-    dump: str, part: tuple[int, int], generation: int | None, files: int, findings: Sequence[FileFinding]
-) -> str | None:
+def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: Sequence[FileFinding]) -> str | None:
     """Record that the part was read; return a warning where that fails. What could not be read was not verified."""
-    from kstate_cli import clock
-    from kstate_cli.capture.verified import VerifiedPart, record
+    from kstate_cli.capture.verified import record
 
     if any(finding.code == _unreadable() for finding in findings):
         return None
     try:
-        record(dump, *part, VerifiedPart(clock.now_ms(), generation, files, len(findings)))
+        record(dump, *number, part)
     except OSError as error:
         return f"cannot record in the dump that the part was read: {error.strerror or error}"
     return None
@@ -141,6 +160,63 @@ def _verdict(findings: Sequence[FileFinding], growing: str | None) -> Exception:
         hint_details=advice.hint_details if rotten else (),
         code=ROT if rotten else None,
     )
+
+
+class _Reading:
+    """The reading of one part, and which of its files an interrupted call has read. A context manager.
+
+    The files that were read whole are recorded in the dump now and then, and when an error or a signal ends the
+    reading. Only a file whose SHA-256 the manifest states can be recognized by the next call.
+    """
+
+    def __init__(self, dump: str, part: tuple[int, int], files: Sequence[DumpFile], *, recorded: bool) -> None:
+        from kstate_cli import clock
+        from kstate_cli.capture.verified import read_verified
+
+        self._dump, self._part, self._recorded = dump, part, recorded
+        self._lock = threading.Lock()
+        self._written_at = time.monotonic()
+        before = None
+        with contextlib.suppress(OSError):
+            record = read_verified(dump) if recorded else None
+            before = record.unfinished.get(part[0]) if record is not None and record.parts == part[1] else None
+        whole = {} if before is None else before.files
+        self._whole = {
+            file.relative: file.sha256
+            for file in files
+            if file.sha256 is not None and whole.get(file.relative) == file.sha256
+        }
+        self.earlier = len(self._whole)
+        self.files = [file for file in files if file.relative not in self._whole]
+        self.began_ms = before.began_ms if before is not None and self._whole else clock.now_ms()
+
+    def __enter__(self) -> _Reading:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is not None and self._write():
+            note(error, f"{len(self._whole)} files of the part were read by then: the next call continues")
+
+    def read(self, file: DumpFile, finding: FileFinding | None) -> None:
+        """Note a file that was read; a damaged one is read again by every call."""
+        with self._lock:
+            if finding is None and file.sha256 is not None:
+                self._whole[file.relative] = file.sha256
+            if time.monotonic() - self._written_at >= _RECORD_SECONDS:
+                self._write()
+                self._written_at = time.monotonic()
+
+    def _write(self) -> bool:
+        """Record the files that were read; return whether there were any and that worked."""
+        from kstate_cli.capture.verified import Unfinished, record_unfinished
+
+        if not self._recorded or not self._whole:
+            return False
+        try:
+            record_unfinished(self._dump, *self._part, Unfinished(self.began_ms, dict(self._whole)))
+        except OSError:
+            return False  # the whole part is reported as not recorded in the end
+        return True
 
 
 class _ReadBytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from kstate_cli.deadline import contact
 from kstate_cli.errors import UsageError
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.redaction import shown_uri
@@ -82,6 +83,8 @@ def open_location(uri: str) -> tuple[FileSystem, str]:
             f"{shown(uri)} cannot be opened ({type(error).__name__})",
             hint="give a local path or a URI that pyarrow knows: file://, s3://, gs://, abfss://, hdfs://",
         ) from None
+    if not is_here(filesystem):
+        contact(shown(uri))
     return filesystem, path
 
 

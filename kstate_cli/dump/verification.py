@@ -100,12 +100,12 @@ def files_to_read(dump: Dump) -> tuple[DumpFile, ...]:
 
 
 def verify_files(
-    uri: str, files: Iterable[DumpFile], read: Callable[[DumpFile], None] | None = None
+    uri: str, files: Iterable[DumpFile], read: Callable[[DumpFile, FileFinding | None], None] | None = None
 ) -> list[FileFinding]:
     """Read these files and return those that are damaged, missing or unreadable; ``read`` is called after each."""
     filesystem, _ = open_location(uri)
 
-    def verify(file: DumpFile) -> FileFinding | None:
+    def judge(file: DumpFile) -> FileFinding | None:
         try:
             missing = _verify(filesystem, file)
             return None if missing is None else FileFinding(file, MISSING, missing)
@@ -113,9 +113,12 @@ def verify_files(
             return FileFinding(file, ROT, error.headline)
         except DumpError as error:
             return FileFinding(file, UNREADABLE, error.headline)
-        finally:
-            if read is not None:
-                read(file)
+
+    def verify(file: DumpFile) -> FileFinding | None:
+        finding = judge(file)
+        if read is not None:
+            read(file, finding)
+        return finding
 
     with ThreadPoolExecutor(cores_here(), thread_name_prefix="verify") as pool:
         return [finding for finding in mapped(pool, verify, files) if finding is not None]

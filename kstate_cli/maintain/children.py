@@ -12,10 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
+from kstate_cli.errors import Interrupted, note
 from kstate_cli.formats.json_text import parse_json
+from kstate_cli.signals import CLOSING_SECONDS
 
 GRACE_SECONDS: Final = 60
 """After SIGTERM a command ends by itself, and says how; then it is killed, which leaves nothing half done either."""
+SIGNAL_GRACE_SECONDS: Final = CLOSING_SECONDS + 0.7
+"""The same after a signal to kstate itself: a command that waits for another host ends by its own deadline first."""
 NO_CODE: Final = 6
 """The exit code of a step whose command has none of its own: it was ended."""
 _MOST_CODE: Final = 7
@@ -62,6 +66,14 @@ def run(
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             timed_out = True
+        except (Interrupted, KeyboardInterrupt) as error:
+            if not _end(process, min(grace, SIGNAL_GRACE_SECONDS)):
+                note(
+                    error,
+                    f"the step under way had not ended {SIGNAL_GRACE_SECONDS:.0f} s later: it was killed",
+                )
+            note(error, "what remains: the next call runs the step under way again, and those behind it")
+            raise
         finally:
             _end(process, grace)
         ended_by = -process.returncode if process.returncode < 0 else None
@@ -71,10 +83,10 @@ def run(
         return Ended(process.returncode if plain else NO_CODE, timed_out, ended_by, _lines(output))
 
 
-def _end(process: subprocess.Popen[bytes], grace: float) -> None:
-    """Has it end, if it has not: SIGTERM to it, SIGKILL to it and all that it started."""
+def _end(process: subprocess.Popen[bytes], grace: float) -> bool:
+    """End the process if it runs: SIGTERM, then SIGKILL for its children too. Return whether SIGTERM was enough."""
     if process.poll() is not None:
-        return
+        return True
     process.terminate()
     try:
         process.wait(grace)
@@ -84,6 +96,8 @@ def _end(process: subprocess.Popen[bytes], grace: float) -> None:
         process.wait()
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
+        return False
+    return True
 
 
 def _lines(output: IO[bytes]) -> tuple[dict[str, Any], ...]:

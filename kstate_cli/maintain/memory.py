@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ GOOD: Final = (0, 1)
 """Exit codes of a command that did what it was asked for."""
 _FOUND: Final = 3
 """Of one that has looked at everything, and found something."""
+_MOST_SHARES: Final = 1 << 16
+"""A share that does not fit then has a single store that takes too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,26 @@ class Result:
         return self.exit in GOOD
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Parts that do not fit into the time limit of their step, and are read share by share.
+
+    The stores of part i of n are those of the parts i and i + n of 2 n.
+    """
+
+    parts: int
+    """Into how many parts ``kstate.toml`` cuts the stores."""
+    cut: Mapping[int, tuple[tuple[int, int], ...]]
+    """A part -> its shares, each as its number and of how many; a part that fits is not among them."""
+    of_part: int
+    waiting: tuple[tuple[int, int], ...]
+    """The shares of that part that are still to be read."""
+    began_ms: int | None = None
+    """When the first share of the part that was read was begun."""
+    incomplete: bool = False
+    """A share of the part was passed over."""
+
+
 @dataclass(slots=True)
 class Memory:
     """All of it."""
@@ -59,6 +81,8 @@ class Memory:
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
     parts: dict[str, tuple[int, int, int | None, int | None]] = field(default_factory=dict)
     """Of a directory: the part that was verified last, of how many, when the circle began, when one was last full."""
+    shares: dict[str, Shares] = field(default_factory=dict)
+    """Of a directory whose parts do not fit into the time limit of the step."""
 
     def result(self, step: str, of: str | None) -> Result | None:
         """What came of a step the last time."""
@@ -70,17 +94,59 @@ class Memory:
         steps = {("verify", of): of or "" for of in self.parts} | {("verify-dump", None): ""}
         known = {of for step, of in steps.items() if step in wanted}
         self.parts = {of: one for of, one in self.parts.items() if of in known}
+        verified = {of or "" for step, of in wanted if step == "verify"}
+        self.shares = {of: shares for of, shares in self.shares.items() if of in verified}
 
     def next_part(self, of: str | None, parts: int) -> tuple[int, int]:
-        """The part that comes next; the first where they are other parts now."""
+        """Return the part that comes next, or the next share of it; the first part if they are other parts now."""
         last, known, _, _ = self.parts.get(of or "", (0, parts, None, None))
-        return (last % parts + 1 if known == parts else 1), parts
+        number = last % parts + 1 if known == parts else 1
+        shares = self.shares.get(of or "")
+        if shares is None or shares.parts != parts or number not in shares.cut:
+            return number, parts
+        if shares.of_part != number or not shares.waiting:
+            shares = self.shares[of or ""] = Shares(parts, shares.cut, number, shares.cut[number])
+        return shares.waiting[0]
 
-    def verified(self, of: str | None, part: tuple[int, int], began_ms: int, ended_ms: int) -> bool:
-        """A part was read; whether that was the last of a full circle."""
-        number, parts = part
+    def too_large(self, of: str | None, part: tuple[int, int], parts: int) -> tuple[int, int] | None:
+        """Note that a part, or a share, did not fit into its time; return its half that comes next.
+
+        None for a share that cannot be cut: it is passed over, the others are read, and the circle is not full.
+        """
+        number, of_all = (part[0] - 1) % parts + 1, part[1]
+        shares = self.shares.get(of or "")
+        if shares is None or shares.parts != parts:
+            shares = Shares(parts, {}, number, (part,))
+        elif part not in shares.waiting[:1]:
+            shares = Shares(parts, shares.cut, number, (part,))
+        if of_all * 2 > parts * _MOST_SHARES:
+            shares = replace(shares, waiting=shares.waiting[1:], incomplete=True)
+            half = None
+            if not shares.waiting:
+                _, _, _, full = self.parts.get(of or "", (0, parts, None, None))
+                self.parts[of or ""] = (number, parts, None, full)
+        else:
+            halves = ((part[0], of_all * 2), (part[0] + of_all, of_all * 2))
+            others = (share for share in shares.cut.get(number, ()) if share != part)
+            cut = {**shares.cut, number: (*halves, *others)}
+            shares = replace(shares, cut=cut, waiting=(*halves, *shares.waiting[1:]))
+            half = halves[0]
+        self.shares[of or ""] = shares
+        return half
+
+    def verified(self, of: str | None, part: tuple[int, int], parts: int, began_ms: int, ended_ms: int) -> bool:
+        """Note that a part, or a share, was read; return whether that was the last of a full circle."""
+        number = (part[0] - 1) % parts + 1
+        shares = self.shares.get(of or "")
+        incomplete = False
+        if shares is not None and part in shares.waiting[:1]:
+            began_ms = began_ms if shares.began_ms is None else shares.began_ms
+            shares = self.shares[of or ""] = replace(shares, waiting=shares.waiting[1:], began_ms=began_ms)
+            if shares.waiting:
+                return False
+            incomplete = shares.incomplete
         _, _, circle, full = self.parts.get(of or "", (0, parts, None, None))
-        circle = began_ms if number == 1 else circle
+        circle = None if incomplete else began_ms if number == 1 else circle
         is_full = number == parts and circle is not None
         self.parts[of or ""] = (number, parts, circle, ended_ms if is_full else full)
         return is_full
@@ -169,7 +235,26 @@ def _memory(content: Any) -> Memory:
         if not 1 <= number <= parts:
             raise ValueError("a part")
         memory.parts[of] = (number, parts, circle, full)
+    for of, shares in content.get("shares", {}).items():
+        memory.shares[of] = _shares(shares)
     return memory
+
+
+def _shares(content: Any) -> Shares:
+    parts, of_part = _number(content["parts"]), _number(content["of_part"])
+    cut = {_number(int(name)): _of_a_part(shares, int(name), parts) for name, shares in content["cut"].items()}
+    began_ms = None if content["began_ms"] is None else _number(content["began_ms"])
+    return Shares(
+        parts, cut, of_part, _of_a_part(content["waiting"], of_part, parts), began_ms, bool(content["incomplete"])
+    )
+
+
+def _of_a_part(content: Any, part: int, parts: int) -> tuple[tuple[int, int], ...]:
+    shares = tuple((_number(number), _number(of_all)) for number, of_all in content)
+    for number, of_all in shares:
+        if not 1 <= number <= of_all or (number - 1) % parts + 1 != part or of_all % parts:
+            raise ValueError("a share")
+    return shares
 
 
 def _lag(lag: Mapping[str, Any]) -> None:
@@ -184,9 +269,10 @@ def _lag(lag: Mapping[str, Any]) -> None:
                 raise TypeError("an offset is a number")
 
 
-def _number(value: Any) -> None:
+def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MAX_I64:
         raise ValueError("a number")
+    return value
 
 
 def write_memory(path: Path, memory: Memory) -> None:
@@ -195,5 +281,6 @@ def write_memory(path: Path, memory: Memory) -> None:
         "format": FORMAT,
         "results": [asdict(one) for one in memory.results.values()],
         "parts": {of: list(one) for of, one in memory.parts.items()},
+        "shares": {of: asdict(shares) for of, shares in memory.shares.items()},
     }
     replace_text(path, json.dumps(content) + "\n", mode=0o600)

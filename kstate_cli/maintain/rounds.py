@@ -113,10 +113,18 @@ def _do(task: StepCommand, memory: Memory, lock: int, *, warnings_ok: bool) -> S
     )
     if task.part is not None and looked(ended.exit):
         read = [message, _part(task.part, ended.lines)]
-        if memory.verified(task.of, task.part, began, now):
+        if memory.verified(task.of, task.part, task.parts, began, now):
             nouns = "file of the dump" if task.step == "verify-dump" else "store"
             read.append(f"every {nouns} was read since the circle began")
         message = "; ".join(filter(None, read)) or None
+    if task.step == "verify" and task.part is not None and ended.timed_out:
+        # What is read of a dump is recorded file by file: its parts need not be smaller.
+        half = memory.too_large(task.of, task.part, task.parts)
+        message = (
+            f"{message}; a single store takes longer: raise its timeout; the next call reads others"
+            if half is None
+            else f"{message}; the next call reads half of it: part {half[0]} of {half[1]}"
+        )
     came = TIMED_OUT if ended.timed_out else DONE if good else FOUND if looked(ended.exit) else FAILED
     return StepEnd(task, came, ended.exit, (max(began, now) - began) / 1000, message)
 

@@ -49,7 +49,9 @@ class StepCommand:
     """What follows ``kstate``."""
     timeout: timedelta
     part: tuple[int, int] | None = None
-    """The part of the stores that is verified, and of how many: from 1."""
+    """The part of the stores that is verified, or a share of one, and of how many: from 1."""
+    parts: int = 1
+    """How many parts ``kstate.toml`` has; ``part`` is one of a multiple of them where it is a share."""
     not_due: str | None = None
     """Why it is not run now."""
 
@@ -191,4 +193,4 @@ def _task(
         due_ms = before.began_ms + int(step.every.total_seconds() * 1000) * (_SLACK - 1) // _SLACK
         if now_ms < due_ms:
             not_due = f"it is due again in {shown(due_ms - now_ms)}"
-    return StepCommand(step.name, of, directory, words, step.timeout, part, not_due)
+    return StepCommand(step.name, of, directory, words, step.timeout, part, step.parts, not_due)

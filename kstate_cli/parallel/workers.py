@@ -102,6 +102,34 @@ class Workers:
             for future in futures:
                 future.cancel()
 
+    def work_off(
+        self,
+        function: Callable[[Job], Answer],
+        take: Callable[[], Job | None],
+        ended: Callable[[Job, Answer], object],
+    ) -> None:
+        """Run the jobs that ``take`` gives, ``count`` at once, until it gives None and all have ended.
+
+        ``ended`` gets each job with its answer, in this thread and as soon as it is there; other jobs may come of it.
+        The first job that fails ends it, as in :meth:`map`.
+        """
+        running: dict[Future[Answer], Job] = {}
+        done: SimpleQueue[Future[Answer]] = SimpleQueue()
+        try:
+            while True:
+                while len(running) < self.count and (job := take()) is not None:
+                    self._submitted = [future for future in self._submitted if not future.done()]
+                    (future,) = submitted(self._threads, partial(self._run, function), [job], self._submitted)
+                    running[future] = job
+                    future.add_done_callback(done.put)
+                if not running:
+                    return
+                future = done.get()
+                ended(running.pop(future), future.result())
+        finally:
+            for future in running:
+                future.cancel()
+
     def _start(self) -> None:
         environment = same_modules()
         for _ in range(self.count):

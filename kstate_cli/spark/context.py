@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Generic, TypeVar
 from kstate_cli import temporary
 from kstate_cli.capacity import cores_here
 from kstate_cli.change.commits_made import unchanged
+from kstate_cli.deadline import contact
 from kstate_cli.errors import KstateError, Refused, RunFailed, note
 from kstate_cli.signals import signals_held, start
 from kstate_cli.spark import kept_start
@@ -129,6 +130,8 @@ def spark_context(
     environment: dict[str, str] = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if settings.loopback:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    else:
+        contact(f"Spark at {settings.effective_master or 'the master of spark-submit'}")
     # The folder is this thread's: the one in which Spark starts may be left behind by a signal.
     with _environment(environment), tempfile.TemporaryFile() as said, temporary.private_folder("spark") as folder:
         conf = {f"spark.executorEnv.{MODULES}": ",".join(modules), **conf_of(settings, name)}

@@ -12,12 +12,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from kstate_cli import clock
@@ -29,9 +32,10 @@ from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.maintain import children
 from kstate_cli.maintain.measures import newest
-from kstate_cli.maintain.memory import Memory, read_memory
+from kstate_cli.maintain.memory import Memory, read_memory, write_memory
 from kstate_cli.maintain.steps import maintenance_of, tasks
 from kstate_cli.spec.configuration import read_configuration
+from kstate_cli.verify.application import in_subset
 from tests.golden import unpack
 from tests.growing import GrowingDump
 from tests.restore.support import APP, SPEC, TOPIC
@@ -512,3 +516,56 @@ def test_a_standby_that_was_taken_is_made_anew(host: Host) -> None:
     assert dict(_came(host.call()))["restore"] == "done"
     kstate("restore", taken, "--config", host.config(), status=None)
     assert rows_of(host.standby) == rows_of(taken)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=12), st.integers(1, 4), st.integers(20, 120))
+def test_every_store_that_fits_its_time_is_verified(sizes: list[int], parts: int, limit: int) -> None:
+    """Parts that do not fit are read in shares: each call makes progress, and a circle is full if every store was read."""
+    stores = {f"store-{number}": size for number, size in enumerate(sizes)}
+    memory, file = Memory(), Path(tempfile.gettempdir()) / f"kstate-test-{os.getpid()}.json"
+    read: set[str] = set()
+    fits = all(size <= limit for size in sizes)
+    full = False
+    try:
+        for call in range(1, 1000):
+            part = memory.next_part("directory", parts)
+            share = {name: size for name, size in stores.items() if in_subset("0_0", name, part)}
+            if sum(share.values()) > limit:
+                memory.too_large("directory", part, parts)
+            else:
+                read |= share.keys()
+                full = memory.verified("directory", part, parts, call, call)
+            write_memory(file, memory)
+            assert read_memory(file) == memory
+            if full or (not fits and read == {name for name, size in stores.items() if size <= limit}):
+                break
+        else:
+            pytest.fail("no end")
+    finally:
+        file.unlink(missing_ok=True)
+    assert full == fits or not full
+    if full:
+        assert read == stores.keys() and memory.parts["directory"][2] is not None
+
+
+def test_a_part_that_does_not_fit_is_read_in_halves(tmp_path: Path) -> None:
+    """The commands of the next calls, and what is said: of a real directory, with a limit that no command meets."""
+    app = unpack("4.3.1-demo-eos", tmp_path / "state")
+    config = tmp_path / "kstate.toml"
+    config.write_text(
+        f'format = 1\n[defaults]\ndirectory = "{app}"\n[maintain]\nmemory_file = "{tmp_path}/memory.json"\n'
+        '[maintain.verify]\nparts = 2\ntimeout = "TIMEOUT"\n'.replace("TIMEOUT", "1s")
+    )
+    subsets = []
+    for _ in range(3):
+        stopped = tmp_path / "memory.json"
+        if stopped.exists():
+            memory = read_memory(stopped)
+            memory.too_large("directory", memory.next_part("directory", 2), 2)
+            write_memory(stopped, memory)
+        planned = kstate("maintain", "--config", config, "--dry-run").out
+        subsets += re.findall(r"--subset (\S+)", planned)
+        if not stopped.exists():
+            write_memory(stopped, Memory())
+    assert subsets == ["1/2", "1/4", "1/8"]

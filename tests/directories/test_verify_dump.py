@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.growing import GrowingDump
-from tests.restore.support import APP, SPEC
+from tests.restore.support import APP, ROOT, SPEC
 from tests.restore.support import TOPIC as BULK
 
 from .test_cold import EXAMPLES
@@ -135,3 +137,60 @@ def test_a_foreign_dump(warm: Warm, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "dump", tmp_path / "d")
     (tmp_path / "d" / "_manifest.json").unlink()
     assert warm("verify-dump", tmp_path / "d").status == 0
+
+
+def test_an_interrupted_call_is_continued(warm: Warm, dump: Path) -> None:
+    """Files that were read whole are not read again; what the manifest states of them decides, and damage never counts."""
+    warm("verify-dump", dump)
+    recorded = json.loads((dump / "_verified.json").read_text())
+    summary = json.loads(warm("verify-dump", dump, "-o", "json").out.splitlines()[-1])
+    assert summary["read_before"] == 0, "a call that has ended is not continued"
+    manifest = json.loads(max(dump.glob("_manifest-*.json")).read_text())
+    digests = {file["path"]: file["sha256"] for full in manifest["fulls"] for file in full["files"]}
+    (first, digest), (second, _), *_ = sorted(digests.items())
+    began_ms = recorded["verified"]["1"]["at_ms"] - 86_400_000
+    recorded["unfinished"] = {
+        "1": {"began_ms": began_ms, "files": {first: digest, second: "0" * 64, "other.parquet": digest}}
+    }
+    (dump / "_verified.json").write_text(json.dumps(recorded))
+    ended = warm("verify-dump", dump, "-o", "json")
+    assert json.loads(ended.out.splitlines()[-1])["read_before"] == 1 and ended.status == 0, ended.told
+    assert "continued: 1 of" in ended.err
+    after = json.loads((dump / "_verified.json").read_text())
+    assert after["verified"]["1"]["at_ms"] == began_ms, "the time of the file that was read first"
+    assert after["unfinished"] == {}
+
+
+def test_a_part_that_never_fits_its_time_is_read_in_a_bounded_number_of_calls(tmp_path: Path) -> None:
+    """A signal after each file: every call reads another one, whatever it is that ends the call."""
+    made = GrowingDump(tmp_path / "dump")
+    for begin in range(0, 300, 50):
+        made.add(
+            {key: [(b"k%05d" % n, b"v" * 40, 1_700_000_000_000 + n) for n in range(begin, begin + 50)] for key in KEYS}
+        )
+    files = sum(1 for _ in made.path.rglob("*.parquet"))
+    code = (
+        "import os, signal, sys\n"
+        "from kstate_cli.cli import verify_dump_cmd\nfrom kstate_cli.dump import verification\n"
+        "verification.cores_here = lambda: 1\n"
+        "verify, count = verification._verify, [0]\n"
+        "def interrupted(*words):\n"
+        "    count[0] += 1\n"
+        "    if count[0] == 2: os.kill(os.getpid(), signal.SIGTERM); import time; time.sleep(0.2)\n"
+        "    return verify(*words)\n"
+        "verification._verify = interrupted\n"
+        "from kstate_cli.cli.app import main\nmain()"
+    )
+    for _ in range(files + 1):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "verify-dump", str(made.path)],
+            check=False,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode == 0:
+            break
+        assert done.returncode == 143 and "the next call continues" in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert json.loads((made.path / "_verified.json").read_text())["verified"]["1"]["files"] == files

@@ -1,62 +1,213 @@
-"""After a signal a command that has a deadline ends, whatever it waits for, and says what remains."""
+"""After a signal a command that has contacted another host ends, whatever it waits for, and reports what remains."""
 
 from __future__ import annotations
 
+import ast
+import json
+import os
 import signal
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+import kstate_cli
+from tests import syntax
+from tests.golden import unpack
+from tests.object_store import ACCESS_KEY, SECRET
 from tests.restore.support import ROOT
 
+_SECONDS = 120
+EXAMPLES = ROOT / "kstate_cli" / "examples"
 _WAITS = """
-import time
-from kstate_cli.signals import deadline_after_signal
-with deadline_after_signal(lambda number: print("last words", number, flush=True), {seconds}):
-    print("begun", flush=True)
-    while True:
-        time.sleep(0.05)  # as code that asks a server once more to tidy up
+import os, signal, sys, time
+from kstate_cli import deadline, signals
+signals.CLOSING_SECONDS = deadline.CLOSING_SECONDS = {seconds}
+signal.signal(signal.SIGTERM, lambda *_: None)
+deadline.begin(lambda number: print("report", number, deadline.remains(), flush=True))
+{contact}
+{then}
+"""
+_FOR_EVER = """
+print("begun", flush=True)
+while True:
+    time.sleep(0.05)  # as code that asks a server once more to tidy up
 """
 
 
-def _started(seconds: float) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", "import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n" + _WAITS.format(seconds=seconds)],
-        cwd=ROOT, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+def _started(seconds: float, contact: str, then: str = _FOR_EVER) -> subprocess.Popen[str]:
+    code = _WAITS.format(seconds=seconds, contact=contact, then=then)
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     return process
 
 
 def test_whatever_waits_ends() -> None:
-    process = _started(0.5)
+    process = _started(0.5, "deadline.contact('s3://bucket'); deadline.leave('a file')")
     process.send_signal(signal.SIGTERM)
-    told, _ = process.communicate(timeout=60)
-    assert (process.returncode, told) == (128 + signal.SIGTERM, f"last words {signal.SIGTERM:d}\n")
+    printed, _ = process.communicate(timeout=_SECONDS)
+    assert (process.returncode, printed) == (128 + signal.SIGTERM, f"report {signal.SIGTERM:d} a file\n")
+
+
+def test_a_command_that_contacts_no_other_host_has_no_deadline() -> None:
+    ends = "print('begun', flush=True)\nsys.stdin.close()\ntime.sleep(1.5)\nprint('left')"
+    process = _started(0.1, "", ends)
+    process.send_signal(signal.SIGTERM)
+    printed, _ = process.communicate(timeout=_SECONDS)
+    assert (process.returncode, printed) == (0, "left\n")
+
+
+def test_a_command_that_has_reported_its_end_keeps_its_code() -> None:
+    process = _started(0.5, "deadline.contact('s3://bucket'); deadline.reported(4)")
+    process.send_signal(signal.SIGTERM)
+    printed, _ = process.communicate(timeout=_SECONDS)
+    assert (process.returncode, printed) == (4, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGCHLD, signal.SIGUSR1, signal.SIGALRM])
 def test_other_signals_have_no_deadline(number: signal.Signals) -> None:
-    code = (
-        f"import signal, os, time\nfrom kstate_cli.signals import deadline_after_signal\n"
-        f"signal.signal({number:d}, lambda *_: None)\n"
-        f"with deadline_after_signal(print, 0.1):\n    os.kill(os.getpid(), {number:d})\n    time.sleep(1)\nprint('left')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
+    ends = f"signal.signal({number:d}, lambda *_: None)\nprint('begun', flush=True)\nos.kill(os.getpid(), {number:d})\ntime.sleep(1)\nprint('left')"
+    process = _started(0.1, "deadline.contact('s3://bucket')", ends)
+    printed, _ = process.communicate(timeout=_SECONDS)
+    assert (process.returncode, printed) == (0, "left\n")
 
 
-def test_a_block_that_is_left_in_time_has_no_deadline() -> None:
-    code = (
-        "import signal, os, time\nfrom kstate_cli.signals import deadline_after_signal\n"
-        "signal.signal(signal.SIGTERM, lambda *_: None)\n"
-        "with deadline_after_signal(print, 0.5):\n    os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(2)\nprint('left')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
+# --- real commands, and a host that accepts connections and never answers --------------------------------------------
+
+
+@contextmanager
+def _silent() -> Iterator[tuple[int, Callable[[], None]]]:
+    """The port of a host that accepts connections and sends nothing, and what returns once one was made."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as server:
+
+        def connected() -> None:
+            server.settimeout(_SECONDS)
+            connections.append(server.accept()[0])
+
+        connections: list[socket.socket] = []
+        try:
+            yield server.getsockname()[1], connected
+        finally:
+            for connection in connections:
+                connection.close()
+
+
+BROKER, BUCKET = "127.0.0.1:PORT", "s3://bucket/dump"
+COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
+    "restore": (("restore", "OUT", "--from-changelog", BUCKET, "--for", "4.3", "--engine", "local", "--spec", "SPEC"), BUCKET),
+    "restore, a broker": (("restore", "OUT", "--from-changelog", "DUMP", "--for", "4.3", "--engine", "local", "--spec", "SPEC",
+                           "--bootstrap-server", BROKER), BROKER),
+    "restore, a barrier": (("restore", "OUT", "--from-changelog", "DUMP", "--for", "4.3", "--engine", "local", "--spec", "SPEC",
+                            "--barrier", BUCKET, "--hosts", "2"), BUCKET),
+    "verify-dump": (("verify-dump", BUCKET), BUCKET),
+    "check, a dump": (("check", "APP", "--for", "4.3", "--dump", BUCKET), BUCKET),
+    "check, a broker": (("check", "APP", "--for", "4.3", "--bootstrap-server", BROKER), BROKER),
+    "fleet": (("fleet", "web=LISTING", "--bootstrap-server", BROKER), BROKER),
+    "start-barrier": (("start-barrier", BUCKET, "--hosts", "2"), BUCKET),
+    "dump, a broker": (("dump", "--bootstrap-server", BROKER, "--out", "OUT", "--topic", "t", "--engine", "local"), BROKER),
+    "dump, a bucket": (("dump", "--bootstrap-server", "127.0.0.1:9", "--out", BUCKET, "--topic", "t", "--engine", "local"), BUCKET),
+    "maintain": (("maintain", "--config", "CONFIG"), BUCKET),
+}  # fmt: skip
+"""Commands that wait for another host, and the service that they name when they end."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended after its signal, and the service that it waited for."""
+
+    code: int
+    printed: str
+    messages: str
+    service: str
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
+    """All commands at once: each waits for a silent host of its own, then gets SIGTERM."""
+    folder = tmp_path_factory.mktemp("deadline")
+    app = unpack("4.3.1-demo-eos", folder / "state")
+    kstate = [sys.executable, "-m", "kstate_cli"]
+    (folder / "web.json").write_bytes(subprocess.check_output([*kstate, "ls", str(app), "-o", "json"], cwd=ROOT))
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    environment |= {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
+                    "AWS_EC2_METADATA_DISABLED": "true"}  # fmt: skip
+    with ExitStack() as stack:
+        processes, services = {}, {}
+        for number, (name, (words, service)) in enumerate(COMMANDS.items()):
+            port, connected = stack.enter_context(_silent())
+            config = folder / f"{number}.toml"
+            config.write_text(
+                f'format = 1\n[defaults]\ndump = "{BUCKET}"\n[maintain]\n'
+                f'memory_file = "{folder}/{number}.json"\n[maintain.verify-dump]\nparts = 1\n'
+            )
+            places = {"APP": str(app), "OUT": str(folder / f"out-{number}"), "DUMP": str(EXAMPLES / "dump"),
+                      "SPEC": str(EXAMPLES / "dump.toml"), "LISTING": str(folder / "web.json"), "CONFIG": str(config),
+                      "PORT": str(port)}  # fmt: skip
+            for key, value in places.items():
+                words = tuple(word.replace(key, value) for word in words)
+                service = service.replace(key, value)
+            process = subprocess.Popen(
+                [*kstate, *words, "-o", "json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={**environment, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"},
+            )  # fmt: skip
+            stack.callback(process.kill)
+            processes[name], services[name] = (process, connected), service
+        for _, connected in processes.values():
+            connected()
+        time.sleep(0.3)  # all of them are within the call that waits for the answer
+        for process, _ in processes.values():
+            process.send_signal(signal.SIGTERM)
+        texts = {name: process.communicate(timeout=_SECONDS) for name, (process, _) in processes.items()}
+        return {name: Ended(processes[name][0].returncode, *texts[name], services[name]) for name in COMMANDS}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_waits_for_another_host(name: str, ended: dict[str, Ended]) -> None:
+    """It ends by itself within the deadline after a signal, and names the host and what remains."""
+    end = ended[name]
+    assert end.code == 128 + signal.SIGTERM, end.messages
+    assert json.loads(end.printed.splitlines()[-1])["code"] == "interrupted", end.printed
+    assert "interrupted by SIGTERM" in end.messages
+    if "had not answered" in end.messages:
+        assert f"9 s later {end.service} had not answered" in end.messages
+        assert "what remains: " in end.messages
+
+
+def test_the_deadline_ends_those_whose_client_does_not(ended: dict[str, Ended]) -> None:
+    by_deadline = {name for name, end in ended.items() if "had not answered" in end.messages}
+    assert {"restore", "verify-dump", "maintain", "start-barrier"} <= by_deadline, by_deadline
+
+
+CLIENTS = {
+    "AdminClient": "broker/client.py",
+    "Consumer": "broker/reading.py",
+    "Session": "capture/s3_client.py",
+    "FileSystem.from_uri": "dump/location.py",
+    "SparkContext.getOrCreate": "spark/context.py",
+}
+"""What makes a client of another host -> the only module that may."""
+
+
+def test_every_client_is_opened_where_the_deadline_begins() -> None:
+    package = Path(kstate_cli.__file__).parent
+    calls: dict[str, set[str]] = {}
+    for path in package.rglob("*.py"):
+        tree = syntax.tree(path)
+        names = {ast.unparse(node.func) for node in syntax.nodes(tree) if isinstance(node, ast.Call)}
+        for name in names:
+            for client in CLIENTS:
+                if name == client or name.endswith(f".{client}"):
+                    calls.setdefault(client, set()).add(str(path.relative_to(package)))
+    assert calls == {client: {module} for client, module in CLIENTS.items()}
+    for module in CLIENTS.values():
+        called = {
+            ast.unparse(node.func) for node in syntax.nodes(syntax.tree(package / module)) if isinstance(node, ast.Call)
+        }
+        assert "contact" in called, f"{module} opens a client without the deadline after a signal"

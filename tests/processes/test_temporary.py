@@ -218,7 +218,7 @@ def hold():
     print("made", flush=True)
     sys.stdin.read()
 class Pool:
-    def map(self, *_):
+    def work_off(self, *_):
         hold()
 class Watcher:
     def begin(self, *_):
