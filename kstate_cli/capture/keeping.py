@@ -43,7 +43,8 @@ def lost_file(path: str, where: str) -> Refused:
     return Refused(
         f"{printable(path)} is not there any more, or not what was written",
         where=where,
-        hint="put it back from a copy; or begin anew, in a new folder, or here with --full --keep 1",
+        hint="copy it here again from another copy of the dump; without one, dump into a new place (--out), and keep "
+        "this one: the broker may no longer have all of its records",
     )
 
 

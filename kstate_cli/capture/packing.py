@@ -32,10 +32,14 @@ _SPANS: Final = 16
 """Ranges are joined while all of them together took less than this part of ``delete.retention.ms``."""
 
 
-def merged(ranges: Sequence[Round], retention_ms: int | None) -> tuple[Round, ...]:
-    """The same ranges, fewer of them. What they say of when offsets were read is never too good, and little too bad.
+_MOST_RANGES: Final = 256
+"""So many ranges a partition has at most: those of the last sixteen times of ``delete.retention.ms``, or more."""
 
-    The first one stays as it is: it says how long a full took.
+
+def merged(ranges: Sequence[Round], retention_ms: int | None, most_ranges: int = _MOST_RANGES) -> tuple[Round, ...]:
+    """Return the same ranges, fewer of them. What they state of when offsets were read is never too good.
+
+    The first one stays as it is: it states how long a full took. Of more than ``most_ranges`` the oldest become one.
     """
     most = (RETENTION_MS if retention_ms is None else retention_ms) // _SPANS
     joined = [*ranges[:1]]
@@ -47,7 +51,17 @@ def merged(ranges: Sequence[Round], retention_ms: int | None) -> tuple[Round, ..
             joined[-1] = Round(before.start, one.end, since, until)
         else:
             joined.append(one)
+    if len(joined) > most_ranges:
+        first, *others = joined
+        oldest = others[: len(joined) - most_ranges + 1]
+        joined = [first, _chained(oldest), *others[len(oldest) :]]
     return tuple(joined)
+
+
+def _chained(ranges: Sequence[Round]) -> Round:
+    """Return readings as one: by its end all offsets were read, and no reading came later after what it continues."""
+    ended = max(one.ended_ms for one in ranges)
+    return Round(ranges[0].start, ranges[-1].end, ended - max(one.ended_ms - one.continues_ms for one in ranges), ended)
 
 
 def packed(store: DumpStore, full: Full, generation: int, run: str) -> tuple[Full, tuple[str, ...]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from kstate_cli.access import user_name, what_to_do
 from kstate_cli.carried import LOCK_IS_SHARED
-from kstate_cli.change.folder import runs_folder
+from kstate_cli.change.folder import read_runs, runs_folder
+from kstate_cli.change.journal import RunState
 from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.change.reading import reading
 from kstate_cli.errors import Refused
@@ -116,10 +117,13 @@ def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     stat = os.statvfs(plan.app)
     free = stat.f_bavail * stat.f_frsize
     if needed > free:
+        backups = any(run.state in (RunState.KEPT, RunState.UNDONE) for run in read_runs(plan.app))
         raise Refused(
             f"not enough room: {size_text(needed)} are needed beside {plan.app}, {size_text(free)} are free",
-            hint="make room there; what earlier runs keep for undo is deleted by:",
-            hint_details=[command("clean", plan.app)],
+            hint="make room there; this deletes the backups that earlier runs keep for undo:"
+            if backups
+            else "make room there, then run the command again",
+            hint_details=[command("clean", plan.app)] if backups else (),
         )
     files = edits * 16
     if stat.f_files and stat.f_favail < files:

@@ -133,7 +133,7 @@ def report_deadline(number: int) -> None:
     services = " and ".join(deadline.services())
     error.add_details(
         (
-            f"{CLOSING_SECONDS:.0f} s later {services} had not answered: kstate waits no longer",
+            f"{CLOSING_SECONDS:.0f} s later {services} had not answered: the command waits no longer",
             f"what remains: {deadline.remains()}",
         )
     )

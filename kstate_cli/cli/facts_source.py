@@ -85,14 +85,17 @@ class KnownOfLogs:
             topics, live = topics_of(app, more), self.bootstrap is not None
             sources.append(FactLogs(ask(topics), frozenset(topics) if live else frozenset(), self._tails()))
         if self.dump is not None:
+            from kstate_cli.dump.errors import NoManifestError
+            from kstate_cli.dump.location import shown
             from kstate_cli.dump.open import read_dump
 
-            known = read_dump(self.dump, complete=False, committed_only=False)
-            if known.manifest is None:
+            try:
+                known = read_dump(self.dump, complete=False, committed_only=False)
+            except NoManifestError:
                 raise Refused(
-                    f"{self.dump} has no manifest: it does not say where the logs begin and end",
-                    hint="leave it out, and say --offsets FILE or --bootstrap-server HOST:PORT",
-                )
+                    f"{shown(self.dump)} has no manifest: it does not state where the logs begin and end",
+                    hint="leave out --dump, and pass --offsets FILE or --bootstrap-server HOST:PORT",
+                ) from None
             sources.append(DumpLogs(known))
         return tuple(sources)
 

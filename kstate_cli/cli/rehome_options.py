@@ -127,7 +127,7 @@ class CompletionOptions:
         if options.old is None:
             raise UsageError(
                 "--from-changelog needs both texts: without the old one a store of another host looks like a new one",
-                hint="--topology NEW.txt --from OLD.txt",
+                hint="--topology NEW.txt --from OLD.txt" + (" --for RELEASE" if self.release_name is None else ""),
             )
         if self.release_name is None:
             raise UsageError(

@@ -60,10 +60,19 @@ def _told(app: Application, sources: SpecSources, topology: TopologyText | None)
     if sources.bootstrap is not None:
         told.append(_told_by_broker(app, sources.bootstrap, sources.settings, topology))
     if sources.dump is not None:
+        from kstate_cli.dump.errors import NoManifestError
+        from kstate_cli.dump.location import shown
         from kstate_cli.dump.open import read_dump
+        from kstate_cli.errors import Refused
         from kstate_cli.spec.told_topics import told_by_dump
 
-        dump = read_dump(sources.dump, complete=False, committed_only=False)
+        try:
+            dump = read_dump(sources.dump, complete=False, committed_only=False)
+        except NoManifestError:
+            raise Refused(
+                f"{shown(sources.dump)} has no manifest: it does not state how many partitions the topics have",
+                hint="leave out --from-changelog, or pass --bootstrap-server HOST:PORT instead",
+            ) from None
         told.append(told_by_dump(dump))
     return tuple(told)
 

@@ -57,7 +57,7 @@ def verify_dump(
     began = time.monotonic()
     known = files_of_dump(dump)
     chosen = [file for file in known.files if file.part(parts) == number]
-    reading = _Reading(dump, (number, parts), chosen, recorded=not no_record)
+    reading = _PartReading(dump, (number, parts), chosen, recorded=not no_record)
     if reading.earlier:
         say(
             f"continued: {reading.earlier} of {len(chosen)} files were read since {utc_text(reading.began_ms)} "
@@ -162,7 +162,7 @@ def _verdict(findings: Sequence[FileFinding], growing: str | None) -> Exception:
     )
 
 
-class _Reading:
+class _PartReading:
     """The reading of one part, and which of its files an interrupted call has read. A context manager.
 
     The files that were read whole are recorded in the dump now and then, and when an error or a signal ends the
@@ -190,7 +190,7 @@ class _Reading:
         self.files = [file for file in files if file.relative not in self._whole]
         self.began_ms = before.began_ms if before is not None and self._whole else clock.now_ms()
 
-    def __enter__(self) -> _Reading:
+    def __enter__(self) -> _PartReading:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:

@@ -24,6 +24,10 @@ class DumpError(Refused):
     usual_hint = "take the dump again, or name another one"
 
 
+class NoManifestError(DumpError):
+    """A dump has no manifest, and the command was not given ``--dump-is-complete``, or has no such option."""
+
+
 class DumpRot(DumpError):
     """The bytes of a file are not those that were written (exit code 4)."""
 

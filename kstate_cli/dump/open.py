@@ -18,7 +18,7 @@ from kstate_cli.texts import quoted, some
 from . import growing
 from . import manifest as manifests
 from .digests import check_digest
-from .errors import NEW_DUMP, NOT_REACHED, WHOLE_COPY, DumpError, printable
+from .errors import NEW_DUMP, NOT_REACHED, WHOLE_COPY, DumpError, NoManifestError, printable
 from .footers import FileFacts, read_facts
 from .location import (
     ListedFile,
@@ -134,7 +134,7 @@ def _plain_dump(survey: _Survey, folder: _Folder, *, complete: bool, committed_o
         # Also where the user says that the dump is complete: the manifest states which files count.
         _refuse_other_level(filesystem, root, uri, _with_rows(files) if complete else files.manifests_below)
         if not complete:
-            raise DumpError(
+            raise NoManifestError(
                 f"the dump has no {manifests.NAME}: a lost file would look like compaction",
                 where=where,
                 hint="if you know that no file is missing: --dump-is-complete"

@@ -83,7 +83,29 @@ def draft_of_directory(
 def _merged(stated: SpecDraft, described: SpecDraft, inferred: Inference, named: str, *, read: bool) -> SpecDraft:
     names = dict.fromkeys(s.name for draft in (stated, described, inferred.draft) for s in draft.stores)
     stores = tuple(_merge(name, named, stated.store(name), described.store(name), inferred, read) for name in names)
+    _refuse_uneven(stated, stores, named)
     return SpecDraft(stated.application or inferred.draft.application, stores)
+
+
+def _refuse_uneven(stated: SpecDraft, stores: Sequence[StoreDraft], named: str) -> None:
+    """Raise Refused for a file with different numbers of partitions for stores of one sub-topology.
+
+    Every task of a sub-topology has each of its stores, so their changelogs have equally many partitions
+    (``StreamsPartitionAssignor``, ``ChangelogTopics``).
+    """
+    first: dict[tuple[str | None, int], tuple[str, int]] = {}
+    for store in stores:
+        in_file = stated.store(store.name)
+        count = None if in_file is None else in_file.partitions
+        if count is None or store.subtopology is None or store.is_global or store.logged is False:
+            continue
+        other, number = first.setdefault((store.topology, store.subtopology), (store.name, count))
+        if number != count:
+            raise Refused(
+                f"{named} says partitions = {number} of store {other}, and partitions = {count} of store {store.name}: "
+                f"both are in sub-topology {store.subtopology}, whose tasks have every store of it",
+                hint=f"correct partitions or subtopology of {table_of(other)} or {table_of(store.name)} in the file",
+            )
 
 
 def refuse_other_kinds(app: Application, spec: SpecDraft, *, named: str) -> None:

@@ -135,9 +135,7 @@ def test_a_store_that_no_longer_answers_is_not_waited_for_after_a_signal(buckete
         finally:
             bucketed.objects.behave()
     assert process.returncode == 128 + signal.SIGTERM, said
-    assert (
-        "kstate waits no longer" in said and "what remains: files of this call that no manifest names" in said
-    )
+    assert "the command waits no longer" in said and "what remains: files of this call that no manifest names" in said
     assert json.loads(told.splitlines()[-1])["code"] == "interrupted"
     assert bucketed.call().summary["records"] == 40_000
 

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kstate_cli.capture.jobs import RangeJob, RangeQueue
+from kstate_cli.capture.task import capture_range
 from kstate_cli.dump.open import read_dump
 from kstate_cli.formats.topic_partition import TopicPartition
 
@@ -69,3 +72,36 @@ def test_each_call_continues(harness: Harness, tmp_path: Path) -> None:
     }
     assert {full.began for full in newest(out).fulls} <= set(range(1, PARTITIONS + 2))
     assert len(newest(out).fulls) == PARTITIONS, "no partition was read twice"
+
+
+def test_a_time_limit_shorter_than_one_range(harness: Harness, tmp_path: Path) -> None:
+    """One partition, one range: each call keeps what it has read by then, and a bounded number of calls reads all."""
+    topic = Topic(harness.bootstrap, cleanup_policy="compact")
+    topic.produce(6 * RECORDS, keys=6 * RECORDS)
+    out, ends = tmp_path / "dump", []
+    for _ in range(20):
+        code, messages = _interrupted(harness, out, topic.name)
+        if code == 0:
+            break
+        assert code == 128 + signal.SIGTERM, messages
+        ends.append(max(full.end for full in newest(out).fulls))
+    assert code == 0 and len(ends) >= 2 and ends == sorted(set(ends)), ends
+    assert [row[0] for row in dumped(out)[TopicPartition(topic.name, 0)]] == [record[0] for record in topic.records()]
+    assert len(newest(out).fulls) == 1
+
+
+def test_a_range_is_left_where_its_time_is_over(harness: Harness, tmp_path: Path) -> None:
+    """What is left of it waits first of all, and together the parts have every record once."""
+    topic = Topic(harness.bootstrap)
+    topic.produce(45_000)
+    key, out = TopicPartition(topic.name, 0), tmp_path / "dump"
+    job = RangeJob(key, 0, 45_000, str(out), 1, "0" * 12, harness.bootstrap, {})
+    queue, bounds = RangeQueue([job, replace(job, start=44_000)]), []
+    while (next_job := queue.take()) is not None:
+        result = capture_range(replace(next_job, seconds=0.0))
+        done = queue.ended(next_job, result)
+        assert result.file is not None and result.records == result.file.rows
+        bounds.append((done.start, done.end, result.records))
+    assert len(bounds) > 2 and bounds[-1] == (44_000, 45_000, 1_000), "the second job came last"
+    assert [start for start, _, _ in bounds[1:-1]] == [end for _, end, _ in bounds[:-2]] and bounds[-2][1] == 45_000
+    assert all(records == end - start for start, end, records in bounds)

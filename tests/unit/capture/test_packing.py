@@ -60,15 +60,20 @@ def test_what_is_damaged_is_not_made_to_look_whole(tmp_path: Path, damage: str) 
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 400), st.integers(0, 60)), min_size=1), st.integers(0, 5_000)
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 400), st.integers(0, 60)), min_size=1),
+    st.integers(0, 5_000),
+    st.integers(2, 12),
 )
-def test_ranges_that_are_joined_promise_no_more(steps: list[tuple[int, int, int]], retention: int) -> None:
+def test_ranges_that_are_joined_promise_no_more(
+    steps: list[tuple[int, int, int]], retention: int, most_ranges: int
+) -> None:
     """No gap that was there is hidden, no offset was read sooner, and what was sound before is sound."""
     ranges, at, asked = [], 0, 0
     for records, later, took in steps:
         ranges.append(Round(at, at + records, asked, asked + later + took))
         at, asked = at + records, asked + later
-    few = merged(ranges, retention)
+    few = merged(ranges, retention, most_ranges)
+    assert len(few) <= most_ranges
     assert (few[0], few[0].start, few[-1].end) == (ranges[0], ranges[0].start, ranges[-1].end)
     assert all(one.end == other.start for one, other in pairwise(few))
 
@@ -81,6 +86,16 @@ def test_ranges_that_are_joined_promise_no_more(steps: list[tuple[int, int, int]
         return all(heard(one.continues_ms, one.ended_ms, retention) is Heard.YES for one in known)
 
     assert sound(few) is sound(ranges)
+
+
+def test_ranges_do_not_grow_with_rounds() -> None:
+    """A round each ten minutes for a year, of a topic whose deletes live an hour."""
+    ranges: tuple[Round, ...] = ()
+    for minute in range(365 * 24 * 60 // 10):
+        at = minute * 600_000
+        ranges = merged((*ranges, Round(minute, minute + 1, at, at + 600_000)), 3_600_000)
+    assert len(ranges) <= 256 and (ranges[0].start, ranges[-1].end) == (0, 365 * 24 * 6)
+    assert all(heard(one.continues_ms, one.ended_ms, 3_600_000) is Heard.YES for one in ranges)
 
 
 def test_the_last_full_that_has_a_record_stays() -> None:

@@ -136,3 +136,18 @@ def test_names_are_unique() -> None:
     with pytest.raises(ValueError, match="one name"):
         Spec("app", (one, one))
     assert resolve_spec(None).stores == ()
+
+
+UNEVEN = (
+    '[stores.one]\nkind = "key-value"\nsubtopology = 0\npartitions = 1\n'
+    '[stores.many]\nkind = "key-value"\nsubtopology = 0\npartitions = 200\n'
+)
+
+
+def test_numbers_of_partitions_within_a_subtopology() -> None:
+    """Every task has each of its stores: what a directory would contradict is refused before there is one."""
+    with pytest.raises(Refused, match="partitions = 1 of store one, and partitions = 200 of store many"):
+        resolve_spec(None, toml(f'application = "app"\n{UNEVEN}'))
+    for right in (UNEVEN.replace("200", "1"), UNEVEN.replace("subtopology = 0", "subtopology = 1", 1)):
+        assert len(resolve_spec(None, toml(f'application = "app"\n{right}')).stores) == 2
+    assert resolve_spec(None, toml(f'application = "app"\n{UNEVEN}logged = false\n'.replace("partitions = 200\n", "")))
