@@ -33,8 +33,8 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
         if fleet.before is not None:
             raise UsageError(
                 "--before says what this host had, and --missing what nobody has",
-                hint="pass both, --missing FILE of now and --before FILE of before the loss, and --host NAME; each file is "
-                f"made by {_MAKE}",
+                hint="pass both, --missing FILE of now and --before FILE of before the loss, and --host NAME; "
+                f"each file is made by {_MAKE}",
             )
         return frozenset(), None
     if (fleet.before is None) == (fleet.share is None):
