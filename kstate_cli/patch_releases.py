@@ -63,7 +63,23 @@ BOUNDED_RESTORE: Final = PatchDifference(
     (("2.6.0", "4.2.1"), ("4.3.0", "4.3.1")),
     "a window or session store without an offset is restored from the beginning of its changelog",
     "it is restored from the time of the last record less the retention, where that record tells its time",
-    "bytecode: WithRetentionPeriod of 4.2.2 and 4.4.0",
+    "tests/interop/test_killed.py::test_at_least_once with 4.2.2 and 4.4.0",
+    decides_start=True,
+)
+BACKWARD_PROBE: Final = PatchDifference(
+    "backward-probe",
+    "",
+    "StoreChangelogReader.runBackwardProbe, shouldProbePastStoredOffset",
+    (("2.6.0", "4.2.1"), ("4.3.0", "4.4.0")),
+    (
+        "the record right before the log end tells the time, so everything is read if a transaction marker is there; a "
+        "store with an offset is restored from its offset"
+    ),
+    (
+        "the highest time of the last 128, 512 or 2,048 offsets counts, behind markers too; a store of an active task "
+        "with an offset 16,384 or more before the log end skips what has expired as well"
+    ),
+    "tests/interop/test_patch_releases.py::test_a_windowed_store_far_behind",
     decides_start=True,
 )
 GLOBAL_OFFSETS: Final = PatchDifference(
@@ -76,7 +92,7 @@ GLOBAL_OFFSETS: Final = PatchDifference(
     "tests/interop/test_restore_kinds.py with 3.7.2, 3.8.1 and 3.9.1",
     decides_start=False,
 )
-DIFFERENCES: Final = (SHARED_STORE_BUILDER, NEWEST_SEGMENT, BOUNDED_RESTORE, GLOBAL_OFFSETS)
+DIFFERENCES: Final = (SHARED_STORE_BUILDER, NEWEST_SEGMENT, BOUNDED_RESTORE, BACKWARD_PROBE, GLOBAL_OFFSETS)
 """All of them. Beside these 4.0.1, 4.1.1 and 4.2.0 brought ``__enable.process.processValue.fix__``, off by default."""
 
 

@@ -21,6 +21,7 @@ from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import position_file
 
 IN_COLUMN_FAMILY = "offsets-in-column-family"
+VERSIONED_REPLAYED = "versioned-replayed"
 _RESTORED = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
@@ -173,16 +174,21 @@ def _segments(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
             yield snapshot.finding("segments-disagree", text, task, store.name)
 
 
+def keeps_versions(store: Store) -> bool:
+    """Return True for a versioned store that has rows: records that are put over them may hide or change versions."""
+    return not store.empty and has_key(store.kind.name, KeySchema.VERSIONED)
+
+
 def _replayed(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]:
     """Records put over the rows of a versioned store, by a start that has forgotten which segments it has."""
-    if store.empty or not has_key(store.kind.name, KeySchema.VERSIONED):
+    if not keeps_versions(store):
         return
     if may_be_ahead(store, snapshot.resolved[task.name]):
         text = "it was killed, and its rows may be ahead of its offset: replaying records gives other versions"
-        yield snapshot.finding("versioned-replayed", text, task, store.name, Level.ERROR)
+        yield snapshot.finding(VERSIONED_REPLAYED, text, task, store.name, Level.ERROR)
     else:
         text = "the first record of a key that is out of order hides the older versions of that key"
-        yield snapshot.finding("versioned-replayed", text, task, store.name)
+        yield snapshot.finding(VERSIONED_REPLAYED, text, task, store.name)
 
 
 def maybe_unclean(snapshot: Snapshot, task: Task) -> Iterator[Finding]:

@@ -7,9 +7,15 @@ from dataclasses import replace
 from kstate_cli.check import streams_log
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.homes_told import lacked
-from kstate_cli.check.judge_offsets import IN_COLUMN_FAMILY, is_lost, is_surely_lost
+from kstate_cli.check.judge_offsets import (
+    IN_COLUMN_FAMILY,
+    VERSIONED_REPLAYED,
+    is_lost,
+    is_surely_lost,
+    keeps_versions,
+)
 from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.check.ranges import Range, locate, missing, near_start, recreated, whole
+from kstate_cli.check.ranges import Range, catching_up, locate, missing, near_start, recreated, whole
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.segments import rows_below
 from kstate_cli.check.snapshot import Snapshot
@@ -120,7 +126,8 @@ def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range 
     if offsets[key] in (OFFSET_UNKNOWN, -5):
         return None, findings
     findings += recreated(snapshot, key, draft.task, name)
-    return locate(snapshot, key, offsets[key] + 1), findings
+    located = locate(snapshot, key, offsets[key] + 1)
+    return catching_up(snapshot, draft.stores.get(name), located), findings
 
 
 def _of_range(snapshot: Snapshot, draft: TaskCheckDraft, name: str, one: Range) -> Finding | None:
@@ -164,7 +171,9 @@ def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Rang
         return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, draft.empty[name]), ()
     if where.records is not None and where.records.count:
         finding = snapshot.finding("catches-up", where.text, draft.task, name)
-        return Prediction(task, name, Outcome.RESTORES, where.records, finding.code), (finding,)
+        # Records put over the rows of a versioned store may lose versions, which matters more than how many they are.
+        code = VERSIONED_REPLAYED if store is not None and keeps_versions(store) else finding.code
+        return Prediction(task, name, Outcome.RESTORES, where.records, code), (finding,)
     if where.where is Where.UNKNOWN and snapshot.lacks(where.key):
         return Prediction(task, name, Outcome.UNKNOWN, None, "log-missing"), ()
     return Prediction(task, name, Outcome.OPENS, where.records), ()
@@ -182,7 +191,7 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
     key = _changelog(snapshot, draft, name)
     if store is not None and draft.empty.get(name) == IN_COLUMN_FAMILY:
         # Its offset is where the release does not look, and the finding names the migration that moves it.
-        return Prediction(task.name, name, Outcome.RESTORES_ALL, whole(snapshot, key), IN_COLUMN_FAMILY), ()
+        return Prediction(task.name, name, Outcome.RESTORES_ALL, whole(snapshot, key, store), IN_COLUMN_FAMILY), ()
     if key is None and store is not None and _may_have_changelog(snapshot, store):
         text = "it was not closed, has no offset, and nothing states whether it has a changelog"
         finding = snapshot.finding("offset-missing", text, task, name)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.outcome import Records
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log, Where
-from kstate_cli.patch_releases import BOUNDED_RESTORE
+from kstate_cli.patch_releases import BACKWARD_PROBE, BOUNDED_RESTORE
 from kstate_cli.statedir.model import Store, Task
 
 _NEAR = 10
 """Per cent of the log that an offset may be from its start before it is worth a warning."""
+_FAR_BEHIND: Final = 16_384
+"""Offsets before the log end from which on a release may skip what has expired (``PROBE_MIN_OFFSET_GAP`` of 4.2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,30 @@ def whole(snapshot: Snapshot, key: TopicPartition | None, store: Store | None = 
     if key is None or log is None:
         return None
     records = snapshot.records(key, log.start or 0)
-    windowed = store is not None and store.segmented and not store.is_grace_buffer
-    if records is None or not records.count or not windowed or snapshot.asked.release.is_new(BOUNDED_RESTORE) is False:
+    if records is None or not records.count or not _expires(store):
+        return records
+    if snapshot.asked.release.is_new(BOUNDED_RESTORE) is False:
         return records
     return replace(records, exact=False)
+
+
+def catching_up(snapshot: Snapshot, store: Store | None, range_: Range) -> Range:
+    """Return the range of a store with an offset; its records are an upper bound where the release may skip some.
+
+    Some releases skip what has expired in a window or session store that is far behind
+    (:data:`kstate_cli.patch_releases.BACKWARD_PROBE`).
+    """
+    log, records = range_.log, range_.records
+    if log is None or log.end is None or records is None or not _expires(store):
+        return range_
+    if log.end - range_.following < _FAR_BEHIND or snapshot.asked.release.is_new(BACKWARD_PROBE) is False:
+        return range_
+    return replace(range_, records=replace(records, exact=False))
+
+
+def _expires(store: Store | None) -> bool:
+    """Return True for a window or session store, the rows of which expire."""
+    return store is not None and store.segmented and not store.is_grace_buffer
 
 
 def near_start(range_: Range) -> bool:

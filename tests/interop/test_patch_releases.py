@@ -16,9 +16,12 @@ from kstate_cli.patch_releases import SHARED_STORE_BUILDER
 from kstate_cli.releases import release
 
 from . import dumps
+from .expiry import FAR_BEHIND, read_changelogs
 from .harness import App, Batch, Harness, Run, Step
 from .jvm import Reply
+from .restoring import changelogs, dump_changelogs
 from .support import application, good, kstate, restored, wiped
+from .test_killed import first_record, listed
 
 pytestmark = pytest.mark.interop
 
@@ -136,3 +139,40 @@ def test_at_least_once_keeps_half_of_the_rows(harness: Harness, tmp_path: Path) 
     assert set(restored(reply)) == {"shared"}
     assert not [str(one) for one in dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "old.jsonl")]
     harness.delete("4.2.2", app)
+
+
+@pytest.mark.in_full(
+    "tests/unit/check/test_transactional.py::test_counts_of_windows_far_behind_are_upper_bounds[4.2.2-16384-False]"
+)
+@pytest.mark.parametrize("version", ["4.2.1", "4.2.2", "4.4.0"])
+def test_a_windowed_store_far_behind(harness: Harness, tmp_path: Path, version: str) -> None:
+    """4.2.2 skips what has expired though a store has an offset, and behind a marker too; check states an upper bound."""
+    app, uncached = application("demo", "eos"), {"statestore.cache.max.bytes": "0"}
+    state, behind = tmp_path / "state", tmp_path / "behind"
+    harness.produce(version, app, Batch(records=200, keys=10, partitions=1))
+    topics = changelogs(good(harness.run(version, app, state, Run(conf=uncached, read=False))))
+    shutil.copytree(state, behind)
+    harness.produce(version, app, Batch(records=FAR_BEHIND + 600, first=FAR_BEHIND + 600, keys=10, partitions=1))
+    good(harness.run(version, app, state, Run(conf=uncached, read=False)))
+    logs = read_changelogs(harness, version, topics, tmp_path / "logs")
+    dump = dump_changelogs(harness, version, topics, tmp_path / "dump")
+    begin = first_record(listed(behind / app.name))
+    checked = kstate("check", behind / app.name, "--for", version, "--dump", dump, "-o", "json")
+    predicted = {row["store"]: row for row in checked.rows if row["type"] == "prediction"}
+
+    for folder, known in ((behind, begin), (tmp_path / "nothing", {})):
+        reply = good(harness.run(version, app, folder, Run(read=False)))
+        counts = restored(reply)
+        windowed = [event for event in reply.of("restore-start") if logs[event["topic"], event["partition"]].windowed]
+        assert {event["store"] for event in windowed} == {"orders-per-minute", "visits"}
+        for event in windowed:
+            key, store = (event["topic"], event["partition"]), event["store"]
+            log, following = logs[key], known.get(key)
+            first = log.first_read(version, following)
+            assert (event["start"], counts[store]) == (first, log.counted(first)), event
+            assert (first > (following or 0)) is (version == "4.2.2"), event
+            if folder == behind:
+                row = predicted[store]
+                assert row["records"] == log.counted(begin[key]), checked.told
+                assert row["records_exact"] is (version != "4.2.2"), checked.told
+    harness.delete(version, app)

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from kstate_cli.change.build import FEW_LAYERS
+from kstate_cli.patch_releases import BACKWARD_PROBE, BOUNDED_RESTORE
+from kstate_cli.releases import release as release_row
 
 from . import dumps
 from .harness import App, Batch, Harness, Run, Step
@@ -97,10 +99,11 @@ def expired_rows(release: str, guarantee: str, ours: Rows, theirs: Rows, lost: R
     """
     Return the rows of segments that Streams skips and kstate restores, as the lost store had them: by database.
 
-    From 4.4 on Streams restores a windowed store that has no offset from (time of the last record - retention) on, where older
-    releases read the whole changelog. Under exactly-once the last record is a marker without a time, and it reads everything.
+    A release that bounds restoration begins at (time of the last record - retention) in a windowed store without an offset.
+    Under exactly-once a marker without a time is behind the last record, which only a backward probe passes.
     """
-    if number(release) < (4, 4) or guarantee == "eos":
+    row = release_row(release)
+    if not row.is_new(BOUNDED_RESTORE) or (guarantee == "eos" and not row.is_new(BACKWARD_PROBE)):
         return {}
     segments = {name for name in ours if name.count("/") == 2 and "/rocksdb/" not in name}
     surplus = {name: sorted(set(ours[name]) - set(theirs.get(name, []))) for name in segments}

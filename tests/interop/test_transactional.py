@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,13 @@ import pytest
 from kstate_cli.carried import TRANSACTIONAL_STORES
 
 from . import dumps
-from .checking import SMALL
+from .checking import PARTS, SMALL
 from .harness import App, Batch, Guarantee, Harness, Run, Step
 from .support import (
     BATCH,
     application,
     good,
+    kstate,
     migrate,
     records_with_value,
     restored,
@@ -43,6 +45,8 @@ KILLED = Batch(records=330, keys=10, value_bytes=220, partitions=1)
 """Enough for small buffers to flush some stores and segments, and not others."""
 KAFKA_NAMES = {"eos": "exactly_once_v2", "alos": "at_least_once"}
 WITHOUT_CHANGELOG = {"kv-nolog"}
+_HANGS_SECONDS = 30
+"""An application that is not RUNNING after so many seconds is taken to hang, where kstate predicts it."""
 
 
 def closed(harness: Harness, app: App, state: Path) -> None:
@@ -83,7 +87,7 @@ GUARANTEES: tuple[Guarantee, ...] = ("eos", "alos")
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("history", "guarantee", "target"),
-    itertools.product(HISTORIES, GUARANTEES, OLDER),
+    list(itertools.product(HISTORIES, GUARANTEES, OLDER)),
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_older_releases_take_the_migrated_directory(
@@ -166,7 +170,7 @@ def test_record_headers(harness: Harness, tmp_path: Path, target: str) -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize(("target", "guarantee"), itertools.product(OLDER, GUARANTEES))
+@pytest.mark.parametrize(("target", "guarantee"), list(itertools.product(OLDER, GUARANTEES)))
 def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str, guarantee: Guarantee) -> None:
     """
     Killed after some segments were flushed and others were not: each states the offset of its own last commit, or nothing.
@@ -191,3 +195,49 @@ def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str
         good(harness.run(target, app, folder, Run(dump=dump, as_of=AS_OF, expect_no_restore=True)))
     assert not [str(one) for one in dumps.differences(truth, served, ignore=WITHOUT_CHANGELOG)]
     harness.delete(target, app)
+
+
+@pytest.mark.in_full("tests/kills/test_kill_facts.py::test_the_prediction_is_what_streams_does[killed-eos]")
+@pytest.mark.parametrize("stores", ["count", "count+reduce+window-count"])
+def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str) -> None:
+    """
+    Killed without the option under exactly-once, and started with it: the client hangs, or the task is wiped.
+
+    Where all stores of the task have status 1 it hangs. Where one was never flushed, the order in which Streams opens them
+    decides. After the command that check prints 4.4.0 starts, and has every row.
+    """
+    app = App(application("parts", "eos").name, f"{PARTS}{stores}", "eos")
+    state, tried = tmp_path / "state", tmp_path / "tried"
+    conf = {**SMALL, "statestore.cache.max.bytes": "0"}
+    harness.produce(RELEASE, app, replace(KILLED, records=1_000))
+    good(harness.run(RELEASE, app, state, Run(conf=conf, kill=True, read=False)))
+    shutil.copytree(state, tried)
+
+    directory = state / app.name
+    checked = kstate(
+        "check", directory, "--for", RELEASE, TRANSACTIONAL_STORES, "--guarantee", KAFKA_NAMES["eos"], "-o", "json"
+    )
+    assert checked.status == 3, checked.told
+    rows = [row for row in checked.rows if row["type"] == "prediction"]
+    assert {row["store"] for row in rows} == set(stores.split("+")), checked.told
+    (outcomes,) = {frozenset({row["outcome"], row["or_else"]} - {None}) for row in rows}
+    assert outcomes in ({"start-hangs"}, {"start-hangs", "task-wiped"}), checked.told
+    reply = harness.run(RELEASE, app, tried, Run(conf=TRANSACTIONAL, read=False, options={"timeout": _HANGS_SECONDS}))
+    real = "start-hangs" if reply.rc else "task-wiped"
+    assert real in outcomes, f"{reply.told()}\n{checked.told}"
+    if reply.rc:
+        (stuck,) = reply.of("timeout")
+        assert stuck["state"] == "REBALANCING", reply.told()
+
+    (finding,) = [row for row in checked.rows if row.get("code") == "start-hangs" and row["type"] == "finding"]
+    assert finding["hint"] == f"kstate wipe {directory} --task 0_0"
+    done = kstate(*finding["hint"].split()[1:])
+    assert done.status == 0, done.told
+    served, truth = tmp_path / "served.jsonl", tmp_path / "truth.jsonl"
+    for folder, dump in ((state, served), (tmp_path / "nothing", truth)):
+        assert restored(good(harness.run(RELEASE, app, folder, Run(conf=TRANSACTIONAL, read=False))))
+        run = Run(dump=dump, conf=TRANSACTIONAL, expect_no_restore=True)
+        good(harness.run(RELEASE, app, folder, run))
+    assert dumps.counts(served).keys() == set(stores.split("+"))
+    assert not [str(one) for one in dumps.differences(truth, served)]
+    harness.delete(RELEASE, app)

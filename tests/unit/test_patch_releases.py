@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kstate_cli.errors import KstateError, UsageError
 from kstate_cli.patch_releases import (
+    BACKWARD_PROBE,
     BOUNDED_RESTORE,
     DIFFERENCES,
     GLOBAL_OFFSETS,
@@ -50,6 +51,10 @@ def test_every_release_that_was_run_was_compared() -> None:
         (NEWEST_SEGMENT, "4.4.0", True),
         (BOUNDED_RESTORE, "4.2.2", True),
         (BOUNDED_RESTORE, "4.3.1", False),
+        (BACKWARD_PROBE, "4.2.1", False),
+        (BACKWARD_PROBE, "4.2.2", True),
+        (BACKWARD_PROBE, "4.2", None),
+        (BACKWARD_PROBE, "4.4.0", False),
         (GLOBAL_OFFSETS, "3.7.0", True),
         (GLOBAL_OFFSETS, "3.7.1", False),
         (GLOBAL_OFFSETS, "4.0.2", True),

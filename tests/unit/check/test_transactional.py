@@ -92,6 +92,23 @@ def test_counts_of_windows_without_an_offset_are_upper_bounds(to: str, exact: bo
     assert prediction.records is not None and prediction.records.exact
 
 
+@pytest.mark.parametrize(("to", "gap", "exact"), [
+    ("4.2.2", 16_384, False), ("4.2.2", 16_383, True), ("4.2", 16_384, False), ("4.2.1", 16_384, True),
+    ("4.4.0", 16_384, True),
+])  # fmt: skip
+def test_counts_of_windows_far_behind_are_upper_bounds(to: str, gap: int, exact: bool) -> None:
+    """4.2.2 skips what has expired even where a window or session store has an offset; a table never skips anything."""
+    for kind, segmented, counted in (("session", True, exact), ("key-value", False, True)):
+        start = 0 if segmented else None
+        behind = store("w", database("w", start=start), kind=kind, segmented=segmented)
+        key = changelog("w")
+        ages = {("0_0", "w"): Age("0_0/w", {}, NOW_MS)}
+        logs, counts = [log(key, 0, 6 + gap)], {(key, 6): gap, (key, 0): 6 + gap}
+        seen = snapshot(task(behind, lines={key: 5}), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
+        (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
+        assert prediction.records is not None and (prediction.records.count, prediction.records.exact) == (gap, counted)
+
+
 @pytest.mark.parametrize(("status", "level"), [(0, Level.WARNING), (None, Level.WARNING), (OPEN, Level.ERROR)])
 def test_a_versioned_store_that_catches_up(status: int | None, level: Level) -> None:
     """A start puts records over rows whose segments it does not know; a killed one has rows ahead of its offset too."""
@@ -103,6 +120,8 @@ def test_a_versioned_store_that_catches_up(status: int | None, level: Level) -> 
         draft = judge_task(seen, seen.app.tasks[0])
         levels = [finding.level for finding in draft.findings if finding.code == "versioned-replayed"]
         assert levels == ([level] if kind == "versioned" and end == 9 else [])
+        codes = {prediction.code for prediction in draft.predictions}
+        assert codes == {None if end == 6 else "versioned-replayed" if kind == "versioned" else "catches-up"}
 
 
 @pytest.mark.parametrize("rows", [0, 3])
