@@ -10,7 +10,7 @@ from itertools import groupby
 from kstate_cli.check.findings import CODES
 from kstate_cli.texts import INTERNALS
 
-from .check_cases import CASES, THREE, Case
+from .check_cases import CASES, STARTED, Case
 from .checking import Fates, Predicted, Real
 from .support import ROOT
 from .topology_cases import CHANGES, A, B, Change
@@ -107,7 +107,7 @@ def known() -> Cells:
     )
     split = {name: [cell.strip() for cell in row.split(" | ")][2:] for name, row in rows}
     return {
-        (name, release): cell for name, row in split.items() for release, cell in zip(THREE, row, strict=True) if cell
+        (name, release): cell for name, row in split.items() for release, cell in zip(STARTED, row, strict=True) if cell
     }
 
 
@@ -117,18 +117,23 @@ def render(of: Cells) -> str:
     for case in CASES:
         made = f"; made by {case.made_by}" if case.made_by else ""
         guarantee = "at least once" if case.guarantee == "alos" else "exactly once"
-        row = [f"`{case.name}`", f"{case.what}{made}", guarantee, *(of.get((case.name, one), "") for one in THREE)]
+        row = [f"`{case.name}`", f"{case.what}{made}", guarantee, *(of.get((case.name, one), "") for one in STARTED)]
         rows.append(f"| {' | '.join(row)} |")
-    table = ["| case | edit of the directory | guarantee | 3.9.2 | 4.2.1 | 4.3.1 |", "|---|---|---|---|---|---|", *rows]
+    table = [_header("edit of the directory"), *rows]
     changes = [_row_of_change(change, of) for change in CHANGES]
-    homes = ["| case | what has changed | guarantee | 3.9.2 | 4.2.1 | 4.3.1 |", "|---|---|---|---|---|---|", *changes]
+    homes = [_header("what has changed"), *changes]
     parts = (_HEAD, _codes(), _TABLE, "\n".join((*table, "")), _HOMES, "\n".join((*homes, "")))
     return "\n".join(parts)
 
 
+def _header(subject: str) -> str:
+    names = ["case", subject, "guarantee", *STARTED]
+    return f"| {' | '.join(names)} |\n{'|---' * len(names)}|"
+
+
 def _row_of_change(change: Change, of: Cells) -> str:
     guarantee = "at least once" if change.guarantee == "alos" else "exactly once"
-    cells_of_it = (of.get((change.name, one), "") for one in THREE)
+    cells_of_it = (of.get((change.name, one), "") for one in STARTED)
     return f"| {' | '.join((f'`{change.name}`', change.what, guarantee, *cells_of_it))} |"
 
 

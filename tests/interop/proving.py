@@ -18,11 +18,12 @@ from xml.etree import ElementTree
 
 from kstate_cli.releases import release
 
-from .check_cases import THREE
 from .pairs import LINES, Case, Proof, hops, line, proofs, today
 from .releases import number, streams_jars
 
 KEPT: Final = Path(__file__).resolve().parent / "proven.jsonl"
+BESIDE: Final = ("3.9.2", "4.2.1", "4.3.1")
+"""A release is proven beside these."""
 KINDS: Final = {
     "test_restore_kinds": "every kind restored", "test_check": "`check`", "test_query": "queries", "test_killed": "kills",
 }  # fmt: skip
@@ -47,7 +48,7 @@ def chains_with(version: str, *, everything: bool) -> list[Case]:
     Each under both guarantees. UsageError for a release that has no row.
     """
     release(version)
-    beside = sorted((one for one in (LINES if everything else THREE) if line(one) != line(version)), key=number)
+    beside = sorted((one for one in (LINES if everything else BESIDE) if line(one) != line(version)), key=number)
     newest = beside[-1]
     ways = [way for other in beside for way in ((other, version), (version, other))]
     chains = [*ways, (newest, version, newest), (version, newest, version)]

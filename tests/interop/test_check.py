@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from .check_cases import CASES, OF_GLOBAL_OFFSETS, THREE, Case
+from .check_cases import CASES, OF_GLOBAL_OFFSETS, STARTED, Case
 from .check_table import DOCS, Found, cells, known, render
 from .checking import Base, Directory, Kind, agrees, make, predict, start
 from .harness import App, Harness, Run
@@ -29,7 +29,7 @@ PAIRS = [
     for case in CASES
     if ALL or PROVING or case.quick
     for release in tried(case.releases)
-    if like(release, THREE) in case.releases
+    if like(release, STARTED) in case.releases
     and (case.made_by is None or PROVING is None)
     and not (case.name in OF_GLOBAL_OFFSETS and forgets_global_tables(release))
 ]
@@ -115,7 +115,7 @@ def topic_ids(harness: Harness, app: App) -> dict[str, str]:
 
 
 @pytest.mark.skipif(not ALL, reason="KSTATE_INTEROP=all")
-@pytest.mark.parametrize("release", THREE)
+@pytest.mark.parametrize("release", STARTED)
 def test_a_changelog_that_was_made_anew(harness: Harness, tmp_path: Path, release: str) -> None:
     """With as many records as before Streams sees nothing, and goes on with a store of another log; the topic's id tells."""
     made = make(harness, Kind(release, "alos"), tmp_path / "made")

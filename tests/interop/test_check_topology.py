@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from .check_cases import THREE
+from .check_cases import STARTED
 from .check_table import DOCS, Found, cells, known, render
 from .checking import ANY, PARTS, Base, Directory, Kind, Predicted, agrees, make, predict, start
 from .harness import Harness, Run
@@ -32,7 +32,7 @@ PAIRS = [
     for case in CHANGES
     if ALL or PROVING or case.quick
     for release in tried(case.releases)
-    if like(release, THREE) in case.releases
+    if like(release, STARTED) in case.releases
 ]
 IN_MEMORY = {"in-memory", "new-in-memory", "global-memory"}
 """Restored at every start, and nothing that a directory shows."""

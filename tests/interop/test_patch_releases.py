@@ -141,9 +141,7 @@ def test_at_least_once_keeps_half_of_the_rows(harness: Harness, tmp_path: Path) 
     harness.delete("4.2.2", app)
 
 
-@pytest.mark.in_full(
-    "tests/unit/check/test_transactional.py::test_counts_of_windows_far_behind_are_upper_bounds[4.2.2-16384-False]"
-)
+@pytest.mark.in_full("tests/unit/check/test_transactional.py::test_counts_of_windows_far_behind_are_upper_bounds")
 @pytest.mark.parametrize("version", ["4.2.1", "4.2.2", "4.4.0"])
 def test_a_windowed_store_far_behind(harness: Harness, tmp_path: Path, version: str) -> None:
     """4.2.2 skips what has expired though a store has an offset, and behind a marker too; check states an upper bound."""

@@ -14,7 +14,7 @@ from kstate_cli import releases
 from kstate_cli.check import streams_log
 from kstate_cli.query.result import STREAMS_SAYS
 
-from .check_cases import THREE
+from .check_cases import STARTED
 from .releases import streams_jars
 
 pytestmark = pytest.mark.interop
@@ -68,7 +68,7 @@ def _sentences() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("release", THREE)
+@pytest.mark.parametrize("release", STARTED)
 def test_each_sentence_is_printed_by_the_releases_that_are_said(release: str) -> None:
     texts, library = _printed(release)
     new = releases.release(release).offsets_home is releases.OffsetsHome.COLUMN_FAMILY

@@ -197,7 +197,7 @@ def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str
     harness.delete(target, app)
 
 
-@pytest.mark.in_full("tests/kills/test_kill_facts.py::test_the_prediction_is_what_streams_does[killed-eos]")
+@pytest.mark.in_full("tests/kills/test_kill_facts.py::test_the_prediction_is_what_streams_does")
 @pytest.mark.parametrize("stores", ["count", "count+reduce+window-count"])
 def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str) -> None:
     """

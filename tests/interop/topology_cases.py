@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .check_cases import OLD, THREE
+from .check_cases import OLD, STARTED
 from .checking import PARTS, Directory
 from .harness import Guarantee, Harness, Run
 from .support import kstate
@@ -108,7 +108,7 @@ class Change:
     code: str | None = None
     """The finding that it must have; None: all is well."""
     guarantee: Guarantee = "eos"
-    releases: tuple[str, ...] = THREE
+    releases: tuple[str, ...] = STARTED
     killed: bool = False
     named: str | None = None
     with_old: bool = True
