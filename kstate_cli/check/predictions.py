@@ -15,7 +15,7 @@ from kstate_cli.check.judge_offsets import (
     keeps_versions,
 )
 from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.check.ranges import Range, catching_up, locate, missing, near_start, recreated, whole
+from kstate_cli.check.ranges import Range, catching_up, locate, may_expire, missing, near_start, recreated, whole
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.segments import rows_below
 from kstate_cli.check.snapshot import Snapshot
@@ -113,7 +113,8 @@ def because_of(
     key = snapshot.changelog(task, name)
     if key is None and store is not None and store.segmented and not store.databases:
         key = snapshot.own_changelog(task, name)
-    return Prediction(task.name, name, outcome, whole(snapshot, key, store), code, or_else=or_else), ()
+    records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
+    return Prediction(task.name, name, outcome, records, code, or_else=or_else), ()
 
 
 def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range | None, tuple[Finding, ...]]:
@@ -191,7 +192,8 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
     key = _changelog(snapshot, draft, name)
     if store is not None and draft.empty.get(name) == IN_COLUMN_FAMILY:
         # Its offset is where the release does not look, and the finding names the migration that moves it.
-        return Prediction(task.name, name, Outcome.RESTORES_ALL, whole(snapshot, key, store), IN_COLUMN_FAMILY), ()
+        records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
+        return Prediction(task.name, name, Outcome.RESTORES_ALL, records, IN_COLUMN_FAMILY), ()
     if key is None and store is not None and _may_have_changelog(snapshot, store):
         text = "it was not closed, has no offset, and nothing states whether it has a changelog"
         finding = snapshot.finding("offset-missing", text, task, name)
@@ -205,7 +207,7 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
         return Prediction(task.name, name, Outcome.OPENS_EMPTY, code="moved-without-changelog"), ()
     if store is not None and key is None:
         key = snapshot.own_changelog(task, name)
-    records = whole(snapshot, key, store)
+    records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
     empty = store is None or store.empty
     if empty and records is not None and not records.count and records.exact:
         finding = snapshot.finding("never-written", "it has no rows, and its changelog none", task, name)

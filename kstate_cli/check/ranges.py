@@ -55,17 +55,17 @@ def locate(snapshot: Snapshot, key: TopicPartition, following: int) -> Range:
     return Range(key, following, where, log, snapshot.records(key, following) if where is Where.INSIDE else None)
 
 
-def whole(snapshot: Snapshot, key: TopicPartition | None, store: Store | None = None) -> Records | None:
+def whole(snapshot: Snapshot, key: TopicPartition | None, *, expires: bool = False) -> Records | None:
     """Return how many records are restored from the beginning of a log; None if the log is not known.
 
-    Some releases skip what has expired in a window or session store, so the number is an upper bound there
-    (:data:`kstate_cli.patch_releases.BOUNDED_RESTORE`).
+    ``expires``: it is the log of a window or session store. Some releases skip what has expired there, so the number is
+    an upper bound (:data:`kstate_cli.patch_releases.BOUNDED_RESTORE`).
     """
     log = snapshot.log(key) if key is not None else None
     if key is None or log is None:
         return None
     records = snapshot.records(key, log.start or 0)
-    if records is None or not records.count or not _expires(store):
+    if records is None or not records.count or not expires:
         return records
     if snapshot.asked.release.is_new(BOUNDED_RESTORE) is False:
         return records
@@ -79,16 +79,25 @@ def catching_up(snapshot: Snapshot, store: Store | None, range_: Range) -> Range
     (:data:`kstate_cli.patch_releases.BACKWARD_PROBE`).
     """
     log, records = range_.log, range_.records
-    if log is None or log.end is None or records is None or not _expires(store):
+    if log is None or log.end is None or records is None or store is None or not _is_windowed(store):
         return range_
     if log.end - range_.following < _FAR_BEHIND or snapshot.asked.release.is_new(BACKWARD_PROBE) is False:
         return range_
     return replace(range_, records=replace(records, exact=False))
 
 
-def _expires(store: Store | None) -> bool:
-    """Return True for a window or session store, the rows of which expire."""
-    return store is not None and store.segmented and not store.is_grace_buffer
+def may_expire(snapshot: Snapshot, name: str, store: Store | None) -> bool:
+    """Return True for a window or session store, and for one of which no task shows the kind.
+
+    ``store``: None if its task lacks it. Then the same store of other tasks counts.
+    """
+    namesakes = (one for task in snapshot.app.tasks for one in task.stores if one.name == name)
+    shown = store or next(namesakes, None)
+    return shown is None or _is_windowed(shown)
+
+
+def _is_windowed(store: Store) -> bool:
+    return store.segmented and not store.is_grace_buffer
 
 
 def near_start(range_: Range) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kstate_cli.change.ages import Age
 from kstate_cli.check.findings import Level
-from kstate_cli.check.outcome import Outcome, Prediction
+from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.tasks import judge_task
 from kstate_cli.statedir.model import Task
@@ -90,6 +92,23 @@ def test_counts_of_windows_without_an_offset_are_upper_bounds(to: str, exact: bo
     seen = snapshot(task(table), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
     (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
     assert prediction.records is not None and prediction.records.exact
+
+
+@pytest.mark.parametrize(("to", "segmented", "exact"), [
+    ("4.2.2", True, False), ("4.4.0", True, False), ("4.3.1", True, True), ("4.2.2", False, True), ("4.2.2", None, False),
+])  # fmt: skip
+def test_counts_of_missing_stores_are_upper_bounds(to: str, segmented: bool | None, exact: bool) -> None:
+    """A task that lacks a store shows nothing of its kind: the other tasks do, or no task does."""
+    key, count = changelog("gone"), store("count", database())
+    tasks = [task(count, lines={key: 5, COUNT: 5})]
+    if segmented is not None:
+        start = 0 if segmented else None
+        other = store("gone", database("gone", start=start), segmented=segmented, kind="session", task="0_1")
+        tasks.append(task(other, name="0_1", lines={replace(key, partition=1): 5}))
+    for exactly_once in (False, True):
+        seen = snapshot(*tasks, to=to, exactly_once=exactly_once, logs=[log(key, 9, 236)], counts={(key, 9): 99})
+        predictions = {one.store: one for one in judge_task(seen, seen.app.tasks[0]).predictions}
+        assert predictions["gone"].records == Records(99, exact=exact)
 
 
 @pytest.mark.parametrize(("to", "gap", "exact"), [
