@@ -61,6 +61,7 @@ RELEASES = {
         Release("4.1", False, 6),
         Release("4.2", False, 6),
         Release("4.3", True, 6),
+        Release("4.4", True, 6),
     )
 }
 
