@@ -22,6 +22,8 @@ RETENTION_MS = 20 * 60_000
 """The retention of every window and session store of the harness (Naming.RETENTION)."""
 PROBED = (128, 512, 2048)
 """Before the log end so many offsets are searched for the last record (StoreChangelogReader.PROBE_WINDOWS)."""
+PATIENT = {"poll.ms": "3000"}
+"""Time for the search: where a poll returns nothing within ``poll.ms``, 100 ms by default, everything is read."""
 FAR_BEHIND = 8 * PROBED[-1]
 """So many offsets before the log end, or more, a store with an offset skips what has expired (PROBE_MIN_OFFSET_GAP)."""
 

@@ -14,7 +14,7 @@ import pytest
 from tests.directories.support import tree_hash
 
 from . import dumps
-from .expiry import Changelog, read_changelogs
+from .expiry import PATIENT, Changelog, read_changelogs
 from .harness import App, Batch, Harness, Run
 from .jvm import Reply
 from .releases import PROVING, number, only_what_is_forgotten
@@ -143,8 +143,8 @@ def test_at_least_once(harness: Harness, tmp_path: Path, killed_run: str) -> Non
     assert done.status == 0, done.told
     begin = first_record(listed(tmp_path / "unmigrated" / app.name))
     reference, served = tmp_path / "reference.jsonl", tmp_path / "served.jsonl"
-    alone = good(harness.run(KILLED, app, tmp_path / "unmigrated", Run(dump=reference, as_of=as_of)))
-    reply = good(harness.run(TAKES_IT, app, state, Run(dump=served, as_of=as_of)))
+    alone = good(harness.run(KILLED, app, tmp_path / "unmigrated", Run(dump=reference, as_of=as_of, conf=PATIENT)))
+    reply = good(harness.run(TAKES_IT, app, state, Run(dump=served, as_of=as_of, conf=PATIENT)))
     assert not wiped(reply), reply.told()
     # The offsets are those that the older release had. What has expired some releases skip.
     logs = read_changelogs(harness, TAKES_IT, changelogs(reply), tmp_path / "logs")

@@ -16,7 +16,7 @@ from kstate_cli.patch_releases import SHARED_STORE_BUILDER
 from kstate_cli.releases import release
 
 from . import dumps
-from .expiry import FAR_BEHIND, read_changelogs
+from .expiry import FAR_BEHIND, PATIENT, read_changelogs
 from .harness import App, Batch, Harness, Run, Step
 from .jvm import Reply
 from .restoring import changelogs, dump_changelogs
@@ -159,7 +159,7 @@ def test_a_windowed_store_far_behind(harness: Harness, tmp_path: Path, version: 
     predicted = {row["store"]: row for row in checked.rows if row["type"] == "prediction"}
 
     for folder, known in ((behind, begin), (tmp_path / "nothing", {})):
-        reply = good(harness.run(version, app, folder, Run(read=False)))
+        reply = good(harness.run(version, app, folder, Run(read=False, conf=PATIENT)))
         counts = restored(reply)
         windowed = [event for event in reply.of("restore-start") if logs[event["topic"], event["partition"]].windowed]
         assert {event["store"] for event in windowed} == {"orders-per-minute", "visits"}
