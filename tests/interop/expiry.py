@@ -23,7 +23,7 @@ RETENTION_MS = 20 * 60_000
 PROBED = (128, 512, 2048)
 """Before the log end so many offsets are searched for the last record (StoreChangelogReader.PROBE_WINDOWS)."""
 PATIENT = {"poll.ms": "3000"}
-"""Time for the search: where a poll returns nothing within ``poll.ms``, 100 ms by default, everything is read."""
+"""Time for the search: if a poll returns nothing within ``poll.ms``, 100 ms by default, everything is read."""
 FAR_BEHIND = 8 * PROBED[-1]
 """So many offsets before the log end, or more, a store with an offset skips what has expired (PROBE_MIN_OFFSET_GAP)."""
 
@@ -41,24 +41,27 @@ class Changelog:
         """How many records there are from an offset on."""
         return sum(offset >= first for offset, _ in self.records)
 
-    def first_read(self, version: str, following: int | None) -> int:
+    def first_reads(self, version: str, following: int | None) -> set[int]:
         """
-        Return the offset at which a release begins to restore.
+        Return the offsets at which a release may begin to restore: there are two where a race decides.
 
-        `following`: the next offset of the store; None where it has none.
+        4.4.0 polls once for the last records of all logs of a task, and reads a log whole if the poll returned others only.
+        4.2.2 polls until it has all of them, or a time is over that PATIENT extends. `following`: the next offset of the
+        store; None where it has none.
         """
         row = release(version)
         probes = row.is_new(BACKWARD_PROBE) is True
         floor = following or 0
         if not self.windowed or row.is_new(BOUNDED_RESTORE) is not True:
-            return floor
+            return {floor}
         if following is not None and not (probes and self.end - following >= FAR_BEHIND):
-            return floor
+            return {floor}
         latest = self._probed_time() if probes else dict(self.records).get(self.end - 1)
         if latest is None or latest <= RETENTION_MS:
-            return floor
+            return {floor}
         live = (offset for offset, timestamp in self.records if timestamp >= latest - RETENTION_MS)
-        return max(floor, next(live, floor))
+        first = max(floor, next(live, floor))
+        return {first} if probes else {first, floor}
 
     def _probed_time(self) -> int | None:
         """The highest timestamp of the last offsets, of the fewest that have a record."""

@@ -75,12 +75,16 @@ def first_record(rows: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
 def records_read(
     version: str, reply: Reply, logs: dict[tuple[str, int], Changelog], begin: dict[tuple[str, int], int]
 ) -> dict[str, int]:
-    """Store -> the records that a release has to restore by the logs, without the stores that restore nothing."""
+    """
+    Store -> the records that a release restores by the logs, without the stores that restore nothing.
+
+    It has to begin where the logs and the offsets of the stores say.
+    """
     counts: dict[str, int] = {}
     for event in reply.of("restore-start"):
         key = event["topic"], event["partition"]
-        first = logs[key].first_read(version, begin.get(key) or None)
-        counts[event["store"]] = counts.get(event["store"], 0) + logs[key].counted(first)
+        assert event["start"] in logs[key].first_reads(version, begin.get(key) or None), (version, event)
+        counts[event["store"]] = counts.get(event["store"], 0) + logs[key].counted(event["start"])
     return {store: count for store, count in counts.items() if count}
 
 

@@ -166,7 +166,7 @@ def test_a_windowed_store_far_behind(harness: Harness, tmp_path: Path, version: 
         for event in windowed:
             key, store = (event["topic"], event["partition"]), event["store"]
             log, following = logs[key], known.get(key)
-            first = log.first_read(version, following)
+            (first,) = log.first_reads(version, following)
             assert (event["start"], counts[store]) == (first, log.counted(first)), event
             assert (first > (following or 0)) is (version == "4.2.2"), event
             if folder == behind:
