@@ -198,8 +198,8 @@ def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str
 
 
 @pytest.mark.in_full("tests/kills/test_kill_facts.py::test_the_prediction_is_what_streams_does")
-@pytest.mark.parametrize("stores", ["count", "count+reduce+window-count"])
-def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str) -> None:
+@pytest.mark.parametrize(("stores", "records"), [("count", 4_000), ("count+reduce+window-count", 1_000)])
+def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str, records: int) -> None:
     """
     Killed without the option under exactly-once, and started with it: the client hangs, or the task is wiped.
 
@@ -209,7 +209,7 @@ def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str) 
     app = App(application("parts", "eos").name, f"{PARTS}{stores}", "eos")
     state, tried = tmp_path / "state", tmp_path / "tried"
     conf = {**SMALL, "statestore.cache.max.bytes": "0"}
-    harness.produce(RELEASE, app, replace(KILLED, records=1_000))
+    harness.produce(RELEASE, app, replace(KILLED, records=records))
     good(harness.run(RELEASE, app, state, Run(conf=conf, kill=True, read=False)))
     shutil.copytree(state, tried)
 
