@@ -30,16 +30,18 @@ FAR_BEHIND = 8 * PROBED[-1]
 
 @dataclass(frozen=True)
 class Changelog:
-    """One partition of a changelog: offset and timestamp in ms of each record, in order."""
+    """One partition of a changelog that was never cleaned: an offset without a record is that of a transaction marker."""
 
-    records: tuple[tuple[int, int], ...]
+    records: dict[int, int]
+    """Offset -> timestamp in ms."""
+    start: int
     end: int
     windowed: bool
     """It belongs to a window or session store: Streams lets its records be deleted by age."""
 
     def counted(self, first: int) -> int:
         """How many records there are from an offset on."""
-        return sum(offset >= first for offset, _ in self.records)
+        return sum(offset >= first for offset in self.records)
 
     def first_reads(self, version: str, following: int | None) -> set[int]:
         """
@@ -56,17 +58,25 @@ class Changelog:
             return {floor}
         if following is not None and not (probes and self.end - following >= FAR_BEHIND):
             return {floor}
-        latest = self._probed_time() if probes else dict(self.records).get(self.end - 1)
-        if latest is None or latest <= RETENTION_MS:
+        latest = self._probed_time() if probes else self.records.get(self.end - 1)
+        if latest is None:
             return {floor}
-        live = (offset for offset, timestamp in self.records if timestamp >= latest - RETENTION_MS)
-        first = max(floor, next(live, floor))
+        first = max(floor, self._first_since(latest - RETENTION_MS))
         return {first} if probes else {first, floor}
+
+    def expiry(self, first: int) -> int:
+        """Return the time before which a restoration that begins at an offset skips records."""
+        return max((self.records[offset] for offset in self.records if offset < first), default=0)
+
+    def _first_since(self, time: int) -> int:
+        """Return the offset that a broker gives for a time: markers have the time of its clock, and are never older."""
+        offsets = range(self.start, self.end)
+        return next((offset for offset in offsets if self.records.get(offset, time) >= time), self.start)
 
     def _probed_time(self) -> int | None:
         """The highest timestamp of the last offsets, of the fewest that have a record."""
         for back in PROBED:
-            if times := [timestamp for offset, timestamp in self.records if offset >= self.end - back]:
+            if times := [timestamp for offset, timestamp in self.records.items() if offset >= self.end - back]:
                 return max(times)
         return None
 
@@ -84,8 +94,8 @@ def read_changelogs(
     for topic, file in zip(topics, files, strict=True):
         *lines, summary = map(json.loads, file.read_text(encoding="utf-8").splitlines())
         for name, partition in summary["partitions"].items():
-            records = tuple((row["offset"], row["timestamp"]) for row in lines if row["partition"] == int(name))
+            records = {row["offset"]: row["timestamp"] for row in lines if row["partition"] == int(name)}
             policy = facts[TopicPartition(topic, int(name))].policy or ""
             windowed = topic.endswith("-changelog") and "delete" in policy
-            logs[topic, int(name)] = Changelog(records, partition["end"], windowed)
+            logs[topic, int(name)] = Changelog(records, partition["begin"], partition["end"], windowed)
     return logs
