@@ -21,7 +21,6 @@ GENERATED = {
 }
 """Pages that are made from texts of the code, with their source."""
 NOT_YET = {
-    "docs/developing.md",
     "docs/development/defects.md",
     "docs/internals/README.md",
     "docs/internals/architecture.md",
