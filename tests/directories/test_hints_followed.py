@@ -7,8 +7,12 @@ amended, succeeds.
 
 from __future__ import annotations
 
+import fcntl
+import os
+import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +21,15 @@ import pytest
 
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.golden import unpack
+from tests.growing import GrowingDump
+from tests.mounts import mounted
+from tests.restore.support import APP
+from tests.restore.support import SPEC as GROWN
 from tests.restore.support import TOPIC as BULK
 from tests.unit.rehome.texts import text
 
 from .test_cold import EXAMPLES
+from .test_locks import held
 from .warm import Ended, Warm
 
 DUMP, SPEC = EXAMPLES / "dump", EXAMPLES / "dump.toml"
@@ -172,3 +181,299 @@ def test_followed(name: str, tmp_path: Path, warm: Warm) -> None:
     assert all(word in hint for word in new), f"the hint names not all of {new}: {hint}"
     followed = warm(*_line(case.amended, words), folder=tmp_path)
     assert followed.status in case.then, f"{case.amended}: {followed.told}"
+
+
+# --- situations of directories and dumps -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    return unpack("4.3.1-demo-eos", tmp_path / "state")
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> GrowingDump:
+    """A dump that grows, and the specification of its application."""
+    made = GrowingDump(tmp_path / "dump")
+    for begin in (0, 100):
+        made.add(
+            {key: [(b"k%05d" % n, b"v", 1_700_000_000_000 + n) for n in range(begin, begin + 100)] for key in KEYS}
+        )
+    (tmp_path / "kstate.toml").write_text(GROWN, encoding="utf-8")
+    (tmp_path / "grown").mkdir()
+    return made
+
+
+def printed(ended: Ended) -> list[list[str]]:
+    """The commands that a hint prints, each as its words."""
+    _, _, hint = ended.err.rpartition("what to do: ")
+    return [shlex.split(line) for line in re.findall(r"(?:^    |: )((?:kstate|mv) \S.*)$", hint, flags=re.MULTILINE)]
+
+
+def grown(dump: GrowingDump, *more: str) -> list[str]:
+    """The restoration of its application."""
+    folder = dump.path.parent
+    return ["restore", str(folder / "grown" / APP), "--from-changelog", dump.uri, "--spec", str(folder / "kstate.toml"),
+            "--for", "4.3", "--engine", "local", *more]  # fmt: skip
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("line", ["export APP visits --out out", "diff APP APP"])
+def test_while_the_application_is_running(line: str, app: Path, tmp_path: Path, warm: Warm) -> None:
+    """It reads what was flushed last, or the application is stopped."""
+    words = [str(app) if word == "APP" else word for word in line.split()]
+    with held(app, "application"):
+        refused = warm(*words, folder=tmp_path)
+        assert (
+            refused.status == 5 and "stop the application, or take what was flushed last (--last-flush)" in refused.err
+        )
+        assert warm(*words, "--last-flush", folder=tmp_path).status in (0, 1)
+    shutil.rmtree(tmp_path / "out", ignore_errors=True)
+    assert warm(*words, folder=tmp_path).status in (0, 1)
+
+
+def test_no_room(tmp_path: Path, warm: Warm) -> None:
+    """What earlier runs keep is only named where there is something; deleting it makes the room."""
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=40m", "none") as small:
+        app = unpack("4.3.1-demo-eos", small)
+        words = ("migrate", app, "--to", "4.2", "--workers", "1")
+        room = os.statvfs(small)
+        (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - (16 << 20)))
+        refused = warm(*words)
+        assert refused.status == 4 and "make room there, then run" in refused.err and not printed(refused), refused.told
+        (small / "other").unlink()
+        assert warm(*words).status == 0
+        room = os.statvfs(small)
+        # Less than what is needed, and more than that with what the run keeps.
+        needed = _needed(warm, app, small)
+        (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - needed + (64 << 10)))
+        refused = warm("migrate", app, "--to", "4.3", "--workers", "1")
+        assert refused.status == 4, refused.told
+        ((_, *clean),) = printed(refused)
+        assert warm(*clean).status == 0
+        assert warm("migrate", app, "--to", "4.3", "--workers", "1").status == 0
+
+
+def _needed(warm: Warm, app: Path, small: Path) -> int:
+    """The free space below which a migration is refused, by trying."""
+    least, most = 15 << 20, 24 << 20
+    while most - least > 16 << 10:
+        room, middle = os.statvfs(small), (least + most) // 2
+        (small / "probe").write_bytes(bytes(room.f_bavail * room.f_frsize - middle))
+        status = warm("migrate", app, "--to", "4.3", "--workers", "1", "--dry-run").status
+        (small / "probe").unlink()
+        least, most = (middle, most) if status == 4 else (least, middle)
+    return most
+
+
+def test_what_is_no_standby(dump: GrowingDump, warm: Warm) -> None:
+    """It is moved away, or caught up once; nothing of it is lost either way."""
+    assert warm(*grown(dump)).status in (0, 1)
+    refused = warm(*grown(dump, "--standby"))
+    assert refused.status == 4 and "without --standby" in refused.err, refused.told
+    assert warm(*grown(dump)).status in (0, 1)
+    ((program, *paths),) = printed(refused)
+    assert program == "mv"
+    shutil.move(*paths)
+    assert warm(*grown(dump, "--standby")).status in (0, 1)
+    assert Path(paths[1]).is_dir()
+
+
+def test_ages_that_cannot_be_read(dump: GrowingDump, warm: Warm) -> None:
+    assert warm(*grown(dump)).status in (0, 1)
+    app = dump.path.parent / "grown" / APP
+    ages = app.parent / ".kstate" / APP / "ages.json"
+    ages.write_text("{")
+    refused = warm(*grown(dump))
+    assert refused.status == 4 and "move the file away" in refused.err, refused.told
+    ((_, *words),) = printed(refused)
+    ages.rename(ages.with_suffix(".away"))
+    given = {"DUMP": dump.uri, "RELEASE": "4.3"}
+    words = [given.get(word, word) for word in words]
+    followed = warm(*words, "--spec", dump.path.parent / "kstate.toml", "--engine", "local")
+    assert followed.status in (0, 1), followed.told
+    assert warm(*grown(dump)).status in (0, 1)
+
+
+def test_damage_that_diff_meets(app: Path, tmp_path: Path, warm: Warm) -> None:
+    """`verify` names the files, and what takes them out; then the two are compared."""
+    other = shutil.copytree(app, tmp_path / "other" / app.name)
+    flip(max((other / "0_0" / "rocksdb" / "latest-order").glob("*.sst")), 10)
+    refused = warm("diff", app, other)
+    assert refused.status not in (0, 1, 2), refused.told
+    commands = printed(refused)
+    verified = [warm(*words) for _, *words in commands]
+    assert sorted(ended.status for ended in verified) == [0, 3]
+    damaged = next(ended for ended in verified if ended.status == 3)
+    for _, *words in printed(damaged):
+        assert warm(*words).status in (0, 1)
+    assert warm("verify", other).status in (0, 1)
+    assert warm("diff", app, other).status == 3, "they differ, and all was compared"
+
+
+def test_damage_that_a_dump_has_recorded(dump: GrowingDump, warm: Warm) -> None:
+    """The printed command names the file; copied from elsewhere, and verified again, the dump is as before."""
+    folder = dump.path.parent
+    assert warm(*grown(dump)).status in (0, 1)
+    whole = shutil.copytree(dump.path, folder / "copy")
+    file = min(dump.path.rglob("*.parquet"))
+    flip(file, 60)
+    assert warm("verify-dump", dump.path).status == 3
+    check = ("check", folder / "grown" / APP, "--for", "4.3", "--dump", dump.path)
+    refused = warm(*check)
+    assert refused.status == 3, refused.told
+    commands = [words for words in printed(refused) if words[1] == "verify-dump"]
+    assert len(commands) == 1, refused.told
+    named = warm(*commands[0][1:])
+    assert named.status == 3 and str(file.relative_to(dump.path)) in named.out
+    shutil.copy(whole / file.relative_to(dump.path), file)
+    assert warm(*commands[0][1:]).status == 0
+    assert warm(*check).status in (0, 1)
+
+
+def _migrated(app: Path, warm: Warm) -> Path:
+    """The tree that its only run keeps."""
+    assert warm("migrate", app, "--to", "4.2").status == 0
+    return app.parent / ".kstate" / app.name / "0001-migrate" / "tree"
+
+
+@pytest.mark.parametrize("way", ["put back", "given up"])
+def test_a_kept_directory_that_is_not_what_it_was(way: str, app: Path, warm: Warm) -> None:
+    tree = _migrated(app, warm)
+    file = max(tree.rglob("CURRENT"))
+    file.rename(app.parent / "aside")
+    refused = warm("undo", app)
+    assert refused.status == 4 and f"put back what is missing in {tree}" in refused.err, refused.told
+    ((_, *clean),) = printed(refused)
+    if way == "put back":
+        (app.parent / "aside").rename(file)
+        assert warm("undo", app).status == 0
+        return
+    assert warm(*clean).status == 0
+    assert warm("ls", app).status == 0 and warm("status", app).status == 0
+
+
+def test_a_kept_directory_that_is_gone(app: Path, warm: Warm) -> None:
+    tree = _migrated(app, warm)
+    tree.rename(app.parent / "aside")
+    refused = warm("undo", app)
+    assert refused.status == 4 and "has not kept the directory" in refused.err, refused.told
+    ((_, *clean),) = printed(refused)
+    assert warm(*clean).status == 0 and warm("status", app).status == 0
+    assert warm("migrate", app, "--to", "4.3").status == 0
+
+
+def test_a_kept_directory_that_cannot_be_put_back(app: Path, tmp_path: Path, warm: Warm) -> None:
+    _migrated(app, warm)
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", str(app.parent), str(copy)], check=True)
+    flip(next((copy / ".kstate").rglob("*.sst")), 3)
+    refused = warm("undo", copy / app.name, "--times-lost")
+    assert refused.status == 4 and "cannot be put back" in refused.err, refused.told
+    ((_, *clean),) = printed(refused)
+    assert warm(*clean).status == 0 and warm("ls", copy / app.name).status == 0
+
+
+def test_two_exports_at_once(app: Path, tmp_path: Path, warm: Warm) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    lock = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = warm("export", app, "visits", "--out", out)
+        assert refused.status == 5 and "wait for it, or name another --out" in refused.err
+        assert warm("export", app, "visits", "--out", tmp_path / "another").status in (0, 1)
+    finally:
+        os.close(lock)
+    assert warm("export", app, "visits", "--out", out).status in (0, 1)
+
+
+def test_a_listing_that_was_not_whole(app: Path, tmp_path: Path, warm: Warm) -> None:
+    """An older one says what the host had; or this host takes its share of what is missing."""
+    (tmp_path / "web.json").write_text(warm("ls", app, "-o", "json").out)
+    fleet = tmp_path / "older.json"
+    fleet.write_text(warm("fleet", "web=web.json", "-o", "json", folder=tmp_path).out)
+    (tmp_path / "web.json").write_text(warm("ls", app, "-o", "json").out.rpartition("\n{")[0] + "\n")
+    (tmp_path / "now.json").write_text(warm("fleet", "web=web.json", "-o", "json", folder=tmp_path).out)
+    words = _LOST.replace("LOST", str(tmp_path / "orders")).split()
+    refused = warm(*words, "--missing", fleet, "--before", tmp_path / "now.json", "--host", "web")
+    assert refused.status == 4 and "give an older one, or --share of what is missing" in refused.err, refused.told
+    assert warm(*words, "--missing", fleet, "--before", fleet, "--host", "web").status in (0, 1)
+    assert warm(*words, "--missing", fleet, "--share", "1/1").status in (0, 1)
+
+
+def test_a_store_in_several_topologies(tmp_path: Path, warm: Warm) -> None:
+    app = unpack(NAMED, tmp_path / "named")
+    shutil.copytree(app / "__orders__", app / "__others__")
+    refused = warm("query", "range", app, "kv-written")
+    assert refused.status == 4 and "name one of them: --topology" in refused.err, refused.told
+    assert warm("query", "range", app, "kv-written", "--topology", "orders").status in (0, 1)
+
+
+def test_a_store_in_several_subtopologies(app: Path, tmp_path: Path, warm: Warm) -> None:
+    """The specification says which one counts, with the very line of the hint."""
+    for partition in (0, 1):
+        (app / f"7_{partition}" / "rocksdb").mkdir(parents=True)
+        shutil.copytree(
+            app / f"0_{partition}" / "rocksdb" / "latest-order", app / f"7_{partition}" / "rocksdb" / "latest-order"
+        )
+    refused = warm("query", "range", app, "latest-order")
+    assert refused.status == 4, refused.told
+    (table, key) = re.findall(r"(\[stores\.latest-order\]) (subtopology) = ", refused.err)[0]
+    (tmp_path / "kstate.toml").write_text(f"format = 1\n{table}\n{key} = 0\n")
+    followed = warm("query", "range", app, "latest-order", "--spec", tmp_path / "kstate.toml")
+    assert followed.status in (0, 1), followed.told
+
+
+def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -> None:
+    """The printed command shows more of it; once the cause is fixed, the next call does what was not done."""
+    current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
+    current.rename(tmp_path / "CURRENT")
+    (tmp_path / "kstate.toml").write_text(
+        f'format = 1\n[defaults]\ndirectory = "{app}"\n[maintain]\nmemory_file = "memory.json"\n[maintain.verify]\nparts = 1\n'
+    )
+    refused = warm("maintain", "--config", "kstate.toml", folder=tmp_path)
+    assert refused.status == 3 and "run it by hand:" in refused.err, refused.told
+    ((_, *words),) = printed(refused)
+    by_hand = warm(*words, folder=tmp_path)
+    assert by_hand.status == 3 and "CURRENT" in by_hand.told
+    (tmp_path / "CURRENT").rename(current)
+    assert warm("maintain", "--config", "kstate.toml", folder=tmp_path).status in (0, 1)
+
+
+def test_a_number_that_is_taken(tmp_path: Path, warm: Warm) -> None:
+    app = unpack(KINDS, tmp_path / "state")
+    refused = warm("rehome", app, "--map", "6=5", "--dry-run")
+    assert refused.status == 4, refused.told
+    (gone,) = re.findall(r"--map (\S+),", refused.err)
+    assert warm("rehome", app, "--map", "6=5", "--map", gone, "--dry-run").status in (0, 1)
+
+
+def test_a_directory_that_cannot_be_rehomed_as_it_is(app: Path, tmp_path: Path, warm: Warm) -> None:
+    """`check` says what to do about each problem: of a database without its CURRENT, put it back."""
+    current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
+    current.rename(tmp_path / "CURRENT")
+    words = ("rehome", app, "--map", "0=4", "--dry-run")
+    refused = warm(*words)
+    assert refused.status == 4, refused.told
+    ((_, *check),) = printed(refused)
+    assert "CURRENT" in warm(*check).told
+    (tmp_path / "CURRENT").rename(current)
+    assert warm(*words).status in (0, 1)
+
+
+def test_a_position_that_is_not_known(app: Path, tmp_path: Path, warm: Warm) -> None:
+    current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
+    current.rename(tmp_path / "CURRENT")
+    refused = warm("inspect-position", app)
+    assert refused.status == 3 and "what the next start makes of it" in refused.err, refused.told
+    ((_, *check),) = printed(refused)
+    checked = warm(*("4.3" if word == "RELEASE" else word for word in check))
+    assert checked.status == 3 and "latest-order" in checked.told
+    (tmp_path / "CURRENT").rename(current)
+    assert warm("inspect-position", app).status in (0, 1)
