@@ -279,9 +279,10 @@ def test_what_is_no_standby(dump: GrowingDump, warm: Warm) -> None:
     assert warm(*grown(dump)).status in (0, 1)
     ((program, *paths),) = printed(refused)
     assert program == "mv"
-    shutil.move(*paths)
+    source, target = paths
+    shutil.move(source, target)
     assert warm(*grown(dump, "--standby")).status in (0, 1)
-    assert Path(paths[1]).is_dir()
+    assert Path(target).is_dir()
 
 
 def test_ages_that_cannot_be_read(dump: GrowingDump, warm: Warm) -> None:
