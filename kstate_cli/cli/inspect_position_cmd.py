@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,10 @@ from kstate_cli.cli.options import (
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kstate_cli.cli.facts_source import KnownOfLogs
+    from kstate_cli.formats.position import PositionBound
     from kstate_cli.statedir.model import Application
     from kstate_cli.statedir.problems import Problem
 
@@ -44,64 +49,124 @@ def inspect_position(
     first of them is where a broker lets it be read. Exit 3 when a store, or a file that tells them, cannot be read, and
     with --at when a store is not up to it; 1 when rows may be missing.
     """
-    from kstate_cli.check.lag import lags
     from kstate_cli.cli.facts_source import KnownOfLogs
-    from kstate_cli.cli.json_lines import lines_about
-    from kstate_cli.cli.lag_members import lag_members, lag_text
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.problem_lines import print_problems
-    from kstate_cli.cli.store_rows import store_rows
-    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
-    from kstate_cli.formats.position import Position, is_permitted
-    from kstate_cli.formats.task_id import TaskId
+    from kstate_cli.cli.silent_segments import say_rows_lacking
+    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
     from kstate_cli.statedir.find import find_application
-    from kstate_cli.statedir.named import no_such
     from kstate_cli.statedir.scan import read_application
-    from kstate_cli.texts import command
 
     bound = bound_of(at or ())
-    known_logs = KnownOfLogs(offsets, bootstrap_server, kafka_settings, from_changelog)
-    known_logs.validate()
-    path = find_application(app)
-    lines = lines_about(path)
-    application = read_application(path)
-    rows = [
-        r for r in store_rows(application) if (not task or r["task"] in task) and (not store or r["store"] in store)
-    ]
-    wrong = _wrong(application, rows, everything=not task and not store)
-    if not rows and not wrong:
-        raise no_such(application, task or (), store or ())
-    sources = known_logs.sources(application)
-    lag = lags(application, sources, places={(row["task"], row["store"]) for row in rows}) if sources else {}
-    behind: list[str] = []
-    merged = Position.empty()
-    for row in rows:
-        known = row["position"] is not None
-        row |= lag_members(lag.get((row["task"], row["store"])))
-        position = Position.from_map(row["position"] or {})
-        merged = merged.merge(position)
-        partition = TaskId.parse(row["task"]).partition
-        if not bound.is_unbounded and partition is not None:
-            row["up_to_bound"] = known and is_permitted(position, bound, partition)
-            if not row["up_to_bound"]:
-                behind.append(f"{row['task']}/{row['store']}")
-    complete = all(row["position"] is not None for row in rows)
+    logs = KnownOfLogs(offsets, bootstrap_server, kafka_settings, from_changelog)
+    logs.validate()
+    application = read_application(find_application(app))
+    positions = _positions(application, logs, task or (), store or ())
+    behind = _behind(positions.rows, bound)
     doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
-    told = [*wrong, *doubts]
+    problems = [*positions.wrong, *doubts]
     if output is Format.json:
-        for row in rows:
-            lines.line("store", row)
-        if merge:
-            lines.line("merged", {"position": merged.as_map() if complete else None})
-        print_problems(lines, told)
-        lines.summary(
-            {"stores": len(rows), "behind": len(behind), "running": application.running, "as_of": application.as_of}
-        )
+        _print_lines(application, positions, problems, merge=merge, behind=len(behind))
     else:
-        merged_of_all = (merged.as_map() if complete else None,) if merge else ()
-        _show(rows, merged_of_all, [lag_text(lag.get((row["task"], row["store"]))) for row in rows] if sources else [])
-    for problem in told:
+        _show(positions, merge=merge)
+    for problem in problems:
         say(problem.reasoned)
+    lacking = say_rows_lacking(application, {(row["task"], row["store"]) for row in positions.rows}, quiet=False)
+    _raise_unmet(application, positions.wrong, behind)
+    return EXIT_WARNINGS if doubts or lacking else EXIT_OK
+
+
+@dataclass(frozen=True)
+class _Positions:
+    """The stores that are shown, and what is wrong with them."""
+
+    rows: list[dict[str, Any]]
+    """As JSON has them, with their lag."""
+    lag_texts: list[str]
+    """The lag of each row for people; empty if nobody tells the logs."""
+    wrong: list[Problem]
+
+    @property
+    def merged(self) -> dict[str, dict[int, int]] | None:
+        """The Positions of all rows, merged; None if one of them cannot be read."""
+        from kstate_cli.formats.position import Position
+
+        if any(row["position"] is None for row in self.rows):
+            return None
+        merged = Position.empty()
+        for row in self.rows:
+            merged = merged.merge(Position.from_map(row["position"]))
+        return merged.as_map()
+
+
+def _positions(
+    application: Application, logs: KnownOfLogs, tasks: Collection[str], stores: Collection[str]
+) -> _Positions:
+    """Return the rows of the stores that are asked for. Raises UsageError if there is none of these names."""
+    from kstate_cli.check.lag import lags
+    from kstate_cli.cli.lag_members import lag_members, lag_text
+    from kstate_cli.cli.store_rows import store_rows
+    from kstate_cli.statedir.named import no_such
+
+    rows = [
+        row
+        for row in store_rows(application)
+        if (not tasks or row["task"] in tasks) and (not stores or row["store"] in stores)
+    ]
+    wrong = _wrong(application, rows, everything=not tasks and not stores)
+    if not rows and not wrong:
+        raise no_such(application, tasks, stores)
+    sources = logs.sources(application)
+    lag = lags(application, sources, places={(row["task"], row["store"]) for row in rows}) if sources else {}
+    of_rows = [lag.get((row["task"], row["store"])) for row in rows]
+    for row, behind in zip(rows, of_rows, strict=True):
+        row |= lag_members(behind)
+    return _Positions(rows, [lag_text(behind) for behind in of_rows] if sources else [], wrong)
+
+
+def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
+    """Return the stores that are not up to a bound; each row gets the member ``up_to_bound``."""
+    from kstate_cli.formats.position import Position, is_permitted
+    from kstate_cli.formats.task_id import TaskId
+
+    behind = []
+    for row in rows:
+        partition = TaskId.parse(row["task"]).partition
+        if bound.is_unbounded or partition is None:
+            continue
+        position = None if row["position"] is None else Position.from_map(row["position"])
+        row["up_to_bound"] = position is not None and is_permitted(position, bound, partition)
+        if not row["up_to_bound"]:
+            behind.append(f"{row['task']}/{row['store']}")
+    return behind
+
+
+def _print_lines(
+    application: Application, positions: _Positions, problems: list[Problem], *, merge: bool, behind: int
+) -> None:
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.problem_lines import print_problems
+
+    lines = lines_about(application.path)
+    for row in positions.rows:
+        lines.line("store", row)
+    if merge:
+        lines.line("merged", {"position": positions.merged})
+    print_problems(lines, problems)
+    lines.summary(
+        {
+            "stores": len(positions.rows),
+            "behind": behind,
+            "running": application.running,
+            "as_of": application.as_of,
+        }
+    )
+
+
+def _raise_unmet(application: Application, wrong: list[Problem], behind: list[str]) -> None:
+    """Raise ConditionNotMet if something cannot be read, or a store is not up to the bound."""
+    from kstate_cli.errors import ConditionNotMet
+    from kstate_cli.texts import command
+
     if wrong:
         raise ConditionNotMet(
             f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in wrong[:_SHOWN]))}",
@@ -112,22 +177,24 @@ def inspect_position(
             f"not up to the bound: {', '.join(behind)}",
             hint="let the application run on, or restore it from a newer dump, then ask again",
         )
-    return EXIT_WARNINGS if doubts else EXIT_OK
 
 
-def _show(rows: list[dict[str, Any]], merged: tuple[dict[str, dict[int, int]] | None, ...], lag: list[str]) -> None:
-    """The table; ``merged`` is a last row, and ``lag`` a last column, of each row, where they were asked for."""
+def _show(positions: _Positions, *, merge: bool) -> None:
+    """Print the table; the lag is a last column if the logs are known, the merged Position a last row."""
     from kstate_cli.cli.output import table
     from kstate_cli.cli.store_words import short_place
 
-    shown: list[tuple[Any, ...]] = [
+    cells: list[tuple[Any, ...]] = [
         (row["task"], row["store"], short_place(row["offsets_in"]), _text(row["changelog"]), _text(row["position"]))
-        for row in rows
+        for row in positions.rows
     ]
-    shown = [(*cells, *lag[number : number + 1]) for number, cells in enumerate(shown)]
-    more = ("lag",) if lag else ()
-    shown += [("", "(merged)", "", "", _text(one), *("" for _ in more)) for one in merged]
-    table(None, ("task", "store", "offset in", "changelog offset", "position", *more), shown)
+    more: tuple[str, ...] = ()
+    if positions.lag_texts:
+        more = ("lag",)
+        cells = [(*row, lag) for row, lag in zip(cells, positions.lag_texts, strict=True)]
+    if merge:
+        cells.append(("", "(merged)", "", "", _text(positions.merged), *("" for _ in more)))
+    table(None, ("task", "store", "offset in", "changelog offset", "position", *more), cells)
 
 
 def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) -> list[Problem]:

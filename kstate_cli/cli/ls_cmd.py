@@ -85,6 +85,7 @@ def ls(
     from kstate_cli.cli.only_kept import as_problem, only_kept, say_only_kept
     from kstate_cli.cli.output import say
     from kstate_cli.cli.problem_lines import print_problems
+    from kstate_cli.cli.silent_segments import say_rows_lacking
     from kstate_cli.cli.spec_view import SpecSources, print_spec
     from kstate_cli.cli.store_rows import store_rows
     from kstate_cli.rows.count import MOST_BYTES
@@ -146,7 +147,7 @@ def ls(
     for task in application.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
-    lacking = not spec and _say_rows_lacking(application, quiet=quiet)
+    lacking = not spec and say_rows_lacking(application, quiet=quiet)
     if unlisted:
         raise not_all_of_it(unlisted)
     _raise_what_is_wrong(application, _uncounted(rows), unread)
@@ -168,19 +169,6 @@ def _refuse_together(told: Sequence[str], *, json: bool, spec: bool, sort: Order
     without_spec = [] if spec else [one for one in told if one not in ("--topology", "--from")]
     if without_spec:
         raise UsageError(f"{without_spec[0]} goes with --spec", hint="add --spec; how far stores are behind says check")
-
-
-def _say_rows_lacking(application: Application, *, quiet: bool) -> bool:
-    """Name the stores that may lack rows of a segment; False if there are none."""
-    from kstate_cli.cli.output import say
-    from kstate_cli.offsets.segments import silent_remark
-
-    if application.running:
-        return False
-    remarks = [silent_remark(store) for task in application.tasks for store in task.stores]
-    for remark in filter(None, remarks):
-        say(remark, quiet=quiet)
-    return any(remarks)
 
 
 def _raise_what_is_wrong(application: Application, uncounted: AbstractSet[str], unread: AbstractSet[str]) -> None:

@@ -125,6 +125,7 @@ def test_every_command_that_reads_rows_says_that_some_may_lack(folder: Path) -> 
     lacking = "segments without an offset (1704067200000, 1704068400000)"
     commands: dict[str, tuple[object, ...]] = {
         "ls": (app,),
+        "inspect-position": (app,),
         "query": ("window-range", app, STORE, "--limit", "1"),
         "export": (app, STORE, "--out", folder / "out", "--engine", "local"),
         "diff": (app, app),
