@@ -34,7 +34,7 @@ _INSTEAD: Final = {
     r"of (?:its|his|her|their|one's|your|somebody's) own": "custom, separate",
     r"the worst first": "most severe first",
     r"look(?:s|ed|ing)? (?:at|whether)": "check, inspect, examine",
-    r"as (?:it|they) (?:is|are|was|were)": "unchanged",
+    r"(?<!soon )as (?:it|they) (?:is|are|was|were)": "unchanged",
     r"half made": "partially created",
     r"(?:goes|going|gone|went) on|go on(?! (?:a|the|top))": "continue, resume",
     r"rough (?:figure|time)": "an estimate",
@@ -43,6 +43,7 @@ _INSTEAD: Final = {
 WORDS: Final = tuple((re.compile(rf"\b(?:{words})\b", re.IGNORECASE), instead) for words, instead in _INSTEAD.items())
 _GENERATED: Final = (
     re.compile(r"^<!-- table .*?^<!-- end of table -->$", re.MULTILINE | re.DOTALL),
+    re.compile(r"^<!-- from the schemas:.*?^<!-- end -->$", re.MULTILINE | re.DOTALL),
     re.compile(r"^<!-- commands -->$.*?^<!-- end of commands -->$", re.MULTILINE | re.DOTALL),
     re.compile(r"^## Findings\n.*?(?=^## )", re.MULTILINE | re.DOTALL),
     re.compile(r"^\| case \|.*?(?=^$)", re.MULTILINE | re.DOTALL),
