@@ -83,3 +83,21 @@ def test_a_state_dir_of_root(app: Path) -> None:
     subprocess.run(["rm", "-rf", str(app.parent / ".kstate")], check=True)  # of root, as its state.dir was
     done = _kstate("migrate", app, "--to", "4.2", as_root=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_file_of_another_user(app: Path) -> None:
+    """This user cannot keep its owner: `--copy` copies the files, which are this user's then, and root keeps owners."""
+    file = next(app.rglob("OPTIONS-*"))
+    os.chown(file, 0, 0)
+    file.chmod(0o644)
+    refused = _kstate("migrate", app, "--to", "4.2", as_root=False)
+    assert refused.returncode == 4 and "run as root, or copy instead with --copy" in refused.stderr, refused.stderr
+    done = _kstate("migrate", app, "--to", "4.2", as_root=True)
+    assert done.returncode == 0, done.stderr
+    done = _kstate("undo", app, as_root=True)
+    assert done.returncode == 0, done.stderr
+    assert _owners(app) == {USER, 0}
+    subprocess.run(["rm", "-rf", str(app.parent / ".kstate")], check=True)
+    done = _kstate("migrate", app, "--to", "4.2", "--copy", as_root=False)
+    assert done.returncode == 0, done.stderr
+    assert _owners(app) == {USER}

@@ -478,3 +478,49 @@ def test_a_position_that_is_not_known(app: Path, tmp_path: Path, warm: Warm) -> 
     assert checked.status == 3 and "latest-order" in checked.told
     (tmp_path / "CURRENT").rename(current)
     assert warm("inspect-position", app).status in (0, 1)
+
+
+def test_a_specification_that_is_not_complete(app: Path, tmp_path: Path, warm: Warm) -> None:
+    """The printed lines, each below its table, complete it."""
+    words = ["restore", str(app), "--from-changelog", str(DUMP), "--for", "4.3", "--engine", "local", "--dry-run"]
+    refused = warm(*words)
+    assert refused.status == 4 and "each line below its table" in refused.err, refused.told
+    lines = re.findall(r"^    (\[stores\.\S+\]) (\S+ = .+)$", refused.err, flags=re.MULTILINE)
+    assert lines, refused.told
+    spec = tmp_path / "kstate.toml"
+    spec.write_text("format = 1\n" + "".join(f"{table}\n{line}\n" for table, line in lines))
+    followed = warm(*words, "--spec", spec)
+    assert followed.status in (0, 1), followed.told
+
+
+def test_sessions_that_a_release_reads_wrong(tmp_path: Path, warm: Warm) -> None:
+    """The store is wiped with the printed command, or `dsl.store.format` stays at DEFAULT.
+
+    A wiped store has a hint of its own, for applications that ran with at-least-once, as this one did.
+    """
+    app = unpack("4.2.1-kinds-alos", tmp_path / "state")
+    words = ("migrate", app, "--to", "4.3", "--dsl-store-format")
+    refused = warm(*words, "HEADERS")
+    assert refused.status == 4 and "leave dsl.store.format at DEFAULT" in refused.err, refused.told
+    assert warm(*words, "DEFAULT", "--dry-run").status in (0, 1)
+    for _, *wipe in printed(refused):
+        assert warm(*wipe).status in (0, 1)
+    refused = warm(*words, "HEADERS")
+    assert refused.status == 4 and "wipes nothing: --guarantee at_least_once" in refused.err, refused.told
+    followed = warm(*words, "HEADERS", "--guarantee", "at_least_once")
+    assert followed.status in (0, 1), followed.told
+
+
+def test_names_that_the_dsl_has_generated(app: Path, tmp_path: Path, warm: Warm) -> None:
+    """Numbers alone say nothing of them; two texts show that the same operators have them."""
+    generated = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
+    for partition in (0, 1):
+        folder = app / f"0_{partition}" / "rocksdb"
+        (folder / "latest-order").rename(folder / generated)
+    refused = warm("rehome", app, "--map", "0=4", "--dry-run")
+    assert refused.status == 4 and "--topology NEW.txt --from OLD.txt" in refused.err, refused.told
+    for name, number in (("old", 0), ("new", 4)):
+        described = text({number: (generated, *STORES[1:])}, global_stores=["customers"])
+        (tmp_path / f"{name}.txt").write_text(described.replace("from-4", "from-0"))  # of the same operators
+    followed = warm("rehome", app, "--topology", "new.txt", "--from", "old.txt", "--dry-run", folder=tmp_path)
+    assert followed.status in (0, 1), followed.told

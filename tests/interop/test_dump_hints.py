@@ -1,0 +1,127 @@
+"""Hints of commands that ask a broker, carried out: what they name lets the command do its work, and nothing is lost."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.formats.topic_partition import TopicPartition
+from tests.restore.support import APP, SPEC, TOPIC
+
+from .dumping import dumped
+from .harness import Harness
+from .support import kstate
+from .test_dump_moves import QUICK, Topic
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def topic(harness: Harness) -> Topic:
+    """The changelog of the application of the specification, new for each test."""
+    name = TopicPartition(TOPIC, 0).topic
+    if name in Topic(harness.bootstrap).admin.list_topics(timeout=10).topics:
+        old = Topic.__new__(Topic)
+        old.admin, old.name = Topic(harness.bootstrap).admin, name
+        old.delete()
+    return Topic(harness.bootstrap, name, partitions=2, cleanup_policy="compact")
+
+
+def printed(messages: str, **given: str) -> list[str]:
+    """The words of the last command that a hint prints, with what stands for a value replaced."""
+    line = re.findall(r"^    kstate (.*)$", messages, flags=re.MULTILINE)[-1]
+    return [given.get(word, word) for word in shlex.split(line)]
+
+
+def test_what_is_dumped_and_from_where(harness: Harness, topic: Topic, tmp_path: Path) -> None:
+    topic.produce(10)
+    out = ("--out", tmp_path / "dump", "--engine", "local", *QUICK)
+    refused = kstate("dump", "--bootstrap-server", harness.bootstrap, *out)
+    assert refused.status == 2 and "--app ID, --spec FILE, or --topic TOPIC" in refused.err, refused.told
+    refused = kstate("dump", "--bootstrap-server", "127.0.0.1:9", *out, "--topic", topic.name)
+    assert refused.status == 6 and "see whether the address is right" in refused.err, refused.told
+    settings = tmp_path / "kafka.properties"
+    settings.write_text("no.such.setting=1\n")
+    words = ("dump", "--bootstrap-server", harness.bootstrap, *out, "--topic", topic.name, "--kafka-settings", settings)
+    refused = kstate(*words)
+    assert refused.status == 2 and "--kafka-settings" in refused.err, refused.told
+    settings.write_text("client.id=test\n")
+    assert kstate(*words).status == 0
+    (tmp_path / "kstate.toml").write_text(SPEC)
+    for one in (("--app", APP), ("--spec", tmp_path / "kstate.toml")):
+        done = kstate("dump", "--bootstrap-server", harness.bootstrap, *out, *one)
+        assert done.status == 0, done.told
+
+
+def test_a_file_of_a_dump_that_is_lost(harness: Harness, topic: Topic, tmp_path: Path) -> None:
+    """It is copied again from another copy, or a new dump begins elsewhere, and the old one keeps its records."""
+    topic.produce(100, keys=100)
+    words = (
+        "dump",
+        "--bootstrap-server",
+        harness.bootstrap,
+        "--engine",
+        "local",
+        *QUICK,
+        "--topic",
+        topic.name,
+        "--out",
+    )
+    assert kstate(*words, tmp_path / "dump").status == 0
+    copy = shutil.copytree(tmp_path / "dump", tmp_path / "copy")
+    (file,) = (tmp_path / "dump").rglob("*.parquet")
+    file.unlink()
+    topic.produce(5)
+    refused = kstate(*words, tmp_path / "dump")
+    assert refused.status == 4 and "copy it here again" in refused.err and "--out" in refused.err, refused.told
+    assert kstate(*words, tmp_path / "new").status == 0
+    assert len(dumped(tmp_path / "new")[TopicPartition(topic.name, 0)]) == 105
+    shutil.copy(copy / file.relative_to(tmp_path / "dump"), file)
+    assert kstate(*words, tmp_path / "dump").status == 0
+    assert len(dumped(tmp_path / "dump")[TopicPartition(topic.name, 0)]) == 105
+
+
+def test_rot_and_a_dump_that_does_not_grow(harness: Harness, topic: Topic, tmp_path: Path) -> None:
+    """The printed command adds a new full dump, from which the application is restored; or makes one that grows."""
+    for partition in (0, 1):
+        topic.produce(50, partition=partition, keys=50)
+    dump = tmp_path / "dump"
+    (tmp_path / "kstate.toml").write_text(SPEC)
+    more = ("--engine", "local", *QUICK)
+    assert kstate("dump", "--bootstrap-server", harness.bootstrap, "--app", APP, "--out", dump, *more).status == 0
+    file = min(dump.rglob("*.parquet"))
+    content = bytearray(file.read_bytes())
+    content[60] ^= 1
+    file.write_bytes(content)
+    (tmp_path / "state").mkdir()
+    restore = ("restore", tmp_path / "state" / APP, "--from-changelog", dump, "--spec", tmp_path / "kstate.toml", "--for", "4.3",
+               "--engine", "local", "--verify-dump")  # fmt: skip
+    refused = kstate(*restore)
+    assert refused.status == 4, refused.told
+    verified = kstate("verify-dump", dump)
+    assert verified.status == 3, verified.told
+    followed = kstate(*printed(verified.err, **{"HOST:PORT": harness.bootstrap, "ID": APP}), *more)
+    assert followed.status in (0, 1), followed.told
+    done = kstate(*restore)
+    assert done.status in (0, 1), done.told
+
+    plain = tmp_path / "plain"
+    shutil.copytree(dump, plain)
+    for manifest in plain.glob("_*"):
+        manifest.unlink()
+    shutil.rmtree(tmp_path / "state" / APP)
+    follow = [*restore[:-1], "--standby", "--follow", "1", "--dump-is-complete", "--dump-is-committed"]
+    follow[3] = plain
+    refused = kstate(*follow)
+    assert refused.status == 4 and "follow one that is written by:" in refused.err, refused.told
+    given = {"HOST:PORT": harness.bootstrap, "ID": APP, "DUMP": str(tmp_path / "grows")}
+    assert kstate(*printed(refused.err, **given), *more).status == 0
+    follow = [*restore[:-1], "--standby"]
+    follow[3], follow[1] = tmp_path / "grows", tmp_path / "standby" / APP
+    (tmp_path / "standby").mkdir()
+    done = kstate(*follow)
+    assert done.status in (0, 1), done.told
