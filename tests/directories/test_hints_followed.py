@@ -524,3 +524,24 @@ def test_names_that_the_dsl_has_generated(app: Path, tmp_path: Path, warm: Warm)
         (tmp_path / f"{name}.txt").write_text(described.replace("from-4", "from-0"))  # of the same operators
     followed = warm("rehome", app, "--topology", "new.txt", "--from", "old.txt", "--dry-run", folder=tmp_path)
     assert followed.status in (0, 1), followed.told
+
+
+def test_spark_that_does_not_start(tmp_path: Path, warm: Warm) -> None:
+    """With a master that there is, it starts."""
+    words = [
+        "restore",
+        tmp_path / "orders",
+        "--from-changelog",
+        DUMP,
+        "--spec",
+        SPEC,
+        "--for",
+        "4.3",
+        "--engine",
+        "spark",
+        "--master",
+    ]
+    refused = warm(*words, "nonsense")
+    assert refused.status == 4 and "see whether --master and --conf are right" in refused.err, refused.told
+    followed = warm(*words, "local[1,4]", *(() if "--after-error" not in refused.err else ("--after-error",)))
+    assert followed.status in (0, 1), followed.told

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -130,6 +132,20 @@ def test_a_dump_that_does_not_do_is_refused_and_one_that_is_older_is_told(tmp_pa
     assert all("up to" in message for message in ends.values())
     assert offsets(world.first)[f"0_0/{KV}"] == offsets(world.whole)[f"0_0/{KV}"]
     assert offsets(world.first)[f"0_0/{WINDOW}"] != offsets(world.whole)[f"0_0/{WINDOW}"]
+
+
+def test_another_release_than_the_one_that_runs_here(tmp_path: Path) -> None:
+    """`--for` names the one that runs here; or the printed command migrates the directory first."""
+    world = World(tmp_path, "4.3")
+    world.release = "4.2"
+    refused = world.refused(world.first)
+    assert "cannot open the directory" in refused and "--for" in refused
+    world.release = "4.3"
+    assert world.rehome(world.first, "--dry-run").summary["steps"] > 0
+    (migrate,) = re.findall(r"kstate (migrate .*)$", refused)
+    kstate(*shlex.split(migrate), "--warnings-ok")
+    world.release = "4.2"
+    assert world.rehome(world.first, "--dry-run").summary["steps"] > 0
 
 
 def test_what_must_be_known_on_every_host(tmp_path: Path) -> None:

@@ -124,15 +124,16 @@ def test_several_processes_give_what_one_gives(large: Path, tmp_path: Path) -> N
 
 
 def test_a_process_that_is_killed(large: Path, tmp_path: Path) -> None:
-    """Nothing is changed and nothing is left but what is sorted; the next call goes on from there."""
+    """Nothing is changed and nothing is left but what is sorted; the next call, with fewer workers, goes on from there."""
     app = tmp_path / support.APP
     process = support.start(app, large, *LOCAL, "--workers", "2")
     first, second = at_work(process, app)
     os.kill(first, signal.SIGKILL)
     failed = support.ended(process)
     assert failed.status == 6 and "a worker process ended" in failed.stderr, failed.stderr
+    assert "with fewer --workers" in failed.stderr
     assert not app.exists() and gone(second)
-    support.good(support.restore(app, large, *LOCAL, "--after-error"))
+    support.good(support.restore(app, large, *LOCAL, "--after-error", "--workers", "1"))
     assert len(support.digest(app)) == 2
     assert support.left_behind(app) == []
 
