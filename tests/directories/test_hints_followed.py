@@ -545,3 +545,19 @@ def test_spark_that_does_not_start(tmp_path: Path, warm: Warm) -> None:
     assert refused.status == 4 and "see whether --master and --conf are right" in refused.err, refused.told
     followed = warm(*words, "local[1,4]", *(() if "--after-error" not in refused.err else ("--after-error",)))
     assert followed.status in (0, 1), followed.told
+
+
+def test_an_undo_without_room(tmp_path: Path, warm: Warm) -> None:
+    """The cause is fixed, and the printed command is run: the directory is the one of before."""
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=60m", "none") as small:
+        app = unpack("4.3.1-demo-eos", small)
+        before = warm("ls", app).out
+        assert warm("migrate", app, "--to", "4.2", "--quiet").status == 0
+        room = os.statvfs(small)
+        (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize))
+        refused = warm("undo", app)
+        assert refused.status == 6 and "fix the cause, then" in refused.err, refused.told
+        (small / "other").unlink()
+        ((_, *undo),) = printed(refused)
+        assert warm(*undo).status == 0
+        assert warm("ls", app).out == before

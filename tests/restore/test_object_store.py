@@ -379,3 +379,27 @@ def whole(uri: str) -> Dump:
 
 def python(code: str, uri: str) -> None:
     subprocess.run([sys.executable, "-c", code, uri], cwd=ROOT, env=environment(), check=True)
+
+
+def test_a_store_that_no_longer_answers_ends_within_the_deadline(both: Both) -> None:
+    """A signal ends the restoration although pyarrow waits for the store; what remains is named, and is no hindrance."""
+    both.objects.behave(Fault(r"GET .*\.parquet", stalls=True))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kstate_cli", *both.argv(0)], cwd=ROOT, env=environment(), stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120
+        while not any(".parquet" in request for request in both.objects.requests()):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        _, messages = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        both.objects.behave()
+    assert process.returncode == 128 + signal.SIGTERM, messages
+    # Either the reader gave way to the signal, or the deadline has ended the process.
+    assert "interrupted by SIGTERM" in messages
+    assert "nothing has changed" in messages or "what remains: " in messages, messages
+    assert both.restored()[0].status == 0
