@@ -20,8 +20,11 @@ import errno
 import mmap
 import os
 import resource
+import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from kstate_cli.capacity import memory_here
@@ -44,6 +47,11 @@ WRITING_THREADS: Final = 28
 """Threads that RocksDB or Arrow starts where databases are written: 16 of them open the files of one database."""
 _HEADROOM: Final = 192 << 20
 """Bytes of address space for the libraries, a few open databases and the stacks of their threads."""
+_STACK_BYTES: Final = 8 << 20
+"""Of a thread, where RLIMIT_STACK sets no limit."""
+_LOOK_SECONDS: Final = 0.05
+_SILENT_SECONDS: Final = 30.0
+"""After so long a thread that does not report has found no memory."""
 _RESERVED_DESCRIPTORS: Final = 8
 _RESERVED_BYTES: Final = 1 << 20
 _FEWEST_DESCRIPTORS: Final = 64
@@ -117,7 +125,8 @@ def require_headroom(threads: int) -> None:
     try:
         if _soft(resource.RLIMIT_AS) is not None:
             held = mmap.mmap(-1, _HEADROOM)
-        _try_threads(threads)
+        with _quiet_threads():
+            _try_threads(threads)
     except (OSError, MemoryError, RuntimeError) as error:
         raise shortage(error) or error from None
     finally:
@@ -126,8 +135,23 @@ def require_headroom(threads: int) -> None:
     _Reserve.tried.add(key)
 
 
+@contextmanager
+def _quiet_threads() -> Iterator[None]:
+    """Print nothing about a thread that cannot begin: the error that follows reports it."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
 def _try_threads(count: int) -> None:
-    """Start so many threads at once, and wait for their end. RuntimeError where the system starts no more."""
+    """Start so many threads at once, and wait for their end.
+
+    RuntimeError where the system starts no more. MemoryError where one started, and found no memory to call its
+    function: Python ends such a thread, and whatever waits for it waits for ever.
+    """
+    before, silent = _running_threads(), time.monotonic() + _SILENT_SECONDS
     gate, ended = threading.Lock(), threading.Semaphore(0)
 
     def wait() -> None:
@@ -143,10 +167,20 @@ def _try_threads(count: int) -> None:
             except RuntimeError:
                 break
             started += 1
-    for _ in range(started):
-        ended.acquire()
+    released = 0
+    while released < started:
+        if ended.acquire(timeout=_LOOK_SECONDS):
+            released += 1
+        elif _running_threads() <= before or time.monotonic() > silent:
+            if not ended.acquire(blocking=False):
+                raise MemoryError("a thread found no memory to begin")
+            released += 1
     if started < count:
         raise RuntimeError(_NO_THREAD)
+
+
+def _running_threads() -> int:
+    return _thread._count()  # noqa: SLF001 - threading counts only its own
 
 
 def _keep_malloc_small() -> None:
@@ -161,6 +195,8 @@ def _keep_malloc_small() -> None:
 
 _NO_THREAD: Final = "can't start new thread"
 """What Python says, in a bare RuntimeError."""
+_NO_EXCEPTION: Final = ("error return without exception set", "returned NULL without setting an exception")
+"""What Python says, in a SystemError, where code in C fails and does not say why."""
 _LOADER: Final = {
     "Too many open files": errno.EMFILE,
     "Cannot allocate memory": errno.ENOMEM,
@@ -231,8 +267,21 @@ def _number(error: BaseException) -> int | None:
     if isinstance(error, ImportError):
         return next((number for words, number in _LOADER.items() if words in text), None)
     if isinstance(error, RuntimeError) and text == _NO_THREAD:
-        return errno.EAGAIN if _can_map(_HEADROOM // 4) else errno.ENOMEM
+        # Each thread needs address space for its stack.
+        return errno.EAGAIN if _can_map(_HEADROOM + WRITING_THREADS * _stack_bytes()) else errno.ENOMEM
+    if isinstance(error, SystemError) and any(words in text for words in _NO_EXCEPTION):
+        # Code in C got no memory, and did not report it. Without a limit it would be a defect.
+        return errno.ENOMEM if _limited() else None
     return None
+
+
+def _stack_bytes() -> int:
+    return _soft(resource.RLIMIT_STACK) or _STACK_BYTES
+
+
+def _limited() -> bool:
+    """Return whether this process has a limit of memory, so that an allocation can fail."""
+    return any(_soft(kind) is not None for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
 
 
 def _can_map(size: int) -> bool:

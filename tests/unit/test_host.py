@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kstate_cli import host
 from kstate_cli.host import HostError, cannot_be_read, host_error
 from kstate_cli.restore.obstacles import broken, refuse_problems
 from kstate_cli.rocks import errors
@@ -106,3 +108,44 @@ def test_a_default_is_no_answer_where_nothing_could_be_read() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["short", "short"]
+
+
+_LIMITED = """
+import re, resource
+from pathlib import Path
+from kstate_cli.host import HostError, require_headroom, shortage
+def limit(mebibytes):
+    used = int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
+    resource.setrlimit(resource.RLIMIT_AS, (used + (mebibytes << 20), resource.RLIM_INFINITY))
+"""
+
+
+def _run_limited(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", _LIMITED + code], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    "text", ["error return without exception set", "<built-in function x> returned NULL without setting an exception"]
+)
+def test_code_in_c_that_does_not_report_its_want_of_memory(text: str) -> None:
+    """A shortage under a limit of memory; without one, a defect."""
+    code = f"error = SystemError({text!r})\nprint(shortage(error) is None)\nlimit(64)\nprint(shortage(error).hint)\n"
+    unlimited, hint = _run_limited(code).splitlines()
+    assert unlimited == "True" and "limit of address space" in hint
+    assert _run_limited("limit(64)\nprint(shortage(SystemError('bad argument')))\n") == "None\n"
+
+
+def test_threads_that_find_no_address_space() -> None:
+    """Their stacks need it: the limit of processes is not what to raise."""
+    code = "limit(300)\ntry:\n    require_headroom(28)\nexcept HostError as error:\n    print(error.hint)\n"
+    assert "limit of address space" in _run_limited(code)
+
+
+def test_a_thread_that_cannot_begin_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python ends a new thread that has no memory to call its function. Under a tight limit of memory it happens."""
+    start = _thread.start_new_thread
+    monkeypatch.setattr(_thread, "start_new_thread", lambda _function, _arguments: start(int, ()))
+    with pytest.raises(MemoryError, match="no memory to begin"):
+        host._try_threads(3)
