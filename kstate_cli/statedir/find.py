@@ -42,8 +42,7 @@ def find_application(path: Path) -> Path:
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory", hint="give state.dir/application.id")
     absolute = Path(os.path.realpath(path))
-    named = is_task_or_global(absolute.name) or is_topology(absolute.name)
-    part = named and not _has_lock(str(absolute)) and looks_like_application(absolute.parent)
+    part = _is_part(absolute) and looks_like_application(absolute.parent)
     if part or OWN_FOLDER in absolute.parts:
         # Its lock would not be the application's.
         raise UsageError(
@@ -71,6 +70,13 @@ def find_application(path: Path) -> Path:
         f"{absolute} is not an application directory of Kafka Streams: no {LOCK}, no {PROCESS_FILE}, no task directory",
         hint="give state.dir/application.id",
     )
+
+
+def _is_part(path: Path) -> bool:
+    """Return whether a folder is, by its name and its files, a task or a named topology of an application."""
+    if is_task_or_global(path.name):
+        return not _named_like_a_task(str(path))
+    return is_topology(path.name) and not _has_lock(str(path))
 
 
 def _neighbour(path: Path) -> str:
@@ -104,14 +110,25 @@ def looks_like_application(path: Path) -> bool:
                 if entry.name in (LOCK, PROCESS_FILE):
                     return True
                 named = is_task_or_global(entry.name)
-                # An application may have the name of a task: it is told by what only an application has.
-                if named and entry.is_dir(follow_symlinks=False) and not _has_lock(entry.path):
+                if named and entry.is_dir(follow_symlinks=False) and not _named_like_a_task(entry.path):
                     return True
     except PermissionError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}", hint=what_to_do(path)) from None
     except OSError:
         return False
     return False
+
+
+def _named_like_a_task(path: str) -> bool:
+    """Return whether a folder with the name of a task, or ``global``, is an application of that name.
+
+    A lock file does not tell: Streams up to 2.7 had one in each task directory, and no later release removes it.
+    """
+    try:
+        with os.scandir(path) as entries:
+            return any(entry.name == PROCESS_FILE or is_task_or_global(entry.name) for entry in entries)
+    except OSError:
+        return False
 
 
 def _has_lock(path: str) -> bool:
