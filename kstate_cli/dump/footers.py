@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 _NEEDED: Final = ("key", "value", "timestamp", "headers", "offset")
 _FIXED: Final = 8
 _ROWS_AT_ONCE: Final = 1 << 20
+_TAIL_BYTES: Final = 8
+"""The length of the footer, and the magic number."""
+_ENCRYPTED_FOOTER: Final = b"PARE"
+_SIGNATURE_BYTES: Final = 28
+"""Nonce and tag behind a footer in plain text. With encrypted columns pyarrow ends the process if it has no keys."""
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""The value of a partition folder that Spark and Hive write for null."""
 _BUFFER_BYTES: Final = 1 << 20
 """A read of a local file."""
 
@@ -36,6 +43,8 @@ class FileFacts:
     columns: Columns
     rows: int
     pieces: tuple[tuple[TopicPartition, Piece], ...]
+    null_timestamps: int = 0
+    """Records without a timestamp, as far as statistics count them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +79,32 @@ def read_facts(filesystem: FileSystem, file: ListedFile) -> FileFacts:
     import pyarrow as pa
 
     try:
+        footer_bytes = _footer_bytes(filesystem, file)
         with open_parquet(filesystem, file.path) as parquet:
+            if footer_bytes - parquet.metadata.serialized_size == _SIGNATURE_BYTES:
+                raise _encrypted(file)
             return _facts(parquet, file)
     except (OSError, pa.ArrowException, ValueError) as error:
         # Damaged footers and pages, codecs that are not built in, text that is not UTF-8.
         raise DumpError(f"the file cannot be read as Parquet: {error}", where=printable(file.path)) from None
+
+
+def _footer_bytes(filesystem: FileSystem, file: ListedFile) -> int:
+    """Return the length of the footer, as the file states it. DumpError where the footer is encrypted."""
+    with filesystem.open_input_file(file.path) as stream:
+        stream.seek(max(0, file.size - _TAIL_BYTES))
+        tail = stream.read(_TAIL_BYTES)
+    if tail[4:] == _ENCRYPTED_FOOTER:
+        raise _encrypted(file)
+    return int.from_bytes(tail[:4], "little")
+
+
+def _encrypted(file: ListedFile) -> DumpError:
+    return DumpError(
+        "the file is encrypted (Parquet modular encryption), and kstate has no keys",
+        where=printable(file.path),
+        hint="write the dump again without that encryption; a disk or a bucket may encrypt it",
+    )
 
 
 def _facts(parquet: pq.ParquetFile, file: ListedFile) -> FileFacts:
@@ -96,13 +126,26 @@ def _facts(parquet: pq.ParquetFile, file: ListedFile) -> FileFacts:
             mixed = len(ranges) > 1
             where = (file.path, (index,), group.num_rows, size)
             pieces.append((key, Piece(*where, one.first, one.last, mixed, taken, one.rows, _bytes_of(group, ("key",)))))
-    return FileFacts(file, columns, metadata.num_rows, tuple(pieces))
+    return FileFacts(file, columns, metadata.num_rows, tuple(pieces), _null_timestamps(metadata))
+
+
+def _null_timestamps(metadata: pq.FileMetaData) -> int:
+    total = 0
+    for index in range(metadata.num_row_groups):
+        for _, column in _columns_of(metadata.row_group(index), ("timestamp",)):
+            statistics = column.statistics if column.is_stats_set else None
+            total += (statistics.null_count or 0) if statistics is not None and statistics.has_null_count else 0
+    return total
 
 
 def _hive(file: ListedFile) -> dict[str, str]:
     values = dict(file.hive)
     if len(values) != len(file.hive):
         raise DumpError("the path names a topic or a partition twice", where=printable(file.path))
+    if absent := [name for name, value in values.items() if value == _NO_VALUE]:
+        raise DumpError(
+            f"its records have no {absent[0]}: {_NO_VALUE} in the path stands for null", where=printable(file.path)
+        )
     partition = values.get("partition")
     if partition is not None and not (partition.isascii() and partition.isdigit() and len(partition) < 11):
         raise DumpError(f"partition={printable(partition)} in the path is not a number", where=printable(file.path))

@@ -411,6 +411,8 @@ def _judgements(facts: list[FileFacts], manifest: Manifest | None, committed_onl
     warnings = []
     if any(not one.columns.zoned for one in facts):
         warnings.append("timestamps without a time zone are taken as UTC")
+    if nulls := sum(one.null_timestamps for one in facts):
+        warnings.append(f"{nulls:,} records have no timestamp (null), and get -1, as Kafka states none")
     if manifest and committed_only and manifest.isolation != "read_committed":
         warnings.append(f"the manifest says isolation {manifest.isolation}, and counts")
     return warnings

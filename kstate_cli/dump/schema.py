@@ -24,7 +24,14 @@ _EXPECTED: Final = {
     "headers": HEADERS,
 }
 _OPTIONAL: Final = {"timestampType", "headers"}
-_ALSO: Final = {"partition": {"int64"}}
+_ALSO: Final = {
+    "partition": {"int64"},
+    # Impala, Hive and ClickHouse write strings that are not marked as text.
+    "topic": {"binary"},
+    "headers": {"list<struct<key: binary, value: binary>>"},
+}
+_LOCAL_TIMES: Final = "impala"
+"""Impala writes INT96 in the time zone of its host."""
 _HINT: Final = "write the dump with the columns of Spark's Kafka source as they are (option includeHeaders)"
 
 
@@ -34,7 +41,7 @@ class Columns:
 
     kinds: tuple[tuple[str, str | None], ...]
     zoned: bool
-    """False where the timestamps have no zone (INT96 has none either, but always is UTC)."""
+    """False where the timestamps have no zone. INT96 has none, and is UTC, unless Impala has written it."""
 
     @property
     def has_headers(self) -> bool:
@@ -71,8 +78,11 @@ def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str
         kind = kind_of(schema.field(indices[0]).type)
         if name == "timestamp" and pa.types.is_timestamp(schema.field(indices[0]).type):
             int96 = _physical_type(parquet, name) == "INT96"
-            zoned = int96 or schema.field(indices[0]).type.tz is not None
+            utc = int96 and not (parquet.metadata.created_by or "").startswith(_LOCAL_TIMES)
+            zoned = utc or schema.field(indices[0]).type.tz is not None
             kind = "INT96" if int96 else kind
+        elif kind == "null" and name in _OPTIONAL:
+            continue  # a writer that derives types from values had none: as if the column were missing
         elif kind != expected and kind not in _ALSO.get(name, ()):
             raise DumpError(
                 f"column {name} has type {printable(kind)} (expected: {expected})", where=printable(path), hint=_HINT
@@ -82,12 +92,12 @@ def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """A type without what does not matter: the width of offsets, views, dictionaries, and the zone of a timestamp."""
+    """A type without what does not matter: widths of offsets and of bytes, views, dictionaries, zones of timestamps."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
         return kind_of(kind.value_type)
-    if pa.types.is_large_binary(kind) or _is(kind, "binary_view"):
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind) or _is(kind, "binary_view"):
         return "binary"
     if pa.types.is_large_string(kind) or _is(kind, "string_view"):
         return "string"

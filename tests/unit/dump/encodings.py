@@ -15,18 +15,22 @@ BINARY: dict[str, pa.DataType] = {
     "large": pa.large_binary(),
     "view": pa.binary_view(),
     "dictionary": pa.dictionary(pa.int32(), pa.binary()),
+    "fixed": pa.binary(1),
 }
+"""`fixed`: of the length of the values, where all have one."""
 STRING: dict[str, pa.DataType] = {
     "string": pa.string(),
     "large": pa.large_string(),
     "view": pa.string_view(),
     "dictionary": pa.dictionary(pa.int32(), pa.string()),
+    "binary": pa.binary(),
 }
 TIMES = ("s", "ms", "us", "ns", "INT96")
 ZONES = (None, "UTC", "Europe/Berlin", "+05:30")
 HEADERS: dict[str, pa.DataType] = {
     "list": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
     "large": pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())])),
+    "binary keys": pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),
     "not null": pa.list_(
         pa.field("element", pa.struct([pa.field("key", pa.string(), False), ("value", pa.binary())]), False)
     ),
@@ -112,11 +116,19 @@ class Writer:
             return column.cast(pa.timestamp(unit, tz="UTC")).view(pa.int64()).view(pa.timestamp(unit, tz=self.zone))
         if name == "headers" and self.headers is not None:
             values: list[Any] = [one or (None if self.no_headers == "null" else []) for one in column.to_pylist()]
+            if self.headers == "binary keys":
+                values = [
+                    None if one is None else [{**header, "key": header["key"].encode()} for header in one]
+                    for one in values
+                ]
             return pa.array(values, HEADERS[self.headers])
         return column
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_fixed_size_binary(kind):
+        lengths = {len(value) for value in column.to_pylist() if value is not None}
+        kind = pa.binary(lengths.pop()) if len(lengths) == 1 else pa.binary()
     return column.dictionary_encode() if pa.types.is_dictionary(kind) else pa.array(column.to_pylist(), kind)
 
 
