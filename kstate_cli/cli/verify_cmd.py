@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -102,6 +102,16 @@ def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
     say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
 
 
+_UNJUDGED: Final = {
+    "unreadable": "run the command as the application's user",
+    "too-new": "a newer kstate may read what is too new for this one",
+    "in-use": "run the command again, or stop the application first",
+    "not-understood": "leave stores unchanged that are not understood",
+    "no-ssts": "if the application sets no db_paths or cf_paths, restore the stores that lost their SSTs",
+}
+"""What to do about each code of stores that could not be judged."""
+
+
 def _verdict(codes: Counter[str], report: AppReport) -> int:
     """0, or the error that tells the worst of what was found."""
     from kstate_cli.verify.findings import DAMAGE, IN_USE
@@ -123,7 +133,8 @@ def _verdict(codes: Counter[str], report: AppReport) -> int:
         )
     raise Refused(
         f"not everything can be judged: {counted}",
-        hint="run it as the application's user; what is too new for this kstate takes a newer one",
+        hint="; ".join(text for code, text in _UNJUDGED.items() if code in codes) + ":",
+        hint_details=[command("explain", code) for code in _UNJUDGED if code in codes],
     )
 
 

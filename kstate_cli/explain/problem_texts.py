@@ -25,6 +25,9 @@ _KILLED = (
     + command("migrate", "APP", "--to", "RELEASE", "--unclean", "wipe")
 )
 _HALF_MADE = (*_DAMAGED, _KILLED)
+_NOT_SET = "if it sets neither, have the next start restore the store: " + command(
+    "wipe", "APP", "--task", "TASK", "--store", "STORE"
+)
 _OPENS = f"RocksDBStore.openDB: RocksDB has to open the directory ({see('rocksdb.md')})"
 
 PROBLEMS: Final = {
@@ -200,6 +203,14 @@ PROBLEMS: Final = {
         SILENT,
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
         ("leave this store to Streams, as it is",),
+    ),
+    ProblemCode.NO_SSTS: Texts(
+        "No SST of the database is in its directory",
+        "The application may store its SSTs in other folders: setDbPaths or setCfPaths in its rocksdb.config.setter. "
+        "RocksDB records these folders in no file. If the application sets neither, the SSTs were removed.",
+        (log.STORE_NOT_OPENED,),
+        f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
+        ("if the application sets db_paths or cf_paths: leave this store unchanged", _NOT_SET),
     ),
     ProblemCode.FAMILIES_DISAGREE: Texts(
         "OPTIONS names other column families than the MANIFEST",

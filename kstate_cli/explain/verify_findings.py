@@ -13,6 +13,7 @@ from kstate_cli.verify.findings import (
     CORRUPT,
     IN_USE,
     MISSING,
+    NO_SSTS,
     NOT_UNDERSTOOD,
     TOO_NEW,
     TRUNCATED,
@@ -78,6 +79,16 @@ VERIFY: Final = {
         None,
         None,
         (f"what lies where: {command('ls', 'APP')}", _CHECK),
+    ),
+    NO_SSTS: Texts(
+        "No SST of a column family is in the directory of the database",
+        "It was removed, or the application stores its SSTs in other folders. RocksDB records these in no file.",
+        None,
+        f"RocksDBConfigSetter: setDbPaths, setCfPaths ({see('rocksdb.md#options')})",
+        (
+            "if the application sets db_paths or cf_paths: leave this store unchanged",
+            f"if it sets neither: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
+        ),
     ),
     IN_USE: Texts(
         "A running application changed the store faster than it could be read",

@@ -41,6 +41,10 @@ class RocksCode(Enum):
     """Something else that this RocksDB does not know."""
     REFUSED = auto()
     """RocksDB does not take the way in which kstate opens the database: that says nothing of what is in it."""
+    OTHER_FOLDERS = auto()
+    """SSTs are in other folders, which only the application names. RocksDB does not report it."""
+    NO_SSTS = auto()
+    """No SST exists here: it was removed, or is in another folder. RocksDB does not report it."""
     CORRUPT = auto()
     """Whatever else is wrong."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kstate_cli.host import READING_THREADS, HostError, require_headroom
 from kstate_cli.rocks.errors import RocksError, real
 from kstate_cli.rocks.files import most_levels
+from kstate_cli.rocks.folders import family_without_ssts, require_own_folder
 from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.rocks.private_copy import private_copy, remove_copy
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row, flat_pieces, pieces
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Piece = TypeVar("Piece")
 _ATTEMPTS = 5
+_VANISHED = frozenset({RocksCode.MISSING, RocksCode.NO_SSTS})
 _ENTRIES = re.compile(r"# entries=(\d+)")
 _DELETIONS = re.compile(r"# deletions=(\d+)")
 
@@ -63,7 +65,7 @@ class Shadow:
                 if not isinstance(error, (FileNotFoundError, RocksError)):
                     raise
                 # Beside a running application a file may vanish between the copy and the open: look again.
-                vanished = isinstance(error, FileNotFoundError) or error.code is RocksCode.MISSING
+                vanished = isinstance(error, FileNotFoundError) or error.code in _VANISHED
                 if not vanished or attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
@@ -77,6 +79,7 @@ class Shadow:
         from rocksdict import AccessType, Options, Rdict
 
         self._private = private_copy(self.path, writable=False)
+        require_own_folder(self._private)
         private, levels = str(self._private), most_levels(self.path)
         try:
             self.column_families = tuple(sorted(Rdict.list_cf(private, Options(raw_mode=True))))
@@ -189,7 +192,10 @@ class Shadow:
     def _real(self, error: Exception) -> RocksError | HostError:
         """The error, its paths those of the real directory; HostError where it is none of the database's."""
         private = self._private or self.path
-        return real(error, str(private), str(self.path), str(private.parent) if self._private else "")
+        meant = real(error, str(private), str(self.path), str(private.parent) if self._private else "")
+        if self._private is None or not isinstance(meant, RocksError) or meant.code is not RocksCode.MISSING:
+            return meant
+        return family_without_ssts(self._private) or meant
 
 
 def shadow_options(levels: int) -> Options:

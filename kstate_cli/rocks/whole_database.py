@@ -14,6 +14,7 @@ from kstate_cli.regular import open_regular
 from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import real
 from kstate_cli.rocks.files import most_levels
+from kstate_cli.rocks.folders import require_own_folder
 from kstate_cli.rocks.private_copy import in_temporary, private_copy, remove_copy
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, prove_end
 from kstate_cli.rocks.shadow import Shadow, shadow_options
@@ -78,6 +79,7 @@ class WholeDatabase(Shadow):
         from rocksdict import AccessType, Options, Rdict
 
         self._private = private_copy(self.path, writable=False)
+        require_own_folder(self._private)
         self._hold(self._private)
         private, levels = str(self._private), most_levels(self.path)
         try:

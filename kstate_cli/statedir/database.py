@@ -18,6 +18,7 @@ from kstate_cli.rocks.health import without_manifest
 from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.rocks.shadow import LiveFile, Shadow
 from kstate_cli.statedir.database_files import (
+    OWN_FOLDER,
     check_files,
     check_live,
     check_manifest,
@@ -148,6 +149,10 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
     elif error.code in (RocksCode.REFUSED, RocksCode.TOO_NEW):
         rule = "another RocksDB may open it"
         return Problem(ProblemCode.NOT_OPENED_HERE, place, f"it does not open with this RocksDB: {error}", rule)
+    elif error.code is RocksCode.OTHER_FOLDERS:
+        return Problem(ProblemCode.FOREIGN_SETTING, place, str(error), OWN_FOLDER)
+    elif error.code is RocksCode.NO_SSTS:
+        return Problem(ProblemCode.NO_SSTS, place, str(error), "a store is in its own directory")
     code = ProblemCode.NO_MANIFEST if without_manifest(path) else ProblemCode.DOES_NOT_OPEN
     return Problem(code, place, f"RocksDB cannot read it: {error}", "a store must open")
 

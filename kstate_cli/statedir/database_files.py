@@ -19,6 +19,7 @@ from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.problems import Problem, ProblemCode
 
+OWN_FOLDER = "only settings that keep the store in its directory are handled"
 _LOOKS = 3
 _LOOK_SECONDS = 0.05
 
@@ -132,6 +133,7 @@ def stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredO
     if seen.malformed is not None:
         what, rule = f"cannot be read: {seen.malformed}", "OPTIONS as RocksDB writes them"
         problems.append(Problem(ProblemCode.MALFORMED_OPTIONS, place / newest.name, what, rule))
-    rule = "only settings that keep the store in its directory are handled"
-    problems.extend(Problem(ProblemCode.FOREIGN_SETTING, place / newest.name, reason, rule) for reason in seen.foreign)
+    problems.extend(
+        Problem(ProblemCode.FOREIGN_SETTING, place / newest.name, reason, OWN_FOLDER) for reason in seen.foreign
+    )
     return seen.stored

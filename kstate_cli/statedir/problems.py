@@ -64,6 +64,8 @@ class ProblemCode(Enum):
     """It is not as RocksDB writes it."""
     FOREIGN_SETTING = "foreign-setting"
     """OPTIONS has one that kstate does not handle."""
+    NO_SSTS = "no-ssts"
+    """The MANIFEST names SSTs, and none is here: they were removed, or the application stores them elsewhere."""
     FAMILIES_DISAGREE = "families-disagree"
     """OPTIONS names other column families than the MANIFEST."""
     UNKNOWN_FAMILY = "unknown-family"
@@ -88,7 +90,7 @@ _HARMLESS: Final = frozenset(
 _UNKNOWN: Final = frozenset(
     {
         ProblemCode.LINK, ProblemCode.UNREADABLE, ProblemCode.NOT_OPENED_HERE, ProblemCode.FOREIGN_SETTING,
-        ProblemCode.NOT_A_FILE, ProblemCode.UNKNOWN_FAMILY,
+        ProblemCode.NOT_A_FILE, ProblemCode.UNKNOWN_FAMILY, ProblemCode.NO_SSTS,
     }
 )  # fmt: skip
 

@@ -22,6 +22,7 @@ from kstate_cli.parallel.progress import Counter, Progress
 from kstate_cli.regular import open_regular
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import CURRENT, is_sst
+from kstate_cli.rocks.folders import no_ssts
 from kstate_cli.rocks.tables import Table
 from kstate_cli.rocks.whole_database import EntryCounts, WholeDatabase
 from kstate_cli.rows.checks import RowCheck, row_check_for
@@ -32,6 +33,7 @@ from kstate_cli.verify.findings import (
     CORRUPT,
     IN_USE,
     MISSING,
+    NO_SSTS,
     NOT_UNDERSTOOD,
     UNDECODABLE,
     UNREADABLE,
@@ -175,10 +177,17 @@ class _Verification:
         live = {family: database.live_files(family) for family in database.column_families}
         every = [file for of_family in live.values() for file in of_family]
         self._orphans(manifest, {file.name for file in every})
-        bad = files.check_live(path, every, place)
+        ssts = {family: [file.name for file in of_family if is_sst(file.name)] for family, of_family in live.items()}
+        absent = {family: names for family, names in ssts.items() if names and not any(map(self._exists, names))}
+        for family, names in absent.items():
+            what = f"column family {family}: {no_ssts(len(names))}"
+            self._findings.append(VerifyFinding(NO_SSTS, place, what, tuple(names)))
+        bad = files.check_live(path, [file for family in live.keys() - absent for file in live[family]], place)
         self._findings += bad
         damaged = {one.place.name for one in bad}
         for family, files_of_family in live.items():
+            if family in absent:
+                continue
             tables = database.tables(family)
             blobs = tuple(file.name for file in files_of_family if not is_sst(file.name))
             if damaged & {table.name for table in tables}:
@@ -188,6 +197,9 @@ class _Verification:
                 self._alone(database, tables)
             elif self._family(database, family, tables, blobs) or self._job.each_sst:
                 self._alone(database, tables)
+
+    def _exists(self, name: str) -> bool:
+        return os.path.lexists(self._job.path / name)
 
     def _family(self, database: WholeDatabase, family: str, tables: list[Table], blobs: tuple[str, ...]) -> bool:
         """Reads a column family; true where its SSTs must be read one by one too.

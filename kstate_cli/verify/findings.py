@@ -24,13 +24,15 @@ UNREADABLE: Final = "unreadable"
 """The file may not be read by this user, or the system cannot read it: of what is in it nothing is known."""
 NOT_UNDERSTOOD: Final = "not-understood"
 """Nothing that Streams leaves in a store, or a setting with which verify cannot judge."""
+NO_SSTS: Final = "no-ssts"
+"""No SST of a column family exists here: it was removed, or the application stores it in another folder."""
 IN_USE: Final = "in-use"
 """A running application changed it faster than it could be read."""
 
 DAMAGE: Final = frozenset({CORRUPT, TRUNCATED, MISSING, UNDECODABLE})
 """Codes that say that something is wrong; the others say that it could not be told."""
 
-ALL_CODES: Final = (CORRUPT, TRUNCATED, MISSING, UNDECODABLE, TOO_NEW, UNREADABLE, NOT_UNDERSTOOD, IN_USE)
+ALL_CODES: Final = (CORRUPT, TRUNCATED, MISSING, UNDECODABLE, TOO_NEW, UNREADABLE, NOT_UNDERSTOOD, NO_SSTS, IN_USE)
 """Every code."""
 
 _PLAUSIBLE_FORMAT: Final = 100
@@ -44,6 +46,8 @@ _CODES: Final = {
     RocksCode.TRUNCATED: TRUNCATED,
     RocksCode.TOO_NEW: TOO_NEW,
     RocksCode.REFUSED: NOT_UNDERSTOOD,
+    RocksCode.OTHER_FOLDERS: NOT_UNDERSTOOD,
+    RocksCode.NO_SSTS: NO_SSTS,
     RocksCode.CORRUPT: CORRUPT,
 }
 

@@ -24,6 +24,7 @@ from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.names import PROCESS_FILE
+from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command, did_you_mean, quoted
 
 
@@ -138,6 +139,7 @@ def _whole_task(draft: _WipeDraft, task: TaskOffsets) -> None:
     draft.steps.append(OmitTree(draft.relative(task.task), f"wiped: {what}"))
     for one in task.stores:
         _warn_unlogged(draft, task, one, "")
+        _warn_of_other_folders(draft, task, one)
 
 
 def _some_stores(draft: _WipeDraft, task: TaskOffsets, stores: list[StoreOffsets], gone: list[TopicPartition]) -> None:
@@ -152,6 +154,7 @@ def _some_stores(draft: _WipeDraft, task: TaskOffsets, stores: list[StoreOffsets
         if in_no_line or offset_unreadable(one.store):
             one = replace(one, offsets=draft.guesses.offsets(task, one))
         draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app.path)), f"wiped: {_offsets(one)}"))
+        _warn_of_other_folders(draft, task, one)
         _warn_unlogged(draft, task, one, "; where it is logged, exactly-once Streams restores its whole task")
         if one.store.position_file is not None:
             draft.steps.append(keeping.without_position(one.store.name, "its store is wiped"))
@@ -192,6 +195,16 @@ def _warn_unlogged(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets, more
     if not one.offsets and not one.store.empty and not task.task.is_global:
         draft.warnings.append(
             f"{task.task.name}/{one.store.name} has rows and no offset: without a changelog they are lost{more}"
+        )
+
+
+def _warn_of_other_folders(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets) -> None:
+    """RocksDB removes SSTs from all its folders that a new MANIFEST does not name."""
+    codes = {problem.code for database in one.store.databases for problem in database.problems}
+    if codes & {ProblemCode.FOREIGN_SETTING, ProblemCode.NO_SSTS}:
+        draft.warnings.append(
+            f"{task.task.name}/{one.store.name}: files of it may be in other folders; the next start removes them "
+            "there, and undo does not restore them"
         )
 
 

@@ -140,7 +140,12 @@ _APART: Final = (
 )  # fmt: skip
 """Options of which a database takes one only."""
 
-_SET_AFTERWARDS: Final = {"error_if_exists", "disallow_memtable_writes", "recycle_log_file_num", "track_and_verify_wals"}
+_SET_AFTERWARDS: Final = {
+    "error_if_exists",
+    "disallow_memtable_writes",
+    "recycle_log_file_num",
+    "track_and_verify_wals",
+}
 """With them the database could not be filled here."""
 
 

@@ -147,7 +147,7 @@ def _link(app: Path) -> str:
     [
         (_flipped, "corrupt", 3),
         (_truncated, "truncated", 3),
-        (_missing, "missing", 3),
+        (_missing, "no-ssts", 4),
         (_wrong_current, "corrupt", 3),
         (_current_of_bytes, "corrupt", 3),
         (_no_current, "missing", 3),

@@ -8,6 +8,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocksdict import Env, Options, Rdict, WriteOptions
+
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.topic_partition import TopicPartition
 
@@ -197,8 +199,27 @@ def _a_table(database: Path) -> Path:
     return max(database.glob("*.sst"), key=lambda path: path.stat().st_size)
 
 
+def _lose_an_sst(database: Path) -> None:
+    """One of several of a column family: where all are gone, they may be in another folder."""
+    lost = _a_table(database)
+    options, families = Options.load_latest(str(database), Env(), True)
+    opened = Rdict(str(database), options, column_families=families)
+    writing = WriteOptions()
+    writing.disable_wal = True  # type: ignore[method-assign,assignment]
+    for name in families:
+        family = opened.get_column_family(name)
+        family.set_write_options(writing)
+        for key, value in list(family.items()):
+            family[key] = value
+        family.flush()
+        del family
+    opened.close()
+    (database / "rocksdict-config.json").unlink(missing_ok=True)
+    lost.unlink()
+
+
 def no_sst(it: Directory) -> None:
-    _a_table(it.databases(TABLE)[0]).unlink()
+    _lose_an_sst(it.databases(TABLE)[0])
 
 
 def cut_sst(it: Directory) -> None:
@@ -213,7 +234,7 @@ def begun_sst(it: Directory) -> None:
 
 
 def no_sst_in_segment(it: Directory) -> None:
-    _a_table(it.databases(WINDOWS)[0]).unlink()
+    _lose_an_sst(it.databases(WINDOWS)[0])
 
 
 def no_current(it: Directory) -> None:
