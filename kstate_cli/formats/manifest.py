@@ -73,7 +73,7 @@ def live_tables(data: bytes) -> Mapping[int, Mapping[int, int]]:
     """
     families: dict[int, dict[int, int]] = {}
     for record in _records(data):
-        edit = _Edit(record)
+        edit = _VersionEdit(record)
         edit.read()
         if edit.dropped:
             families.pop(edit.family, None)
@@ -114,7 +114,7 @@ def _records(data: bytes) -> Iterator[bytes]:
             yield b"".join(pieces)
 
 
-class _Edit:
+class _VersionEdit:
     """One ``VersionEdit``: which SSTs of which column family it adds and removes."""
 
     def __init__(self, record: bytes) -> None:

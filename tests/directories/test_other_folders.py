@@ -124,6 +124,10 @@ def test_ssts_in_other_folders_are_unknown(layout: object, tmp_path: Path) -> No
 
     wiped = kstate_here("wipe", app, "--store", "latest-order", "--task", "0_0", "--dry-run", status=1)
     assert "may be in other folders" in wiped.err
+    printed = [line.split() for line in runs[0].err.splitlines() if line.startswith("    kstate explain ")]
+    assert printed
+    for words in printed:
+        assert kstate_here(*words[1:]).out
     explained = kstate_here("explain", "no-ssts").out
     assert "setCfPaths" in explained and "kstate wipe" in explained
 
