@@ -69,6 +69,8 @@ def forget() -> None:
 
 
 def _passed(number: int) -> None:
+    if not _services:
+        return  # the command has ended, and its process has not
     code = 128 + number
     try:
         if _exit_codes:

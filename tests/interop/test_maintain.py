@@ -19,13 +19,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kstate_cli.errors import ConditionNotMet, InUse
-from kstate_cli.formats.topic_partition import is_changelog
+from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
 
 from .background import LONG_SESSIONS, Background, load
 from .dumping import dumped, newest, on_broker
 from .harness import App, Guarantee, Harness, Run
 from .restoring import changelogs, restore, write_spec
 from .support import BATCH, ROOT, application, good, kstate, restored, wiped
+from .test_dump_moves import Topic
 
 pytestmark = pytest.mark.interop
 
@@ -237,3 +238,27 @@ def test_followed_under_load(harness: Harness, tmp_path: Path, guarantee: Guaran
         restore(tmp_path / "standby" / app.name, out, RELEASE, spec)
 
     lost_and_started(harness, app, tmp_path, topics, restored_to)
+
+
+def test_a_first_full_dump_that_takes_longer_than_its_limit(harness: Harness, tmp_path: Path) -> None:
+    """Every call that got to reading keeps what it has read, and a bounded number of calls reads all, once."""
+    topic = Topic(harness.bootstrap, cleanup_policy="compact")
+    topic.produce(20_000, keys=20_000)
+    out, ends, codes = tmp_path / "dump", [], []
+    (tmp_path / "kstate.toml").write_text(
+        f'format = 1\napplication = "limited"\n[stores.count]\nkind = "key-value"\nsubtopology = 0\npartitions = 1\n'
+        f'changelog = "{topic.name}"\n[defaults]\ndump = "{out}"\nbootstrap_server = "{harness.bootstrap}"\n'
+        'engine = "local"\nworkers = 1\nmax_rate = "80k"\n[maintain]\nmemory_file = "memory.json"\n'
+        '[maintain.dump]\ntimeout = "15s"\n'
+    )
+    for _ in range(30):
+        done = kstate("maintain", "--config", tmp_path / "kstate.toml", "-o", "json")
+        codes.append(done.status)
+        ends.append(max((full.end for full in newest(out).fulls), default=0) if any(out.glob("_manifest-*")) else 0)
+        if done.status == 0:
+            break
+        assert done.status == 6 and "not done after 15 s" in done.told, done.told
+    assert codes[-1] == 0 and len(codes) >= 3, codes
+    assert ends == sorted(ends) and ends[-1] >= 20_000
+    assert [row[0] for row in dumped(out)[TopicPartition(topic.name, 0)]] == [record[0] for record in topic.records()]
+    assert len(newest(out).fulls) == 1, "nothing was read twice"

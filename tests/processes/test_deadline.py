@@ -71,6 +71,15 @@ def test_a_command_that_has_reported_its_end_keeps_its_code() -> None:
     assert (process.returncode, printed) == (4, "")
 
 
+def test_a_command_that_has_ended_leaves_no_deadline() -> None:
+    """Where its process goes on with another one, as in tests."""
+    ends = "deadline.forget()\nprint('begun', flush=True)\nsys.stdin.close()\ntime.sleep(1.5)\nprint('left')"
+    process = _started(0.1, "deadline.contact('s3://bucket')", ends)
+    process.send_signal(signal.SIGTERM)
+    printed, _ = process.communicate(timeout=_SECONDS)
+    assert (process.returncode, printed) == (0, "left\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGCHLD, signal.SIGUSR1, signal.SIGALRM])
 def test_other_signals_have_no_deadline(number: signal.Signals) -> None:
     ends = f"signal.signal({number:d}, lambda *_: None)\nprint('begun', flush=True)\nos.kill(os.getpid(), {number:d})\ntime.sleep(1)\nprint('left')"
