@@ -156,6 +156,22 @@ def _least(*told: int | None) -> int:
     return min((one for one in told if one is not None), default=RETENTION_MS)
 
 
+def unknown_before(previous: Full | None, facts: LogFacts, began_ms: int, *, unknown_time: bool) -> int | None:
+    """Return the time before which nothing is continued by a full that began at ``began_ms``; None if all may be.
+
+    ``previous`` is the newest full of the partition before it. Tombstones may have gone sooner than the new full knows:
+    before it their retention was shorter, or how much time has passed is not known (``unknown_time``).
+    """
+    if previous is None:
+        return None
+    shorter = previous.compacted and (
+        facts.compacted is False or retention_of(previous, facts) < _least(facts.delete_retention_ms)
+    )
+    if shorter or (unknown_time and _forgets(previous, facts)):
+        return began_ms
+    return previous.unknown_before_ms
+
+
 def continued_until(full: Full) -> int | None:
     """When the next reading of a full has to have ended, ms since 1970, or it begins anew: as far as the dump knows.
 

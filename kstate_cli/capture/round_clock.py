@@ -9,9 +9,12 @@ The rules: docs/internals/changelogs.md#time-of-a-dump.
 
 from __future__ import annotations
 
+import secrets
+
 from kstate_cli import clock
 from kstate_cli.clock import BootTime
-from kstate_cli.dump.growing import ClockMark, Grown
+from kstate_cli.dump.growing import Grown
+from kstate_cli.dump.model import ClockMark
 
 _STEP_MS = 1
 
@@ -25,6 +28,7 @@ class RoundClock:
         self._wall_ms = clock.now_ms()
         self._max_error_ms = clock.max_error_ms()
         before = None if grown is None else grown.clock
+        self._scale = (before.scale if before is not None else "") or secrets.token_hex(8)
         self.why_unknown = None if grown is None else self._why_unknown(before)
         """Why nobody knows how much time has passed since the newest manifest; None if that is known."""
         self._base_ms = max(self._wall_ms, *self._bounds(grown, before))
@@ -40,7 +44,9 @@ class RoundClock:
     def mark(self) -> ClockMark:
         """Return what the next call continues."""
         now = clock.boot_time()
-        return ClockMark(now.boot, now.ms, self.at(now) or self._base_ms, clock.now_ms(), clock.max_error_ms())
+        return ClockMark(
+            now.boot, now.ms, self.at(now) or self._base_ms, clock.now_ms(), clock.max_error_ms(), self._scale
+        )
 
     def _why_unknown(self, before: ClockMark | None) -> str | None:
         if before is None:

@@ -25,7 +25,7 @@ from kstate_cli.capture.identity import (
 from kstate_cli.capture.jobs import RangeJob, RangeResult
 from kstate_cli.capture.keeping import YOUNG_SECONDS
 from kstate_cli.capture.packing import kept, merged, packed
-from kstate_cli.capture.plan import PartitionPlan, anew, plan_round, ranges, too_late, up_to
+from kstate_cli.capture.plan import PartitionPlan, anew, plan_round, ranges, too_late, unknown_before, up_to
 from kstate_cli.capture.recheck import LogChangedError, settled
 from kstate_cli.capture.round_clock import RoundClock
 from kstate_cli.capture.stores import DumpStore, store_of
@@ -581,9 +581,14 @@ class _OneRound:
             facts.retention_ms,
             facts.min_compaction_lag_ms,
             _tail(before, results),
-            self._clock.why_unknown is not None if before is None else before.after_unknown_time,
+            self._unknown_before(plan) if before is None else before.unknown_before_ms,
             plan.held_back,
         )
+
+    def _unknown_before(self, plan: PartitionPlan) -> int | None:
+        fulls = () if self._grown is None else self._grown.fulls
+        previous = max((one for one in fulls if one.key == plan.key), key=lambda one: one.began, default=None)
+        return unknown_before(previous, plan.facts, plan.asked_ms, unknown_time=self._clock.why_unknown is not None)
 
     @staticmethod
     def _is_slow(plan: PartitionPlan, new: Round) -> bool:

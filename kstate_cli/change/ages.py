@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.own_file import AGES, write_own_file
 from kstate_cli.change.reading import reading
+from kstate_cli.dump.model import ClockMark
 from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -49,10 +50,13 @@ class LogMark:
     """The offset of the last record that is in the store."""
     digest: str | None = None
     """Of that record."""
+    delete_retention_ms: int | None = None
+    """How long its tombstones lived then; None where none was removed."""
 
     def as_json(self) -> dict[str, Any]:
         """Without what is not known."""
         facts = {"topic_id": self.topic_id, "leader_epoch": self.leader_epoch, "last": self.last, "digest": self.digest}
+        facts["delete_retention_ms"] = self.delete_retention_ms
         return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -70,6 +74,8 @@ class Age:
     identity: str | None = None
     """:attr:`kstate_cli.statedir.age.SstAge.identity` of the store."""
     run: str = ""
+    clock: ClockMark | None = None
+    """The clock of ``as_of_ms``, that of a dump; None for the time of day of some host."""
 
 
 def ages_path(app: Path) -> Path:
@@ -128,11 +134,20 @@ def known_of(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, i
         return exact[-1]
     bounds = [age.as_of_ms for age in at_these_offsets]
     logs = at_these_offsets[-1].logs if at_these_offsets else {}
+    mark = _one_clock([age.clock for age in at_these_offsets])
     if None in bounds:
         # Somebody made such a store without knowing how old its data was: no date of a file says more.
-        return Age(store, offsets, None, logs)
+        return Age(store, offsets, None, logs, clock=mark)
     times = [one for one in (*bounds, of_ssts.at_ms) if one is not None]
-    return Age(store, offsets, min(times, default=None), logs)
+    return Age(store, offsets, min(times, default=None), logs, clock=mark)
+
+
+def _one_clock(marks: list[ClockMark | None]) -> ClockMark | None:
+    """Return the clock of several ages; one that is like no other if they are of several."""
+    marked = [mark for mark in marks if mark is not None]
+    if len({mark.scale for mark in marked}) > 1:
+        return replace(marked[-1], scale="")
+    return marked[-1] if marked else None
 
 
 def _damaged(path: Path, app: Path, error: Exception) -> Refused:
@@ -148,6 +163,8 @@ def _damaged(path: Path, app: Path, error: Exception) -> Refused:
 def _as_json(age: Age) -> dict[str, Any]:
     facts: dict[str, Any] = {"run": age.run, "as_of_ms": age.as_of_ms, "identity": age.identity}
     facts["offsets"] = [[tp.topic, tp.partition, offset] for tp, offset in sorted(age.offsets.items())]
+    if age.clock is not None:
+        facts["clock"] = {name: value for name, value in asdict(age.clock).items() if value is not None}
     facts["logs"] = [[tp.topic, tp.partition, mark.as_json()] for tp, mark in sorted(age.logs.items())]
     return facts
 
@@ -162,13 +179,23 @@ def _age(store: str, entry: Mapping[str, Any]) -> Age:
             None if mark.get("leader_epoch") is None else _whole(mark["leader_epoch"]),
             None if mark.get("last") is None else _whole(mark["last"]),
             _maybe_text(mark.get("digest")),
+            None if mark.get("delete_retention_ms") is None else _whole(mark["delete_retention_ms"]),
         )
         for topic, partition, mark in _list(entry["logs"])
     }
     as_of = None if entry["as_of_ms"] is None else _whole(entry["as_of_ms"])
     if as_of is not None and not 0 <= as_of <= _LAST_MS:
         raise ValueError(f"as_of_ms {as_of}")
-    return Age(store, offsets, as_of, logs, _maybe_text(entry["identity"]), _text(entry["run"]))
+    identity, run = _maybe_text(entry["identity"]), _text(entry["run"])
+    return Age(store, offsets, as_of, logs, identity, run, _clock(entry.get("clock")))
+
+
+def _clock(facts: Mapping[str, Any] | None) -> ClockMark | None:
+    if facts is None:
+        return None
+    boot_ms, time_ms, wall_ms = (_whole(facts[name]) for name in ("boot_ms", "time_ms", "wall_ms"))
+    error = None if facts.get("max_error_ms") is None else _whole(facts["max_error_ms"])
+    return ClockMark(_text(facts["boot"]), boot_ms, time_ms, wall_ms, error, _text(facts["scale"]))
 
 
 def _list(value: Any) -> list[Any]:

@@ -14,7 +14,7 @@ The generation has ten digits, and the highest one counts. The canonical shape i
 ``forgotten`` are files that an earlier manifest named, and when they were: they are removed once nobody can be reading
 them any more. It may be missing, as may ``topic_id``, ``cleanup_policy``, ``delete_retention_ms``, ``leader_epoch``,
 ``last``, ``tail``, and ``retention_ms`` and ``min_compaction_lag_ms``: numbers that were set for the topic itself.
-``clock`` is a :class:`ClockMark`; ``after_unknown_time`` of a full is true or missing, ``held_back`` is 0 if it is.
+``clock`` is a :class:`ClockMark`; ``unknown_before_ms`` of a full may be missing, and ``held_back`` is 0 if it is.
 ``tail`` has its last records, in order: see :class:`TailRecord`.
 
 A *full* is one reading of a partition from its log start, and what was added to it since: its ranges follow each other
@@ -54,7 +54,7 @@ from .manifest import (
     rendered_committed,
     topic_of,
 )
-from .model import PartitionDump, Piece, Round
+from .model import ClockMark, PartitionDump, Piece, Round
 
 FORMAT: Final = 3
 _NAME: Final = re.compile(r"_manifest-([0-9]{10})\.json")
@@ -139,8 +139,8 @@ class Full:
     min_compaction_lag_ms: int | None = None
     tail: tuple[TailRecord, ...] = ()
     """The last records of its files, in order. Empty in manifests of versions that did not write it."""
-    after_unknown_time: bool = False
-    """Nobody knows how much time passed between the readings before it and its own."""
+    unknown_before_ms: int | None = None
+    """Deletes between any time before this one and its own reading may be forgotten, however little time has passed."""
     held_back: int = 0
     """Offsets at the end of its log that an open transaction held back at the last look."""
 
@@ -168,21 +168,6 @@ class Full:
     def compacted(self) -> bool:
         """Whether its log may have forgotten deletes; so it is where nobody said its policy."""
         return self.cleanup_policy is None or "compact" in self.cleanup_policy
-
-
-@dataclass(frozen=True, slots=True)
-class ClockMark:
-    """When a manifest was written, by three clocks; all in ms. See :mod:`kstate_cli.capture.round_clock`."""
-
-    boot: str
-    boot_ms: int
-    """:class:`kstate_cli.clock.BootTime`."""
-    time_ms: int
-    """The time of the dump, which all other times of the manifest are of."""
-    wall_ms: int
-    """The time of day of the host."""
-    max_error_ms: int | None = None
-    """How far that may be wrong; None if the kernel does not call it synchronized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +247,7 @@ _PLAIN: Final = (
     "leader_epoch",
     "retention_ms",
     "min_compaction_lag_ms",
+    "unknown_before_ms",
 )
 
 
@@ -272,8 +258,6 @@ def _full_facts(one: Full) -> Json:
         facts["last"] = {"offset": one.last.offset, "sha256": one.last.sha256}
     if one.held_back:
         facts["held_back"] = one.held_back
-    if one.after_unknown_time:
-        facts["after_unknown_time"] = True
     if one.tail:
         facts["tail"] = [
             [t.offset, t.sha256, t.key, -1 if t.epoch is None else t.epoch, int(t.tombstone)] for t in one.tail
@@ -342,7 +326,10 @@ def _clock(content: Any) -> ClockMark | None:
     if not isinstance(facts.get("boot"), str):
         raise DumpError("the clock does not say which start of a host it is of")
     boot_ms, time_ms, wall_ms = (number(facts, name, MAX_TIME) for name in ("boot_ms", "time_ms", "wall_ms"))
-    return ClockMark(facts["boot"], boot_ms, time_ms, wall_ms, maybe(facts, "max_error_ms"))
+    scale = facts.get("scale", "")
+    if not isinstance(scale, str):
+        raise DumpError("the clock does not say which scale its times are of")
+    return ClockMark(facts["boot"], boot_ms, time_ms, wall_ms, maybe(facts, "max_error_ms"), scale)
 
 
 def _forgotten(content: Any) -> Forgotten:
@@ -398,7 +385,7 @@ def _full(content: Any, generation: int) -> Full:
         maybe(facts, "retention_ms"),
         maybe(facts, "min_compaction_lag_ms"),
         _tail(facts, key, offsets),
-        facts.get("after_unknown_time") is True,
+        maybe(facts, "unknown_before_ms"),
         maybe(facts, "held_back") or 0,
     )
 
@@ -537,5 +524,6 @@ def _partition(one: Full, root: str, filled: Full | None) -> PartitionDump:
         _reading(one),
         one.ranges,
         (filled.began, filled.rows) if filled is not None and not one.rows else None,
-        one.ranges[0].continues_ms if one.after_unknown_time else None,
+        one.held_back > 0,
+        one.unknown_before_ms,
     )

@@ -44,6 +44,23 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockMark:
+    """When a manifest was written, by three clocks; all in ms. See :mod:`kstate_cli.capture.round_clock`."""
+
+    boot: str
+    boot_ms: int
+    """:class:`kstate_cli.clock.BootTime`."""
+    time_ms: int
+    """The time of the dump, which all other times of the manifest are of."""
+    wall_ms: int
+    """The time of day of the host."""
+    max_error_ms: int | None = None
+    """How far that may be wrong; None if the kernel does not call it synchronized."""
+    scale: str = ""
+    """Random, and the same in all manifests of a dump: the times of two scales cannot be compared."""
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """Offsets that one reading has covered: ``start`` to below ``end``. Times are ms since 1970."""
 
@@ -83,8 +100,10 @@ class PartitionDump:
     """Of a dump that grows: the readings that it consists of, by their offsets."""
     older_full: tuple[int, int] | None = None
     """If this full dump has no record: generation and rows of the newest one before it that has any."""
+    held_back: bool = False
+    """The log went on behind what was read: a transaction was open there."""
     unknown_before_ms: int | None = None
-    """Nobody knows how much later than any time before this one the dump was read, ms since 1970."""
+    """Deletes between any time before this one (ms since 1970) and the dump may be forgotten, however little passed."""
 
     @property
     def key(self) -> TopicPartition:
@@ -134,6 +153,8 @@ class Dump:
     columns: Mapping[str, Columns] = field(default_factory=dict)
     """The columns of each file, by its path. Empty for a dump that grows, whose files all have the same."""
     warnings: tuple[str, ...] = ()
+    clock: ClockMark | None = None
+    """The clock of its times; None for a dump that does not grow: the time of day of its writer."""
     hidden: tuple[str, ...] = ()
     """Warnings about files that are usually beside a whole dump, for a refusal that they may explain."""
 

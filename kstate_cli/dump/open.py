@@ -261,6 +261,7 @@ def _grown_dump(grown: growing.Grown, filesystem: FileSystem, root: str, uri: st
     return Dump(
         uri=absolute(uri),
         partitions=growing.partitions_of(grown, base),
+        clock=grown.clock,
         manifest=manifest,
         committed=grown.committed,
         isolation=grown.isolation,

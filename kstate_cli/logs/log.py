@@ -48,6 +48,19 @@ class Log:
     """The readings that the dump of it consists of, where it grows."""
     unknown_before_ms: int | None = None
     """As :attr:`PartitionDump.unknown_before_ms`."""
+    read_end: int | None = None
+    """The offset below which the dump has every record that the log had; None where nobody says."""
+    held_back: bool = False
+    """The log went on behind that offset."""
+
+    def hides_deletes(self, following: int) -> bool:
+        """Return whether deletes from ``following`` on may be gone, of which the dump has no record from there on.
+
+        The last offset of a log is never cleaned: if the dump has no record there, it is the marker of a transaction.
+        """
+        if self.read_end is None:
+            return False
+        return following < (self.read_end if self.held_back else self.read_end - 1)
 
     def read_by(self, following: int) -> int | None:
         """When the records from ``following`` on were read that the dump has of one reading; None where nobody says."""
@@ -116,4 +129,11 @@ def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = 
         not told or any("compact" in one for one in told),
         dump.rounds,
         dump.unknown_before_ms,
+        _read_end(dump, until),
+        dump.held_back or until is not None,
     )
+
+
+def _read_end(dump: PartitionDump, until: int | None) -> int | None:
+    end = dump.rounds[-1].end if dump.rounds else dump.log_end
+    return end if end is None or until is None else min(end, until + 1)

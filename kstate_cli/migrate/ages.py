@@ -21,5 +21,5 @@ def ages_of_converted(app: Application, plan: Plan) -> list[Age]:
             if any(database.path in converted for database in one.store.databases):
                 before = age_of(known, resolved.task.name, one)
                 name = f"{resolved.task.name}/{one.store.name}"
-                ages.append(Age(name, one.offsets, before.as_of_ms, before.logs))
+                ages.append(Age(name, one.offsets, before.as_of_ms, before.logs, clock=before.clock))
     return ages

@@ -14,9 +14,11 @@ from pathlib import Path
 from kstate_cli.broker.facts import Facts, LogFacts
 from kstate_cli.change.ages import Age, LogMark
 from kstate_cli.dump.location import open_location
-from kstate_cli.dump.model import Dump, PartitionDump
+from kstate_cli.dump.model import ClockMark, Dump, PartitionDump
 from kstate_cli.dump.records import digest_at
+from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.logs.log import Log
 from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.restore.judge import Action
@@ -69,6 +71,33 @@ def another_log(dump: Dump, one: PartitionDump, facts: LogFacts | None, before: 
     return None
 
 
+def log_since(log: Log, dump: Dump, before: Age) -> Log:
+    """Return what is known of a log since a store was made from it, and not only since the dump of it began.
+
+    Tombstones lived for the shorter time of then and of now. The times of a store and of a dump can be compared if they
+    are of one clock.
+    """
+    mark = before.logs.get(log.key)
+    retention_ms = None if mark is None else mark.delete_retention_ms
+    if retention_ms is not None:
+        log = replace(log, retention_ms=min(retention_ms, log.retention_ms), forgets=True)
+    return log if comparable(before.clock, dump.clock) else replace(log, unknown_before_ms=MAX_I64)
+
+
+def comparable(store: ClockMark | None, dump: ClockMark | None) -> bool:
+    """Return whether a time of a store and the times of a dump are of one clock.
+
+    A dump that was put back from a backup goes on from there, and its time may differ from what it was before. On the
+    same start of a host this shows: the time of a dump never runs slower than the clock of that host.
+    """
+    if store is None or dump is None:
+        return True
+    if not store.scale or store.scale != dump.scale:
+        return False
+    passed_ms = dump.boot_ms - store.boot_ms
+    return store.boot != dump.boot or passed_ms < 0 or dump.time_ms - store.time_ms >= passed_ms
+
+
 def marks(work: StoreWork, dump: Dump, facts: Facts) -> dict[TopicPartition, LogMark]:
     """What tells the logs that a store is made from. Raises DumpError where the dump cannot be read."""
     filesystem = open_location(dump.uri)[0]
@@ -84,13 +113,16 @@ def marks(work: StoreWork, dump: Dump, facts: Facts) -> dict[TopicPartition, Log
             min((epoch for epoch in epochs if epoch is not None and part.log.until is None), default=None),
             last,
             None if last is None else digest_at(filesystem, one, last),
+            part.log.retention_ms if part.log.forgets else None,
         )
     return log_marks
 
 
 def bounds(work: Iterable[StoreWork], dump: Dump, facts: Facts, run: str) -> list[Age]:
     """What is written down before the switch: stores at these offsets are no younger."""
-    return [Age(one.shown, one.offsets, one.as_of_ms, marks(one, dump, facts), run=run) for one in work]
+    return [
+        Age(one.shown, one.offsets, one.as_of_ms, marks(one, dump, facts), run=run, clock=dump.clock) for one in work
+    ]
 
 
 def made(app: Path, before: Iterable[Age], *, workers: int) -> list[Age]:

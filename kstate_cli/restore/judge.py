@@ -106,7 +106,13 @@ def _judge(
             doubtful=True,
         )
     if log.last is None or following > log.last:
-        return Verdict(Action.LEAVE, f"already past the dump (next offset {following})")
+        past = Verdict(Action.LEAVE, f"already past the dump (next offset {following})")
+        if not log.hides_deletes(following):
+            return past
+        verdict = _catch_up(log, following, has_rows=has_rows, allowed=allowed, as_of_ms=as_of_ms)
+        if verdict.action is not Action.CATCH_UP:
+            return verdict
+        return replace(past, why=_maybe_deleted(log, following), doubtful=True) if verdict.unsure else past
     if not _covers(log, following, allowed):
         return Verdict(
             Action.REFUSE,
@@ -120,7 +126,17 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_
     """Only within the time in which the log has kept every tombstone; without rows there is nothing to delete."""
     why = f"from offset {following}"
     caught_up = Verdict(Action.CATCH_UP, why, after=following - 1)
-    if not has_rows or not log.forgets:
+    if not has_rows:
+        return caught_up
+    if None not in (as_of_ms, log.unknown_before_ms) and (as_of_ms or 0) < (log.unknown_before_ms or 0):
+        return _too_old(
+            log,
+            caught_up,
+            "deletes between its data and the dump may be forgotten: delete.retention.ms was shorter then, or nobody "
+            "knows how much time passed (another dump or host, or clocks that were set)",
+            allowed=allowed,
+        )
+    if not log.forgets:
         return caught_up
     ended = log.read_by(following)
     deletes_heard = heard(as_of_ms, ended, log.retention_ms)
@@ -134,13 +150,6 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_
             f"{why}, but the dump itself has missed deletes: {late} (delete.retention.ms is "
             f"{shown(log.retention_ms)}): begin a new full, or --accept-resurrected",
         )
-    if None not in (as_of_ms, log.unknown_before_ms) and (as_of_ms or 0) < (log.unknown_before_ms or 0):
-        return _too_old(
-            log,
-            caught_up,
-            "nobody knows how much time passed between its data and the dump: another host made it, or clocks were set",
-            allowed=allowed,
-        )
     if deletes_heard is Heard.YES:
         return caught_up
     if deletes_heard is Heard.UNKNOWN:
@@ -152,6 +161,13 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_
         f"may be forgotten (delete.retention.ms is {shown(log.retention_ms)})"
     )
     return _too_old(log, caught_up, old, allowed=allowed)
+
+
+def _maybe_deleted(log: Log, following: int) -> str:
+    return (
+        f"already past the last record of the dump (next offset {following}), but nobody knows when its data was "
+        f"written: deletes at offsets {following} to {(log.read_end or following) - 1} may be forgotten (--rebuild)"
+    )
 
 
 def _too_old(log: Log, caught_up: Verdict, old: str, *, allowed: Allowed) -> Verdict:

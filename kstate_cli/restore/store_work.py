@@ -17,7 +17,7 @@ from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.unclean import may_be_ahead
 from kstate_cli.releases import readable_by
-from kstate_cli.restore.as_of import another_log, as_of_after
+from kstate_cli.restore.as_of import another_log, as_of_after, log_since
 from kstate_cli.restore.judge import Action, Allowed, Verdict, judge
 from kstate_cli.restore.obstacles import broken, foreign, forgetful, older_layout, unfit_name
 from kstate_cli.restore.plan import LeftStore, RestoredPartition, RestoreDraft, StoreWork
@@ -190,6 +190,8 @@ def _judge_partition(
             only_copy=True,
         )
     log = log_of(dump, committed, facts)
+    if before is not None:
+        log = log_since(log, draft.dump, before)
     existing = case.existing
     verdict = judge(
         log,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.capture.plan import plan_round
+from kstate_cli.capture.plan import plan_round, unknown_before
 from kstate_cli.capture.round_clock import RoundClock
 from kstate_cli.clock import BootTime
 from kstate_cli.dump.growing import Full, Grown, name_of, parse, render
@@ -121,8 +121,45 @@ def test_a_manifest_without_a_clock() -> None:
     assert RoundClock(ahead).now_ms() > ahead.fulls[0].as_of_ms
 
 
+def test_every_dump_has_a_scale_of_its_own() -> None:
+    first = committed(RoundClock(None))
+    assert first.clock is not None and first.clock.scale
+    again = committed(RoundClock(first))
+    assert again.clock is not None and again.clock.scale == first.clock.scale
+    other = committed(RoundClock(None))
+    assert other.clock is not None and other.clock.scale != first.clock.scale
+
+
 def test_the_real_clocks() -> None:
     first, error = clock.boot_time(), clock.max_error_ms()
     second = clock.boot_time()
     assert first.boot == second.boot and first.ms <= second.ms
     assert error is None or error >= 0
+
+
+FORGETS = LogFacts(0, 20, "id", None, "compact", 20 * SECOND, 1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "unknown_time", "begun"),
+    [
+        (FORGETS, False, False),
+        (FORGETS, True, True),
+        (replace(FORGETS, delete_retention_ms=10 * SECOND), False, False),
+        (replace(FORGETS, delete_retention_ms=600 * SECOND), False, True),
+        (replace(FORGETS, delete_retention_ms=None), False, True),
+        (replace(FORGETS, policy="delete"), False, True),
+        (replace(FORGETS, policy=None), False, False),
+    ],
+)
+def test_a_new_full_remembers_what_was_before_it(facts: LogFacts, unknown_time: bool, begun: bool) -> None:
+    """Of a store from an older full, the shortest retention since then counts; each full after it remembers as much."""
+    before = full(START)
+    later = START + 60 * SECOND
+    at = unknown_before(before, facts, later, unknown_time=unknown_time)
+    assert at == (later if begun else None)
+    longer = replace(before, delete_retention_ms=facts.delete_retention_ms, unknown_before_ms=at)
+    assert unknown_before(longer, replace(facts, policy="compact"), later + 1, unknown_time=False) == at
+    assert unknown_before(None, facts, later, unknown_time=unknown_time) is None
+    never = replace(before, cleanup_policy="delete")
+    assert unknown_before(never, replace(facts, policy="delete"), later, unknown_time=unknown_time) is None

@@ -19,7 +19,6 @@ from kstate_cli.capture.writing import RangeFile
 from kstate_cli.dump.errors import WHOLE_COPY, DumpError
 from kstate_cli.dump.growing import (
     MOST_GENERATION,
-    ClockMark,
     Forgotten,
     Full,
     Grown,
@@ -33,7 +32,7 @@ from kstate_cli.dump.growing import (
     render,
 )
 from kstate_cli.dump.location import open_location
-from kstate_cli.dump.model import PartitionDump, Round
+from kstate_cli.dump.model import ClockMark, PartitionDump, Round
 from kstate_cli.dump.open import read_dump
 from kstate_cli.dump.reader import read_slice
 from kstate_cli.dump.slices import slices
@@ -47,7 +46,7 @@ FULL = Full(
     KEY, 2, 3, 20, 1000, (Round(3, 10, 500, 600), Round(10, 20, 700, 1010)), (FILE,), "id", "compact", 5, 1,
     LastRecord(18, DIGEST), 87_600_000, 3,
     (TailRecord(17, DIGEST[:16], DIGEST[-16:], None, tombstone=True), TailRecord(18, DIGEST[:16], DIGEST[-16:], 4)),
-    after_unknown_time=True,
+    unknown_before_ms=500,
 )  # fmt: skip
 GROWN = Grown(
     7,
@@ -55,7 +54,7 @@ GROWN = Grown(
     (FULL,),
     {TopicPartition("s", 0): 12},
     (Forgotten("topic=t/partition=0/old", 5),),
-    ClockMark("boot", 1, 2, 3, 4),
+    ClockMark("boot", 1, 2, 3, 4, "scale"),
 )
 CANONICAL = json.loads(render(GROWN))
 
@@ -67,7 +66,7 @@ def parsed(content: Any) -> Grown:
 def test_there_and_back() -> None:
     assert parsed(CANONICAL) == GROWN
     unsaid = dict.fromkeys(("topic_id", "cleanup_policy", "leader_epoch", "last"))
-    unsaid |= {"tail": (), "after_unknown_time": False}
+    unsaid |= {"tail": (), "unknown_before_ms": None}
     unsaid |= dict.fromkeys(("delete_retention_ms", "retention_ms", "min_compaction_lag_ms"))
     bare = replace(FULL, **unsaid)  # type: ignore[arg-type]
     assert parse(render(replace(GROWN, fulls=(bare,))), NAME, NAME).fulls == (bare,)

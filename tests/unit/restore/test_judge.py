@@ -112,7 +112,34 @@ def test_after_a_time_that_nobody_knows_nothing_is_caught_up() -> None:
         assert found.action is action
     found = judge(log, START + 9, is_global=False, has_rows=True, allowed=Allowed(resurrected=True), as_of_ms=before)
     assert found.action is Action.CATCH_UP and "nobody knows how much time passed" in found.why
+    kept = judge(
+        replace(log, forgets=False), START + 9, is_global=False, has_rows=True, allowed=Allowed(), as_of_ms=before
+    )
+    assert kept.action is Action.REBUILD, "a log that is no longer compacted was, when the store was made"
     assert judge(log, START + 9, is_global=False, has_rows=False, allowed=Allowed(), as_of_ms=before).why
+
+
+@pytest.mark.parametrize("last", [START + 4, None])
+def test_a_store_past_the_last_record_may_have_missed_deletes(last: int | None) -> None:
+    """The log has forgotten them, and the dump has no record from the store's offset on, only a later end."""
+    log = replace(AGED, last=last, first=None if last is None else START, read_end=START + 20)
+
+    def judged(log: Log, as_of: int | None, offset: int = START + 9) -> Verdict:
+        vouched = Allowed(allow_empty=True)
+        return judge(log, offset, is_global=False, has_rows=True, allowed=vouched, as_of_ms=as_of)
+
+    soon, late = READ.ended_ms, READ.ended_ms - 30 * HOUR
+    assert (judged(log, soon).action, judged(log, soon).doubtful) == (Action.LEAVE, False)
+    assert judged(log, late).action is Action.REBUILD
+    assert judged(replace(log, unknown_before_ms=soon + 1), soon).action is Action.REBUILD
+    unknown = judged(log, None)
+    assert unknown.action is Action.LEAVE and unknown.doubtful and "--rebuild" in unknown.why
+    # Nothing is missing at the end of the log: its last offset is never cleaned, so it is a marker.
+    assert judged(log, late, START + 18).action is Action.LEAVE
+    assert judged(log, late, START + 19).action is Action.LEAVE
+    assert judged(replace(log, held_back=True), late, START + 18).action is Action.REBUILD
+    assert judged(replace(log, forgets=False), late).action is Action.LEAVE
+    assert judged(replace(log, read_end=None), late).action is Action.LEAVE
 
 
 def aged(hours: float | None, log: Log = AGED, *, rows: bool = True, **allowed: object) -> Verdict:
