@@ -163,7 +163,7 @@ def _below(kind: type[Told]) -> Iterator[type[Told]]:
 _GIVEN_CODES: Final = {
     "system": "The system answered with an error.",
     "database": "RocksDB answered with an error.",
-    "defect": "A defect of kstate. `KSTATE_DEBUG=1` shows where it lies.",
+    "defect": "A defect of kstate. With `KSTATE_LOG=FILE` the file shows where it is.",
     "failed": "It failed, and nothing closer is known.",
 }
 """Codes that errors are given where they are raised, or that no class has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.settings import refused_by_client
 from kstate_cli.deadline import contact
+from kstate_cli.diagnosis import timed
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition as Key
     from confluent_kafka.admin import AdminClient
 
+_LOG = logging.getLogger(__name__)
 _SECONDS = 30.0
 GRANTS = "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group of --app"
 """What to do about a user who may not."""
@@ -114,8 +117,9 @@ def ask_broker(
     Without a ``group`` nothing is asked of committed offsets. ``stable``: the last stable offset as well.
     Raises UsageError for settings that librdkafka does not take, RunFailed where the broker does not answer.
     """
-    with admin_client(bootstrap, settings) as admin:
-        return _ask(admin, group, sorted(set(topics)), stable=stable)
+    names = sorted(set(topics))
+    with admin_client(bootstrap, settings) as admin, timed(_LOG, f"asked {bootstrap} about {len(names)} topics"):
+        return _ask(admin, group, names, stable=stable)
 
 
 def names_on(admin: AdminClient) -> tuple[list[str], list[str]]:

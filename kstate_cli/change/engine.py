@@ -7,6 +7,7 @@ holds the application lock all the while.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -26,11 +27,14 @@ from kstate_cli.change.switch import list_trees, switch
 from kstate_cli.change.system_calls import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.deadline import leave
+from kstate_cli.diagnosis import timed
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, name_of_signal
 from kstate_cli.naming import file_of
 from kstate_cli.parallel.workers import Workers
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import signals_held
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,11 @@ def execute(
             steps=len(plan.steps),
             **{ROUGH_EVENT_MEMBER: round(rough_seconds(plan, options.workers), 3)},
         )
+        _LOG.debug("run %s of %s: %d steps in %s", run.name, plan.command, len(plan.steps), run.path)
         leave(f"the unfinished run {run.name} in {run.path.parent}: the next change sweeps it, or continues it")
         if prepare is not None:
-            plan = replace(plan, steps=prepare(run))
+            with timed(_LOG, "prepared"):
+                plan = replace(plan, steps=prepare(run))
         with contextlib.nullcontext(workers) if workers else Workers(options.workers) as pool:
             try:
                 counts = _stage(plan, run, options, pool, progress)
@@ -104,7 +110,8 @@ def execute(
     # A signal must not part the exchange from what is known of it: it is delivered once the run is recorded.
     with signals_held():
         try:
-            switch(plan, run, lists)
+            with timed(_LOG, f"switched {plan.app}"):
+                switch(plan, run, lists)
         except (OSError, Refused) as error:
             raise _failed(plan, run, error) from error
     return RunResult(run.name, counts.headers_dropped, counts.rows_converted)
@@ -117,14 +124,17 @@ def _stage(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress
     assert run.token is not None
     put_mark(run.tree, STAGED, run.token)
     sync_directory(run.path)
-    counts = stage(
-        plan, run.tree, workers, lambda path, size: progress("store", path, size), copy_ssts=options.copy_ssts
-    )
+    with timed(_LOG, f"staged in {run.tree}"):
+        counts = stage(
+            plan, run.tree, workers, lambda path, size: progress("store", path, size), copy_ssts=options.copy_ssts
+        )
     remove_sorted_files(run)
     progress("verify", str(plan.app), 0)
-    verify_staged(plan, run.tree, workers, full=options.verify_full, linked=not options.copy_ssts)
+    with timed(_LOG, "verified"):
+        verify_staged(plan, run.tree, workers, full=options.verify_full, linked=not options.copy_ssts)
     progress("sync", str(plan.app), 0)
-    sync_file_system(run.path)
+    with timed(_LOG, "written to disk"):
+        sync_file_system(run.path)
     return counts
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.mounts import mount_of, read_mounts
 from kstate_cli.statedir.names import LOCK
 
+_LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 
 
@@ -46,6 +48,7 @@ def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
             if _tells_locks_apart(app):
                 _flock(descriptor, app, deadline)
             if _in_place(descriptor, app):
+                _LOG.debug("holds the lock of %s", app)
                 yield
                 return
 

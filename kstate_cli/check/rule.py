@@ -5,6 +5,7 @@ Rules stand in tuples, in the order of Streams. None of them reads a disk or wri
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
@@ -32,7 +33,11 @@ class _CheckDraft(Protocol):
     @property
     def ended(self) -> bool: ...
 
+    @property
+    def shown(self) -> str: ...
 
+
+_LOG = logging.getLogger(__name__)
 D = TypeVar("D", bound=_CheckDraft)
 
 
@@ -50,7 +55,9 @@ def judged(rules: Sequence[Rule[D]], snapshot: Snapshot, draft: D) -> D:
     for rule in rules:
         if draft.ended:
             break
-        draft = rule.judge(snapshot, draft)
+        before, draft = draft, rule.judge(snapshot, draft)
+        if _LOG.isEnabledFor(logging.DEBUG) and draft.shown != before.shown:
+            _LOG.debug("rule %s (%s): %s", rule.judge.__name__, rule.source, draft.shown)
     return draft
 
 
@@ -72,6 +79,14 @@ class StoreCheckDraft:
     """RocksDB makes a new database where CURRENT is missing."""
     ended: bool = False
     """The release has no such stores."""
+
+    @property
+    def shown(self) -> str:
+        """For the log: the store, and what rules have said of it so far."""
+        fatal = () if self.fatal is None else (f"fails by {self.fatal.code}",)
+        empty = () if self.empty is None else (f"opens empty by {self.empty}",)
+        codes = (finding.code for finding in self.findings)
+        return f"{self.task.name}/{self.store.name}: {', '.join((*codes, *fatal, *empty)) or 'nothing'}"
 
     def told(self, *findings: Finding) -> StoreCheckDraft:
         """The same with more findings."""
@@ -116,6 +131,13 @@ class TaskCheckDraft:
     predictions: tuple[Prediction, ...] = ()
     ended: bool = False
     """Nothing after this is reached."""
+
+    @property
+    def shown(self) -> str:
+        """For the log: the task, and what rules have said of it so far."""
+        codes = dict.fromkeys(finding.code for finding in self.findings)
+        outcomes = (f"{one.store} {one.outcome.value}" for one in self.predictions)
+        return f"{self.task.name}: {', '.join((*codes, *outcomes)) or 'nothing'}"
 
     def told(self, *findings: Finding) -> TaskCheckDraft:
         """The same with more findings."""

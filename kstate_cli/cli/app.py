@@ -7,6 +7,7 @@ imported before it begins: where descriptors or memory are exhausted, nothing ca
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from types import FrameType
@@ -55,8 +56,15 @@ def _root(
         False, "--verbose", help="With --version: what a bug report needs, of kstate and this host.", is_eager=True
     ),
     version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version),
+    debug: bool = typer.Option(
+        False, "--debug", help="Log to standard error what is read, and which rules decide; KSTATE_LOG=FILE to a file."
+    ),
 ) -> None:
     """Looks after the state directories of Kafka Streams applications while the application is stopped."""
+    if debug:
+        from kstate_cli.diagnosis import to_standard_error
+
+        to_standard_error(sys.argv[1:])
     if verbose and not version:
         raise UsageError("--verbose says more of the version only", hint=f"see {command('--version', '--verbose')}")
 
@@ -76,6 +84,7 @@ def main() -> None:
     deadline.begin(report_deadline)
     code = EXIT_OK
     try:
+        _log_to_file()
         result: Any = app(standalone_mode=False, prog_name="kstate")
         code = result if isinstance(result, int) else EXIT_OK
         standard.finish()
@@ -85,9 +94,20 @@ def main() -> None:
         host.release_reserve()
         code = _ended_by(error, code)
     deadline.reported(code)
+    if "kstate_cli.diagnosis" in sys.modules:
+        sys.modules["kstate_cli.diagnosis"].ended(code)
     standard.give_up()
     gc.freeze()  # at its end Python would look once more for what nobody needs among all that it has imported
     sys.exit(code)
+
+
+def _log_to_file() -> None:
+    """Begin the log that the environment asks for. Raises UsageError if its file cannot be written."""
+    file = os.environ.get("KSTATE_LOG")
+    if file:
+        from kstate_cli.diagnosis import begin
+
+        begin(file, sys.argv[1:])
 
 
 def _let_signals_end() -> None:
@@ -99,6 +119,8 @@ def _let_signals_end() -> None:
 def _ended_by(error: BaseException, code: int) -> int:
     """The exit code, once all is said. ``code`` is that of a command that had ended before its output was lost."""
     errors = [error]
+    if "kstate_cli.diagnosis" in sys.modules:
+        sys.modules["kstate_cli.diagnosis"].failed(error)
     if not isinstance(error, OutputLost):
         code = exit_code_of(error)
         try:

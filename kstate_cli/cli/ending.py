@@ -34,7 +34,7 @@ from kstate_cli.texts import asked, command
 _DEFECT = "defect"
 _OF_PYDANTIC = "Value error, "
 """What pydantic puts before what is wrong with a value, where Typer asks it."""
-_REPORT = "report it, with what KSTATE_DEBUG=1 shows of it"
+_REPORT = "report it: run the command again with KSTATE_LOG=FILE, and attach the file"
 
 
 def as_told(error: BaseException) -> BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli.diagnosis import timed
 from kstate_cli.errors import KstateError, UsageError, warn_before
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.regular import kind_of
@@ -43,6 +45,7 @@ from .table_formats import table_refusal, tables_above, tables_in, uncommitted_i
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+_LOG: Final = logging.getLogger(__name__)
 _THREADS: Final = 16
 _MAX_MANIFEST: Final = 512 << 20
 _NAMED: Final = 5
@@ -95,6 +98,13 @@ def read_dump(
 
     UsageError where there is nothing at ``uri``; DumpError (exit code 4), naming the file, for everything else.
     """
+    with timed(_LOG, f"read dump {shown(uri)}"):
+        return _read(
+            uri, complete=complete, committed_only=committed_only, check_digests=check_digests, full_dump=full_dump
+        )
+
+
+def _read(uri: str, *, complete: bool, committed_only: bool, check_digests: bool, full_dump: int | None) -> Dump:
     filesystem, root = open_location(uri)
     where = shown(uri)
     grown = newest_manifest(filesystem, root, where)

@@ -96,7 +96,7 @@ ERRORS: Final = {
     "defect": Texts(
         "A defect of kstate (exit 6)",
         "It ended with an error that nobody had foreseen. A change is all or nothing then too.",
-        do=("report it, with what KSTATE_DEBUG=1 shows of it", _STATUS),
+        do=("report it: run the command again with KSTATE_LOG=FILE, and attach the file", _STATUS),
     ),
     RunHalfway.code: Texts(
         "A run failed after its switch (exit 7)",

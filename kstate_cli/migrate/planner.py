@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 
 from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
 from kstate_cli.change.plan import Plan
-from kstate_cli.change.remarks import Change, RemarkKind, note, steps_of, texts_of, warning
+from kstate_cli.change.remarks import Change, Remark, RemarkKind, note, steps_of, texts_of, warning
 from kstate_cli.errors import Refused
 from kstate_cli.migrate.obstacles import refuse_rewrites_of_forgetful, refuse_unreadable, sessions_of_before
 from kstate_cli.migrate.options import MigrateOptions
@@ -17,6 +18,8 @@ from kstate_cli.offsets.while_running import as_of_note
 from kstate_cli.releases import Release, proven, representative, run_ones, unproven_release, written_by
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.texts import first_lines, quoted
+
+_LOG = logging.getLogger(__name__)
 
 
 def plan_migration(app: Application, target: Release, options: MigrateOptions) -> Plan:
@@ -31,6 +34,11 @@ def plan_of(snapshot: MigrationSnapshot) -> Plan:
     """Return the plan by what a snapshot says; nothing is read from disk. Raises Refused."""
     refuse_unreadable(snapshot)
     changes = [*_application_changes(snapshot), *_changes_of_tasks(snapshot)]
+    for change in changes:
+        if isinstance(change, Remark):
+            _LOG.debug("%s: %s", change.kind.value, change.text)
+        else:
+            _LOG.debug("step %s %s: %s", change.action, change.path, change.describe())
     steps = steps_of(changes)
     refuse_rewrites_of_forgetful(snapshot, steps)
     _refuse_unclean(snapshot, texts_of(changes, RemarkKind.UNCLEAN))

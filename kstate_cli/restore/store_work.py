@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,8 @@ from kstate_cli.restore.obstacles import broken, foreign, forgetful, older_layou
 from kstate_cli.restore.plan import LeftStore, RestoredPartition, RestoreDraft, StoreWork
 from kstate_cli.spec.model import StoreSpec
 from kstate_cli.texts import command, did_you_mean, quoted
+
+_LOG = logging.getLogger(__name__)
 
 
 class _StoreRefusedError(Exception):
@@ -61,13 +64,20 @@ def judge_store(
     """Return the work on one store, None if it is left or refused; the draft has what is to be told of it."""
     case = _StoreCase(task, spec, task_offsets, _existing(spec, task_offsets), unclean)
     try:
-        return _work(draft, case)
+        work = _work(draft, case)
     except _StoreRefusedError as refused:
+        _LOG.debug("%s: refused: %s", case.shown, refused.reason)
         draft.refused.append(f"{case.shown}: {refused.reason}")
         draft.not_in_dump |= refused.not_in_dump
         if refused.only_copy:
             draft.only_copies[spec.name] = None
         return None
+    if work is None:
+        _LOG.debug("%s: left", case.shown)
+    else:
+        verb = "rebuild" if work.rebuild else "catch up"
+        _LOG.debug("%s: %s: %s", case.shown, verb, "; ".join(part.verdict.why for part in work.parts))
+    return work
 
 
 def _work(draft: RestoreDraft, case: _StoreCase) -> StoreWork | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -40,6 +41,7 @@ from kstate_cli.statedir.problems import HALF_MADE, NOT_THERE, Problem, ProblemC
 from kstate_cli.statedir.segments import segment_start
 from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
 
+_LOG = logging.getLogger(__name__)
 _ATTEMPTS = 12
 _PAUSE_SECONDS = 0.01
 """Before the second attempt; each pause is longer by it."""
@@ -87,6 +89,7 @@ def read_application(
     this host does not list; with ``unlisted`` the others are read, the errors are in it, and whoever gave it has to
     raise :func:`not_all_of_it`.
     """
+    began = time.monotonic()
     table = read_lock_table()
     problems = _foreign_in_application(path)
     entered = [(name, task, _entries(name, task)) for name, task in task_directories(path)]
@@ -114,7 +117,20 @@ def read_application(
     if stores is None:
         # Whoever reads some stores only opens nothing but their databases, which are looked at on their own.
         problems += _not_named_yet(path, problems, tasks)
-    return Application(path, tasks, running, pid, tuple(problems))
+    app = Application(path, tasks, running, pid, tuple(problems))
+    _log(app, time.monotonic() - began)
+    return app
+
+
+def _log(app: Application, seconds: float) -> None:
+    if not _LOG.isEnabledFor(logging.DEBUG):
+        return
+    databases = [database for task in app.tasks for store in task.stores for database in store.databases]
+    size = sum(database.size for database in databases)
+    counts = f"{len(app.tasks)} tasks, {len(databases)} databases, {size:,} bytes"
+    _LOG.debug("read %s: %s, %s, %.3f s", app.path, counts, app.as_of, seconds)
+    for problem in app.all_problems():
+        _LOG.debug("problem %s at %s: %s", problem.code.value, problem.place.text, problem.text)
 
 
 def not_all_of_it(errors: Sequence[OSError]) -> Refused:

@@ -1,0 +1,76 @@
+"""The log that a bug report attaches: what was read, which rule decided, how long it took, and no secret."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.golden import unpack
+
+from .support import kstate
+
+APP = "4.2.1-kinds-eos"
+SECRET = "hunter2"
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    return unpack(APP, tmp_path)
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "kstate.log"
+    monkeypatch.setenv("KSTATE_LOG", str(file))
+    return file
+
+
+def logged(log: Path, *words: object, status: int | None = None) -> str:
+    kstate(*words, status=status)
+    return log.read_text(encoding="utf-8")
+
+
+def test_it_names_what_was_read_and_the_rule_that_decided(app: Path, log: Path) -> None:
+    text = logged(log, "check", app, "--for", "3.9", status=3)
+    assert "arguments: check" in text and f"read {app}" in text and "exit code 3" in text
+    assert "rule _databases (RocksDBStore.openRocksDB" in text and "fails by sst-too-new" in text
+    assert stat.S_IMODE(os.stat(log).st_mode) == 0o600
+    text = logged(log, "migrate", app, "--to", "4.3")
+    assert "step edit store" in text and "staged in" in text and "switched" in text and "holds the lock" in text
+    assert text.count("arguments: ") == 2  # it is appended to
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("restore", "APP", "--from-changelog", f"s3://user:{SECRET}@bucket/dump?secret_key={SECRET}", "--for", "4.3"),
+        ("restore", "APP", "--from-changelog", "DUMP", "--for", "4.3", "--conf", f"spark.hadoop.password={SECRET}"),
+        ("check", "APP", "--for", "4.3", "--dump", f"hdfs://user:{SECRET}@nowhere:1/dump"),
+    ],
+)
+def test_no_secret_is_in_it(app: Path, log: Path, words: tuple[str, ...]) -> None:
+    text = logged(log, *(app if word == "APP" else word for word in words))
+    assert "arguments: " in text and "exit code" in text
+    assert SECRET not in text
+
+
+def test_the_traceback_of_any_error_is_in_it_and_not_on_the_screen(tmp_path: Path, log: Path) -> None:
+    done = kstate("ls", tmp_path / "nowhere", status=2)
+    assert "Traceback" not in done.told and "Traceback" in log.read_text(encoding="utf-8")
+
+
+def test_a_log_that_cannot_be_written_ends_the_command_before_it_begins(
+    app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KSTATE_LOG", str(tmp_path / "no" / "such" / "log"))
+    done = kstate("ls", app, status=2)
+    assert "cannot be written" in done.err and "KSTATE_LOG" in done.err
+
+
+def test_standard_error_has_it_with_debug(app: Path) -> None:
+    done = kstate("--debug", "ls", app)
+    assert "exit code 0" in done.err and f"read {app}" in done.err
+    assert "exit code" not in done.out
