@@ -18,14 +18,14 @@ from contextlib import contextmanager
 from typing import IO, Final
 
 from kstate_cli import __version__
+from kstate_cli.clock import utc_text
 from kstate_cli.errors import UsageError
 from kstate_cli.redaction import redacted
 
 VARIABLE: Final = "KSTATE_LOG"
 """Names the file."""
 _ROOT: Final = logging.getLogger("kstate_cli")
-_LINE: Final = "%(asctime)s.%(msecs)03dZ %(process)d %(name)s: %(message)s"
-_TIME: Final = "%Y-%m-%dT%H:%M:%S"
+_LINE: Final = "%(asctime)s %(process)d %(name)s: %(message)s"
 _ONLY_OWNER: Final = 0o600
 _BEGAN: Final = time.monotonic()
 
@@ -80,8 +80,8 @@ def timed(log: logging.Logger, action: str) -> Iterator[None]:
 class _Redacting(logging.Formatter):
     """Lines without what may be a secret, in UTC."""
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
-        return time.strftime(datefmt or _TIME, time.gmtime(record.created))
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - logging's
+        return utc_text(int(record.created * 1000))
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record).replace("\n", "\n    ")
@@ -90,7 +90,7 @@ class _Redacting(logging.Formatter):
 
 def _listen(stream: IO[str], arguments: Sequence[str]) -> None:
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_Redacting(_LINE, _TIME))
+    handler.setFormatter(_Redacting(_LINE))
     _ROOT.addHandler(handler)
     _ROOT.setLevel(logging.DEBUG)
     _ROOT.propagate = False

@@ -34,7 +34,10 @@ class _CheckDraft(Protocol):
     def ended(self) -> bool: ...
 
     @property
-    def shown(self) -> str: ...
+    def subject(self) -> str: ...
+
+    @property
+    def decisions(self) -> tuple[str, ...]: ...
 
 
 _LOG = logging.getLogger(__name__)
@@ -56,8 +59,9 @@ def judged(rules: Sequence[Rule[D]], snapshot: Snapshot, draft: D) -> D:
         if draft.ended:
             break
         before, draft = draft, rule.judge(snapshot, draft)
-        if _LOG.isEnabledFor(logging.DEBUG) and draft.shown != before.shown:
-            _LOG.debug("rule %s (%s): %s", rule.judge.__name__, rule.source, draft.shown)
+        if _LOG.isEnabledFor(logging.DEBUG) and draft.decisions != before.decisions:
+            decisions = ", ".join(draft.decisions)
+            _LOG.debug("%s: rule %s (%s): %s", draft.subject, rule.judge.__name__, rule.source, decisions)
     return draft
 
 
@@ -81,12 +85,16 @@ class StoreCheckDraft:
     """The release has no such stores."""
 
     @property
-    def shown(self) -> str:
-        """For the log: the store, and what rules have said of it so far."""
+    def subject(self) -> str:
+        """How the log calls it."""
+        return f"{self.task.name}/{self.store.name}"
+
+    @property
+    def decisions(self) -> tuple[str, ...]:
+        """What rules have decided so far, for the log."""
         fatal = () if self.fatal is None else (f"fails by {self.fatal.code}",)
         empty = () if self.empty is None else (f"opens empty by {self.empty}",)
-        codes = (finding.code for finding in self.findings)
-        return f"{self.task.name}/{self.store.name}: {', '.join((*codes, *fatal, *empty)) or 'nothing'}"
+        return (*(finding.code for finding in self.findings), *fatal, *empty)
 
     def told(self, *findings: Finding) -> StoreCheckDraft:
         """The same with more findings."""
@@ -133,11 +141,15 @@ class TaskCheckDraft:
     """Nothing after this is reached."""
 
     @property
-    def shown(self) -> str:
-        """For the log: the task, and what rules have said of it so far."""
+    def subject(self) -> str:
+        """How the log calls it."""
+        return self.task.name
+
+    @property
+    def decisions(self) -> tuple[str, ...]:
+        """What rules have decided so far, for the log."""
         codes = dict.fromkeys(finding.code for finding in self.findings)
-        outcomes = (f"{one.store} {one.outcome.value}" for one in self.predictions)
-        return f"{self.task.name}: {', '.join((*codes, *outcomes)) or 'nothing'}"
+        return (*codes, *(f"{one.store} {one.outcome.value}" for one in self.predictions))
 
     def told(self, *findings: Finding) -> TaskCheckDraft:
         """The same with more findings."""

@@ -56,9 +56,7 @@ def _root(
         False, "--verbose", help="With --version: what a bug report needs, of kstate and this host.", is_eager=True
     ),
     version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version),
-    debug: bool = typer.Option(
-        False, "--debug", help="Log to standard error what is read, and which rules decide; KSTATE_LOG=FILE to a file."
-    ),
+    debug: bool = typer.Option(False, "--debug", help="Log to standard error what is read, and which rules decide."),
 ) -> None:
     """Looks after the state directories of Kafka Streams applications while the application is stopped."""
     if debug:

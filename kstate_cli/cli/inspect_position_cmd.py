@@ -60,23 +60,23 @@ def inspect_position(
     logs = KnownOfLogs(offsets, bootstrap_server, kafka_settings, from_changelog)
     logs.validate()
     application = read_application(find_application(app))
-    positions = _positions(application, logs, task or (), store or ())
-    behind = _behind(positions.rows, bound)
+    shown = _shown_stores(application, logs, task or (), store or ())
+    behind = _behind(shown.rows, bound)
     doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
-    problems = [*positions.wrong, *doubts]
+    problems = [*shown.wrong, *doubts]
     if output is Format.json:
-        _print_lines(application, positions, problems, merge=merge, behind=len(behind))
+        _print_lines(application, shown, problems, merge=merge, behind=len(behind))
     else:
-        _show(positions, merge=merge)
+        _show(shown, merge=merge)
     for problem in problems:
         say(problem.reasoned)
-    lacking = say_rows_lacking(application, {(row["task"], row["store"]) for row in positions.rows}, quiet=False)
-    _raise_unmet(application, positions.wrong, behind)
+    lacking = say_rows_lacking(application, {(row["task"], row["store"]) for row in shown.rows}, quiet=False)
+    _raise_unmet(application, shown.wrong, behind)
     return EXIT_WARNINGS if doubts or lacking else EXIT_OK
 
 
 @dataclass(frozen=True)
-class _Positions:
+class _ShownStores:
     """The stores that are shown, and what is wrong with them."""
 
     rows: list[dict[str, Any]]
@@ -98,9 +98,9 @@ class _Positions:
         return merged.as_map()
 
 
-def _positions(
+def _shown_stores(
     application: Application, logs: KnownOfLogs, tasks: Collection[str], stores: Collection[str]
-) -> _Positions:
+) -> _ShownStores:
     """Return the rows of the stores that are asked for. Raises UsageError if there is none of these names."""
     from kstate_cli.check.lag import lags
     from kstate_cli.cli.lag_members import lag_members, lag_text
@@ -120,7 +120,7 @@ def _positions(
     of_rows = [lag.get((row["task"], row["store"])) for row in rows]
     for row, behind in zip(rows, of_rows, strict=True):
         row |= lag_members(behind)
-    return _Positions(rows, [lag_text(behind) for behind in of_rows] if sources else [], wrong)
+    return _ShownStores(rows, [lag_text(behind) for behind in of_rows] if sources else [], wrong)
 
 
 def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
@@ -141,20 +141,20 @@ def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
 
 
 def _print_lines(
-    application: Application, positions: _Positions, problems: list[Problem], *, merge: bool, behind: int
+    application: Application, shown: _ShownStores, problems: list[Problem], *, merge: bool, behind: int
 ) -> None:
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.problem_lines import print_problems
 
     lines = lines_about(application.path)
-    for row in positions.rows:
+    for row in shown.rows:
         lines.line("store", row)
     if merge:
-        lines.line("merged", {"position": positions.merged})
+        lines.line("merged", {"position": shown.merged})
     print_problems(lines, problems)
     lines.summary(
         {
-            "stores": len(positions.rows),
+            "stores": len(shown.rows),
             "behind": behind,
             "running": application.running,
             "as_of": application.as_of,
@@ -179,21 +179,21 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
         )
 
 
-def _show(positions: _Positions, *, merge: bool) -> None:
+def _show(shown: _ShownStores, *, merge: bool) -> None:
     """Print the table; the lag is a last column if the logs are known, the merged Position a last row."""
     from kstate_cli.cli.output import table
     from kstate_cli.cli.store_words import short_place
 
     cells: list[tuple[Any, ...]] = [
         (row["task"], row["store"], short_place(row["offsets_in"]), _text(row["changelog"]), _text(row["position"]))
-        for row in positions.rows
+        for row in shown.rows
     ]
     more: tuple[str, ...] = ()
-    if positions.lag_texts:
+    if shown.lag_texts:
         more = ("lag",)
-        cells = [(*row, lag) for row, lag in zip(cells, positions.lag_texts, strict=True)]
+        cells = [(*row, lag) for row, lag in zip(cells, shown.lag_texts, strict=True)]
     if merge:
-        cells.append(("", "(merged)", "", "", _text(positions.merged), *("" for _ in more)))
+        cells.append(("", "(merged)", "", "", _text(shown.merged), *("" for _ in more)))
     table(None, ("task", "store", "offset in", "changelog offset", "position", *more), cells)
 
 

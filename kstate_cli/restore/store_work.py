@@ -29,15 +29,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class _StoreRefusedError(Exception):
-    """A store cannot be restored as it is."""
+    """A store cannot be restored as it is, for the reason that it is made of."""
 
-    def __init__(self, reason: str, *, only_copy: bool = False, not_in_dump: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.only_copy = only_copy
-        """What is there may be the only copy of some records."""
-        self.not_in_dump = not_in_dump
-        """The dump lacks a topic, or a partition, that the store is restored from."""
+
+class _OnlyCopyError(_StoreRefusedError):
+    """What is there may be the only copy of some records."""
+
+
+class _NotInDumpError(_StoreRefusedError):
+    """The dump lacks a topic, or a partition, that the store is restored from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,11 @@ def judge_store(
     try:
         work = _work(draft, case)
     except _StoreRefusedError as refused:
-        _LOG.debug("%s: refused: %s", case.shown, refused.reason)
-        draft.refused.append(f"{case.shown}: {refused.reason}")
-        draft.not_in_dump |= refused.not_in_dump
-        if refused.only_copy:
+        _LOG.debug("%s: refused: %s", case.shown, refused)
+        draft.refused.append(f"{case.shown}: {refused}")
+        if isinstance(refused, _NotInDumpError):
+            draft.not_in_dump = True
+        if isinstance(refused, _OnlyCopyError):
             draft.only_copies[spec.name] = None
         return None
     if work is None:
@@ -94,7 +95,7 @@ def _work(draft: RestoreDraft, case: _StoreCase) -> StoreWork | None:
     parts = _rebuild_together(tuple(_judge_partition(draft, case, dump, allowed, before) for dump in dumps), allowed)
     for part in parts:
         if part.verdict.action is Action.REFUSE:
-            raise _StoreRefusedError(part.verdict.why, only_copy=part.verdict.only_copy)
+            raise (_OnlyCopyError if part.verdict.only_copy else _StoreRefusedError)(part.verdict.why)
         if part.verdict.invalid or part.verdict.doubtful:
             draft.warnings.append(f"{case.shown}: {part.verdict.why}")
     if {part.verdict.action for part in parts} == {Action.LEAVE}:
@@ -139,7 +140,7 @@ def _leave_without_dump(draft: RestoreDraft, case: _StoreCase) -> None:
         lacks += f", partition {TaskId.parse(case.task).partition}"
     wanted = case.spec.name in draft.options.stores or draft.options.allowed.rebuild
     if case.existing is None or not case.existing.has_offset or case.unclean or wanted:
-        raise _StoreRefusedError(f"{lacks}{_similar_topic(draft, case.spec)}", not_in_dump=True)
+        raise _NotInDumpError(f"{lacks}{_similar_topic(draft, case.spec)}")
     draft.left.append(LeftStore(case.task, case.spec.name, lacks))
 
 
@@ -182,7 +183,7 @@ def _refuse_absent_partitions(case: _StoreCase, dumps: Iterable[PartitionDump]) 
         keys |= {TopicPartition(spec.changelog or "", number) for number in range(spec.partitions)}
     absent = sorted(keys - {dump.key for dump in dumps})
     if absent:
-        raise _StoreRefusedError(f"the dump has no {', '.join(map(str, absent))}", not_in_dump=True)
+        raise _NotInDumpError(f"the dump has no {', '.join(map(str, absent))}")
 
 
 def _judge_partition(
@@ -194,10 +195,9 @@ def _judge_partition(
     # Before any offset: in another log they mean nothing, and "already past the dump" would be no news.
     other = None if before is None else another_log(draft.dump, dump, facts, before)
     if other is not None and not allowed.asked:
-        raise _StoreRefusedError(
+        raise _OnlyCopyError(
             f"{dump.key} is another log than the one that the store was made from: {other}. Do not start the "
-            "application",
-            only_copy=True,
+            "application"
         )
     log = log_of(dump, committed, facts)
     if before is not None:

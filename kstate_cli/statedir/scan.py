@@ -40,6 +40,7 @@ from kstate_cli.statedir.places import Place, Spelling, store_place, task_place
 from kstate_cli.statedir.problems import HALF_MADE, NOT_THERE, Problem, ProblemCode
 from kstate_cli.statedir.segments import segment_start
 from kstate_cli.statedir.special import IGNORED, special_entries, special_entry
+from kstate_cli.texts import size_text
 
 _LOG = logging.getLogger(__name__)
 _ATTEMPTS = 12
@@ -127,7 +128,7 @@ def _log(app: Application, seconds: float) -> None:
         return
     databases = [database for task in app.tasks for store in task.stores for database in store.databases]
     size = sum(database.size for database in databases)
-    counts = f"{len(app.tasks)} tasks, {len(databases)} databases, {size:,} bytes"
+    counts = f"{len(app.tasks)} tasks, {len(databases)} databases, {size_text(size)}"
     _LOG.debug("read %s: %s, %s, %.3f s", app.path, counts, app.as_of, seconds)
     for problem in app.all_problems():
         _LOG.debug("problem %s at %s: %s", problem.code.value, problem.place.text, problem.text)

@@ -28,7 +28,7 @@ DECISIONS = {
     "for", "dsl-store-format", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge",
     "map", "complete", "copy", "overwrite", "drop-headers", "full", "full-dump", "standby", "follow", "keep", "wipe-unclean", "unclean", "unproven", "transactional-stores", "to-jar", "for-jar", "allow-empty",
     # Something else, or nothing, is done.
-    "version", "verbose", "help", "dry-run", "spec (flag)",
+    "version", "verbose", "debug", "help", "dry-run", "spec (flag)",
     # Says all of these at once; what KSTATE_CONFIG names says settings alone: test_config.py.
     "config",
     # Confirms, permits, vouches.
