@@ -265,7 +265,8 @@ def test_on_spark(harness: Harness, tmp_path: Path) -> None:
     for partition in (0, 1):
         topic.produce(600_000 if partition else 100, partition=partition)
     done = dump(harness, out, "--topic", topic.name, "--master", "local[2,4]", engine="spark")
-    assert done.summary["records"] == 600_100 and done.summary["files"] == 3
+    assert done.summary["records"] == 600_100
+    assert done.summary["files"] >= 3, "more where its time was over before the end of a range"
     topic.produce(50)
     assert call(harness, out, topic).summary["records"] == 50
     for partition in (0, 1):

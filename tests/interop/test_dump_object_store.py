@@ -212,7 +212,7 @@ def test_on_spark(bucketed: Bucketed) -> None:
             "--topic", bucketed.topic.name]  # fmt: skip
     done = kstate(*line)
     assert done.status == 0, done.told
-    assert done.summary["records"] == 600_000 and done.summary["files"] == 2
+    assert done.summary["records"] == 600_000 and done.summary["files"] >= 2
     bucketed.topic.produce(50)
     assert bucketed.call().summary["records"] == 50
     assert bucketed.is_whole() == bucketed.topic.records()
