@@ -22,7 +22,7 @@ from .spec import TASKS, spec
 REFUSED = 4
 _LOSING = frozenset({"opens-without-rows", "lost", "may-be-lost", "start-hangs", "start-fails"})
 """Outcomes of ``check`` after which rows are missing, or no start comes to its end."""
-_LOSING_CODES = frozenset({"versioned-replayed"})
+LOSING_CODES = frozenset({"versioned-replayed"})
 """Warnings of ``check`` that say so, too: whether versions are lost depends on the order of the records."""
 _TARGETS = ("4.2", "4.3")
 """The release lines that a copy is migrated to, in turn."""
@@ -263,5 +263,5 @@ def _losing(rows: Iterable[dict[str, Any]]) -> set[str]:
     } | {
         row["store"]
         for row in rows
-        if row["type"] == "finding" and row.get("store") and (row["level"] == "error" or row["code"] in _LOSING_CODES)
+        if row["type"] == "finding" and row.get("store") and (row["level"] == "error" or row["code"] in LOSING_CODES)
     }

@@ -52,5 +52,12 @@ def test_the_prediction_is_what_streams_does(results: list[Fact], case: Case) ->
 def test_a_wrong_prediction_is_seen(
     outcome: str, records: int | None, exact: bool, real: str, lost: int, agrees: bool
 ) -> None:
-    row = {"outcome": outcome, "or_else": None, "records": records, "records_exact": exact}
+    row = {"outcome": outcome, "or_else": None, "records": records, "records_exact": exact, "code": None}
     assert Fact("case", True, "store", real, lost, row).agrees is agrees
+
+
+def test_a_versioned_store_may_lose_versions() -> None:
+    row = {"outcome": "restores", "or_else": None, "records": 5, "records_exact": True, "code": "versioned-replayed"}
+    assert Fact("case", True, "store", "restores 5", 3, row).agrees
+    assert not Fact("case", True, "store", "restores 4", 3, row).agrees
+    assert not Fact("case", True, "store", "restores 5", 3, {**row, "code": "catches-up"}).agrees
