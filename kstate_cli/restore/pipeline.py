@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from kstate_cli.change.attempts import refuse_after_error
 from kstate_cli.change.course import Course, follow
@@ -35,6 +35,11 @@ from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.special import refuse_special
 from kstate_cli.texts import command, shell
+
+_ROWS_NOT_READ: Final = (
+    "the rows of the dump were not read, so the plan does not know of damage within its files: --verify-dump reads "
+    "them before the plan"
+)
 
 
 def application_path(path: Path) -> Path:
@@ -131,7 +136,7 @@ def _restore(
         on_plan(plan)
 
     course = Course(
-        plan=lambda application: _plan(request, dump, application, larger),
+        plan=lambda application: _with_what_was_read(request, _plan(request, dump, application, larger)),
         on_plan=show,
         carry_out=carry_out,
         tell=watcher.recovered,
@@ -172,6 +177,13 @@ def _plan(request: RestoreRequest, dump: Dump, application: Application | None, 
     if not plan.change.empty:
         _check_means(request, plan)
     return plan
+
+
+def _with_what_was_read(request: RestoreRequest, plan: RestorePlan) -> RestorePlan:
+    """Return the plan of a dry run with a note on what it does not know: only the restore itself reads all rows."""
+    if not (request.terms.dry_run and plan.work) or request.verify_dump:
+        return plan
+    return replace(plan, change=replace(plan.change, notes=(*plan.change.notes, _ROWS_NOT_READ)))
 
 
 def _asked_for(request: RestoreRequest, application: Application | None) -> frozenset[str] | None:

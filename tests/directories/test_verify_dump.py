@@ -194,3 +194,15 @@ def test_a_part_that_never_fits_its_time_is_read_in_a_bounded_number_of_calls(tm
         assert done.returncode == 143 and "the next call continues" in done.stderr, done.stderr
     assert done.returncode == 0, done.stderr
     assert json.loads((made.path / "_verified.json").read_text())["verified"]["1"]["files"] == files
+def test_a_dry_run_states_what_it_has_not_read(warm: Warm, tmp_path: Path) -> None:
+    """Only the restore, and `--verify-dump`, read the rows: without either the plan knows nothing of rot in them."""
+    words = (
+        "restore", tmp_path / "state" / "orders", "--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml",
+        "--for", "4.3", "--engine", "local", "--dry-run",
+    )  # fmt: skip
+    (tmp_path / "state").mkdir()
+    for more, states in (((), True), (("--verify-dump",), False)):
+        assert ("were not read" in warm(*words, *more).err) is states
+        lines = [json.loads(line) for line in warm(*words, *more, "-o", "json").out.splitlines()]
+        notes = [line["message"] for line in lines if line["type"] == "note"]
+        assert any("--verify-dump" in note for note in notes) is states
