@@ -194,6 +194,8 @@ def test_a_part_that_never_fits_its_time_is_read_in_a_bounded_number_of_calls(tm
         assert done.returncode == 143 and "the next call continues" in done.stderr, done.stderr
     assert done.returncode == 0, done.stderr
     assert json.loads((made.path / "_verified.json").read_text())["verified"]["1"]["files"] == files
+
+
 def test_a_dry_run_states_what_it_has_not_read(warm: Warm, tmp_path: Path) -> None:
     """Only the restore, and `--verify-dump`, read the rows: without either the plan knows nothing of rot in them."""
     words = (
