@@ -18,6 +18,7 @@ from tests.sampling import ALL
 
 from . import stores
 from .calls import Calls, Clock, Outcome
+from .figures import recorded, totals
 from .histories import Histories, History, Record
 from .logs import Logs, cleaning_broker
 from .run_worlds import run_world
@@ -171,6 +172,12 @@ def test_deletes_behind_the_last_record(farm: Farm, tmp_path: Path) -> None:
     assert attack.dump(Clock()).status == 1
     done = attack.restore(Clock())
     assert done.status in (0, 1) and attack.rows() == {b"kept"}, done
+
+
+def test_the_record_has_no_wrong_row() -> None:
+    sums = totals(recorded(Path(__file__).with_name("rounds.jsonl")))
+    assert sums["wrong"]["rounds"] == 0
+    assert sums["rounds"]["rounds"] >= 1_000
 
 
 # --- the fuzzer finds what is wrong -----------------------------------------------------------------------------------
