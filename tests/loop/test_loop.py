@@ -30,6 +30,7 @@ WORLDS = tuple(f"test-{number}" for number in range(8 if ALL else 1))
 ROUNDS = 12 if ALL else 5
 AHEAD_MS = 45_000
 KEYS = 500
+_TRIES = 10
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,15 @@ class Attack:
         (folder / "state").mkdir()
         self.logs.write([((self.topic, 0), key, b"here") for key in (*self.deleted, b"kept")])
         self.logs.write([((self.topic, 0), b"kept", b"still")])
+
+    def begin(self, clock: Clock) -> None:
+        """Make a dump and a standby of it; a host that is busy may read longer than tombstones live, and reads again."""
+        for _ in range(_TRIES):
+            self.dump(clock, "--full")
+            if self.restore(clock).status == 0:
+                assert self.rows() == {*self.deleted, b"kept"}
+                return
+        raise AssertionError("no call of dump ends in time")
 
     def dump(self, clock: Clock, *options: str) -> Outcome:
         outcome = self._dump(clock, *options)
@@ -126,8 +136,7 @@ class Attack:
 def test_five_hundred_keys_that_come_back(farm: Farm, tmp_path: Path, retention_ms: int) -> None:
     """The host is 45 s ahead during one call; its next call is later than tombstones live. Neither silently continues."""
     attack = Attack(farm, tmp_path, f"ahead-{retention_ms}", retention_ms)
-    assert attack.dump(Clock(ahead_ms=AHEAD_MS)).status in (0, 1)
-    attack.restore(Clock(ahead_ms=AHEAD_MS))
+    attack.begin(Clock(ahead_ms=AHEAD_MS))
     attack.delete_and_forget()
     late = attack.dump(Clock())
     assert late.status == 1
@@ -140,8 +149,7 @@ def test_a_retention_that_is_longer_when_the_next_full_begins(farm: Farm, tmp_pa
     """The new full knows the longer one only, and a standby of before has not heard of the deletes."""
     retention_ms = 3_000
     attack = Attack(farm, tmp_path, "longer", retention_ms)
-    assert attack.dump(Clock()).status in (0, 1)
-    assert attack.restore(Clock()).status == 0
+    attack.begin(Clock())
     assert len(attack.rows()) == KEYS + 1
     attack.delete_and_forget()
     attack.logs.alter(attack.topic, "delete.retention.ms", 600_000)
@@ -154,8 +162,7 @@ def test_a_retention_that_is_longer_when_the_next_full_begins(farm: Farm, tmp_pa
 def test_a_dump_that_was_made_again_by_a_host_that_is_no_longer_ahead(farm: Farm, tmp_path: Path) -> None:
     """The times of the standby are of the dump that was lost, 45 s ahead of those of the new one."""
     attack = Attack(farm, tmp_path, "again", 3_000)
-    assert attack.dump(Clock(ahead_ms=AHEAD_MS)).status in (0, 1)
-    assert attack.restore(Clock(ahead_ms=AHEAD_MS)).status == 0
+    attack.begin(Clock(ahead_ms=AHEAD_MS))
     attack.delete_and_forget()
     shutil.rmtree(tmp_path / "dump")
     assert attack.dump(Clock()).status == 0
@@ -163,11 +170,11 @@ def test_a_dump_that_was_made_again_by_a_host_that_is_no_longer_ahead(farm: Farm
     assert done.status in (0, 1) and attack.rows() == {b"kept"}, done
 
 
+@pytest.mark.in_full("tests/unit/restore/test_judge.py::test_a_store_past_the_last_record_may_have_missed_deletes")
 def test_deletes_behind_the_last_record(farm: Farm, tmp_path: Path) -> None:
     """The dump ends later, and has no record above the standby's offset: it has read everything, and heard of nothing."""
     attack = Attack(farm, tmp_path, "behind", 3_000)
-    assert attack.dump(Clock()).status in (0, 1)
-    assert attack.restore(Clock()).status == 0
+    attack.begin(Clock())
     attack.delete_and_forget(aborted=True)
     assert attack.dump(Clock()).status == 1
     done = attack.restore(Clock())
