@@ -136,6 +136,10 @@ CODES: dict[str, Code] = {
              f"StoreBuilder into one sub-topology (KAFKA-20464; {see('start.md#one-store-of-several-sub-topologies')})",
              "write the texts of Topology#describe of both releases into files: kstate check APP --for STARTED "
              "--topology AFTER.txt --from BEFORE.txt"),
+        Code("failed-start-deletes", _WARNING,
+             "StateManagerUtil.closeStateManager: under exactly-once a task that is not closed clean is deleted "
+             f"({see('start.md#going-down')})",
+             "do not start the application before the errors are gone"),
         # A topology that is asked about.
         Code("left-over-task", _WARNING,
              "InternalTopologyBuilder.buildSubtopology of 4.3 builds the whole topology for a number that it has not; "

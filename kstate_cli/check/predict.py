@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kstate_cli.check.failed_start import deleted_by_failure
 from kstate_cli.check.files import Doubles, stores_in_two
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.global_stores import judge_global, judge_global_lacked
@@ -86,6 +87,7 @@ def judge(snapshot: Snapshot) -> Report:
     predictions = [prediction for draft in drafts for prediction in draft.predictions]
     predictions = doubted(snapshot, predictions, doubles.shared)
     told += regrouped(snapshot, predictions)
+    told += deleted_by_failure(snapshot, predictions)
     predictions += judge_global_lacked(snapshot)
     predictions, told = without_unknown(app, predictions, told)
     findings = list(dict.fromkeys(told))

@@ -18,6 +18,13 @@ SURROUNDINGS: Final = {
         (log.OBSOLETE,),
         do=("to be sure, raise state.cleanup.delay.ms until every instance runs again",),
     ),
+    "failed-start-deletes": Texts(
+        "The start fails, and deletes the directories of tasks while it ends",
+        "A stream thread that dies closes its tasks dirty, and under exactly-once that deletes their directories. "
+        "Everything with a changelog is restored from the beginning then, and the rest is lost. Real 4.2.1 deleted all "
+        "tasks of a directory of 4.3.",
+        SILENT,
+    ),
     "older-than-max-age": Texts(
         "A task is older than state.cleanup.dir.max.age.ms: the start deletes it before it opens anything",
         "4.3 never makes the directory of a task younger while it runs, so a long run ends in this. It is off unless "

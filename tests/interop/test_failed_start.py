@@ -22,6 +22,7 @@ CASES = [
     *([("eos", "whole", False), ("alos", "whole", False)] if ALL else [("eos", "whole", False)]),
 ]
 """Guarantee, whether the directory has its global store, and whether the failed start deletes every task."""
+GUARANTEES = {"eos": "exactly_once_v2", "alos": "at_least_once"}
 IN_MEMORY = {"kv-memory"}
 
 
@@ -40,6 +41,10 @@ def test_a_failed_start_of_4_2(harness: Harness, tmp_path: Path, guarantee: str,
     before = tasks(directory)
     if state == "without-global":
         shutil.rmtree(directory / "global")
+
+    rows = kstate("check", directory, "--for", "4.2", "--guarantee", GUARANTEES[guarantee], "-o", "json").rows
+    codes = {row["code"] for row in rows if row["type"] == "finding"}
+    assert ("failed-start-deletes" in codes) is deletes
 
     reply = harness.run("4.2.1", app, tmp_path / "state")
     assert reply.rc == 3

@@ -24,7 +24,7 @@ from kstate_cli.statedir.mounts import Mount
 from kstate_cli.statedir.places import Place, task_place
 from kstate_cli.statedir.problems import Problem, ProblemCode
 from tests import syntax
-from tests.unit.model import application, changelog, database, store, task
+from tests.unit.model import application, changelog, database, record, store, task
 
 from .made import NOW_MS, OLD, log, snapshot
 
@@ -171,3 +171,25 @@ def test_nothing_that_a_rule_is_given_can_be_written_into() -> None:
         for one in vars(importlib.import_module(found.name)).values():
             if isinstance(one, type) and one.__module__ == found.name and dataclasses.is_dataclass(one):
                 assert one.__dataclass_params__.frozen, one  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("to", ["3.9", "4.2"])
+@pytest.mark.parametrize("exactly_once", [True, False])
+@pytest.mark.parametrize("with_global", [True, False])
+def test_what_a_failed_start_deletes(to: str, exactly_once: bool, with_global: bool) -> None:
+    """Exactly-once, and no global store that ends the start before there is a task."""
+    unlogged = store("nolog", database("nolog", offsets=record(None)), task="0_1")
+    tasks = [task(store("count", database(offsets=record(5)))), task(unlogged, name="0_1")]
+    if with_global:
+        table = store("table", database("table", offsets=record(5, "table")), task="global")
+        tasks.append(task(table, name="global"))
+    report = judge(snapshot(*tasks, to=to, exactly_once=exactly_once))
+    assert report.fails
+    texts = [finding.text for finding in report.findings if finding.code == "failed-start-deletes"]
+    assert bool(texts) is (exactly_once and not with_global)
+    assert all("2 task directories" in text and "rows of nolog" in text for text in texts)
+
+
+def test_a_start_that_does_not_fail_deletes_nothing() -> None:
+    report = judge(snapshot(healthy(), to="4.2"))
+    assert not report.fails and "failed-start-deletes" not in {finding.code for finding in report.findings}
