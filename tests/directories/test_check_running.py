@@ -55,7 +55,7 @@ def test_what_is_wrong_whatever_comes_is_a_finding(tmp_path: Path) -> None:
     (app / "0_0" / "window-count" / "window-count.backup").mkdir()
     (app / "0_1" / "kv-plain.position").write_text("0\n1\nx 0\n")
     sst = next((app / "0_1" / "rocksdb" / "count").glob("*.sst"))
-    sst.unlink()
+    sst.write_bytes(b"no table")
     done = check(app, "4.3", 3)
     assert {row["code"] for row in done.rows if row.get("level") == "error"} >= {
         "foreign-in-segments",
