@@ -8,8 +8,8 @@ from typing import Final
 from kstate_cli.offsets.last_run import has_offset_if_logged
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.unclean import may_be_ahead
-from kstate_cli.releases import Release
-from kstate_cli.statedir.model import Application, Task
+from kstate_cli.releases import OffsetsHome, Release
+from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.problems import Problem
 from kstate_cli.texts import command, some
 
@@ -20,8 +20,8 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
     """Warns of a task that the next start restores whole, migrated or not, because stores have no offset.
 
     A release that keeps offsets inside writes the first offset of a logged store when it commits first, and that of
-    each when it closes. Up to 4.2 ``.checkpoint`` has
-    all of them or is not there (``ProcessorStateManager.initializeStoreOffsetsFromCheckpoint``).
+    each when it closes. Up to 4.2 ``.checkpoint`` has all of them or is not there
+    (``ProcessorStateManager.initializeStoreOffsetsFromCheckpoint``).
     """
     if app.running or resolved.task.is_global:
         return []
@@ -31,6 +31,8 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
         for one in without
         if one.has_offsets_family and not has_offset_if_logged(one, transactional=transactional)
     ]
+    if target.offsets_home is OffsetsHome.COLUMN_FAMILY:
+        never += [one.store.name for one in resolved.stores if _lacks_file(one.store)]
     if not never and not resolved.absent and not any(one.offsets for one in resolved.stores):
         never = [one.name for one in without if one.empty]
     if not never:
@@ -40,6 +42,11 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
         "restores all of it, as any release would; else it restores those of them that have a changelog"
     )
     return [text]
+
+
+def _lacks_file(store: Store) -> bool:
+    """Return True for a grace buffer whose offset is in the column family only: 4.3 reads ``.checkpoint_<store>``."""
+    return store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty
 
 
 def replayed(app: Application, resolved: TaskOffsets) -> list[str]:

@@ -39,6 +39,8 @@ def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
     moves = _moves_offsets(snapshot, task)
     if not moves and not (snapshot.into_family and state.uneven_stores):
         yield from _rewrite_only(snapshot, task)
+        if snapshot.into_family:
+            yield from _wiped(snapshot, state)
         return
     options = snapshot.options
     if state.unclean and not options.at_least_once:
@@ -50,15 +52,24 @@ def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
     yield from map(warning, state.warnings)
     yield from map(note, state.notes)
     yield from map(warning, replayed(snapshot.app, state))
-    yield from map(
-        warning, wiped_all_the_same(snapshot.app, state, snapshot.target, transactional=options.transactional)
-    )
+    yield from _wiped(snapshot, state)
     if not moves:
         yield from _even_out(snapshot, state)
     elif snapshot.into_family:
         yield from _into_family(snapshot, state)
     else:
         yield from _out_of_family(snapshot, state)
+
+
+def _wiped(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
+    """Warn of a task that the next start wipes, migrated or not, and of rows in it that no changelog brings back."""
+    transactional = snapshot.options.transactional
+    if transactional and snapshot.target.transactional:
+        return  # initializeStoreOffsets: a transactional store without an offset is not corrupted
+    texts = wiped_all_the_same(snapshot.app, state, snapshot.target, transactional=transactional)
+    yield from map(warning, texts)
+    if texts and not snapshot.options.at_least_once:
+        yield from map(warning, lost_with_it(snapshot.app, state, snapshot.logged))
 
 
 def _moves_offsets(snapshot: MigrationSnapshot, task: Task) -> bool:
