@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import _thread
 import errno
+import math
 import mmap
 import os
 import resource
@@ -125,8 +126,7 @@ def require_headroom(threads: int) -> None:
     try:
         if _soft(resource.RLIMIT_AS) is not None:
             held = mmap.mmap(-1, _HEADROOM)
-        with _quiet_threads():
-            _try_threads(threads)
+        _try_threads(threads)
     except (OSError, MemoryError, RuntimeError) as error:
         raise shortage(error) or error from None
     finally:
@@ -135,52 +135,54 @@ def require_headroom(threads: int) -> None:
     _Reserve.tried.add(key)
 
 
-@contextmanager
-def _quiet_threads() -> Iterator[None]:
-    """Print nothing about a thread that cannot begin: the error that follows reports it."""
-    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
-
-
 def _try_threads(count: int) -> None:
     """Start so many threads at once, and wait for their end.
 
     RuntimeError where the system starts no more. MemoryError where one started, and found no memory to call its
     function: Python ends such a thread, and whatever waits for it waits for ever.
     """
-    before, silent = _running_threads(), time.monotonic() + _SILENT_SECONDS
     gate, ended = threading.Lock(), threading.Semaphore(0)
+    silent = time.monotonic() + _SILENT_SECONDS if _limited() else math.inf
 
     def wait() -> None:
         with gate:
             pass
         ended.release()
 
-    started = 0
-    with gate:
-        for _ in range(count):
-            try:
-                _thread.start_new_thread(wait, ())
-            except RuntimeError:
-                break
-            started += 1
-    released = 0
-    while released < started:
-        if ended.acquire(timeout=_LOOK_SECONDS):
-            released += 1
-        elif _running_threads() <= before or time.monotonic() > silent:
-            if not ended.acquire(blocking=False):
-                raise MemoryError("a thread found no memory to begin")
-            released += 1
+    started = released = 0
+    with _threads_without_memory() as failed:
+        with gate:
+            for _ in range(count):
+                try:
+                    _thread.start_new_thread(wait, ())
+                except RuntimeError:
+                    break
+                started += 1
+        while released + len(failed) < started and time.monotonic() < silent:
+            released += ended.acquire(timeout=_LOOK_SECONDS)
+    if released < started:
+        raise MemoryError("a thread found no memory to begin")
     if started < count:
         raise RuntimeError(_NO_THREAD)
 
 
-def _running_threads() -> int:
-    return _thread._count()  # noqa: SLF001 - threading counts only its own
+@contextmanager
+def _threads_without_memory() -> Iterator[list[object]]:
+    """Collect the MemoryErrors of threads that could not begin, which Python reports to nobody but this hook."""
+    failed: list[object] = []
+    before = sys.unraisablehook
+
+    def collect(report: sys.UnraisableHookArgs) -> None:
+        if issubclass(report.exc_type, MemoryError):
+            failed.append(report.exc_type)
+        else:
+            before(report)
+
+    sys.unraisablehook = collect
+    try:
+        yield failed
+    finally:
+        sys.unraisablehook = before
 
 
 def _keep_malloc_small() -> None:

@@ -280,7 +280,7 @@ def test_a_store_that_only_one_has_and_that_cannot_be_read(tmp_path: Path) -> No
     a, b = _pair("4.3.1-kinds-eos", tmp_path)
     shutil.rmtree(b / "0_0" / "rocksdb" / "count")
     (sst, *_) = sorted((a / "0_0" / "rocksdb" / "count").glob("*.sst"))
-    sst.unlink()
+    sst.write_bytes(b"no table")
     done = kstate_here("diff", a, b, "-o", "json", status=6)
     (row,) = [row for row in done.rows if row.get("only_in") == "a" and "verdict" in row]
     assert row["verdict"] == "unreadable"

@@ -7,6 +7,9 @@ import errno
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -146,6 +149,25 @@ def test_threads_that_find_no_address_space() -> None:
 def test_a_thread_that_cannot_begin_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python ends a new thread that has no memory to call its function. Under a tight limit of memory it happens."""
     start = _thread.start_new_thread
-    monkeypatch.setattr(_thread, "start_new_thread", lambda _function, _arguments: start(int, ()))
+
+    def fail() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(_thread, "start_new_thread", lambda _function, _arguments: start(fail, ()))
     with pytest.raises(MemoryError, match="no memory to begin"):
         host._try_threads(3)
+
+
+def test_other_threads_that_end_meanwhile_are_no_shortage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever counts the threads of the process takes theirs for the own ones."""
+    start, others = _thread.start_new_thread, threading.Event()
+    for _ in range(9):
+        threading.Thread(target=others.wait).start()
+
+    def late(function: Callable[[], None]) -> None:
+        others.set()
+        time.sleep(0.3)
+        function()
+
+    monkeypatch.setattr(_thread, "start_new_thread", lambda function, _arguments: start(late, (function,)))
+    host._try_threads(3)
