@@ -90,6 +90,13 @@ class Attack:
         outcome = self._dump(clock, *options)
         return self._dump(clock, *options) if outcome.killed else outcome
 
+    def dump_whole(self, clock: Clock, *options: str) -> None:
+        """Make a full dump; a busy host may read longer than tombstones live, and reads again."""
+        for _ in range(_TRIES):
+            if self.dump(clock, *options).status == 0:
+                return
+        raise AssertionError("no call of dump ends in time")
+
     def _dump(self, clock: Clock, *options: str) -> Outcome:
         return self._calls.start(
             ["dump", "--bootstrap-server", self.logs.bootstrap, "--out", str(self._folder / "dump"), "--app",
@@ -154,7 +161,7 @@ def test_a_retention_that_is_longer_when_the_next_full_begins(farm: Farm, tmp_pa
     attack.delete_and_forget()
     attack.logs.alter(attack.topic, "delete.retention.ms", 600_000)
     assert attack.dump(Clock()).status == 1
-    assert attack.dump(Clock(), "--full").status == 0, "each full remembers it"
+    attack.dump_whole(Clock(), "--full")  # each full remembers it
     done = attack.restore(Clock())
     assert done.status in (0, 1) and attack.rows() == {b"kept"}, done
 
@@ -165,7 +172,7 @@ def test_a_dump_that_was_made_again_by_a_host_that_is_no_longer_ahead(farm: Farm
     attack.begin(Clock(ahead_ms=AHEAD_MS))
     attack.delete_and_forget()
     shutil.rmtree(tmp_path / "dump")
-    assert attack.dump(Clock()).status == 0
+    attack.dump_whole(Clock())
     done = attack.restore(Clock())
     assert done.status in (0, 1) and attack.rows() == {b"kept"}, done
 
