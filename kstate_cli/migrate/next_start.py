@@ -25,16 +25,7 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
     """
     if app.running or resolved.task.is_global:
         return []
-    without = [one.store for one in resolved.stores if one.store.databases and not one.offsets]
-    never = [
-        one.name
-        for one in without
-        if one.has_offsets_family and not has_offset_if_logged(one, transactional=transactional)
-    ]
-    if target.offsets_home is OffsetsHome.COLUMN_FAMILY:
-        never += [one.store.name for one in resolved.stores if _lacks_file(one.store)]
-    if not never and not resolved.absent and not any(one.offsets for one in resolved.stores):
-        never = [one.name for one in without if one.empty]
+    never = _never_committed(resolved, target, transactional=transactional)
     if not never:
         return []
     text = (
@@ -42,6 +33,21 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
         "restores all of it, as any release would; else it restores those of them that have a changelog"
     )
     return [text]
+
+
+def _never_committed(resolved: TaskOffsets, target: Release, *, transactional: bool) -> list[str]:
+    """Return the stores of a task that lack an offset which the release asks for."""
+    without = [state.store for state in resolved.stores if state.store.databases and not state.offsets]
+    never = [
+        store.name
+        for store in without
+        if store.has_offsets_family and not has_offset_if_logged(store, transactional=transactional)
+    ]
+    if target.offsets_home is OffsetsHome.COLUMN_FAMILY:
+        never += [state.store.name for state in resolved.stores if _lacks_file(state.store)]
+    if never or resolved.absent or any(state.offsets for state in resolved.stores):
+        return never
+    return [store.name for store in without if store.empty]
 
 
 def _lacks_file(store: Store) -> bool:

@@ -214,23 +214,7 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
     task, keeping = state.task, _keeping(snapshot, state.task)
     lines: dict[TopicPartition, int] = {}
     for store_offsets in state.stores:
-        store = store_offsets.store
-        if store_offsets.silent:
-            yield from _leave_out_store(snapshot, store_offsets)
-        else:
-            yield from _edit_out(snapshot, store)
-        if store_offsets.stale:
-            yield warning(
-                f"{task.name}/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "
-                "where a release up to 4.2 does not start with an unknown one"
-            )
-            continue
-        for key, offset in _line_offsets(snapshot, task, store_offsets).items():
-            if key in lines and lines[key] != offset:
-                yield warning(f"{task.name}: stores disagree about {key}: the lowest offset is taken")
-            lines[key] = min(offset, lines.get(key, offset))
-        yield from _name_unlogged(snapshot, store_offsets)
-        yield from _position_file(snapshot, task, store_offsets)
+        yield from _store_out_of_family(snapshot, task, store_offsets, lines)
     for key in {key for store_offsets in state.stores if store_offsets.stale for key in store_offsets.offsets}:
         # Who owns a topic the directory does not say. Without its line a store is rebuilt, which is slow but right.
         if lines.pop(key, None) is not None:
@@ -246,6 +230,29 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
     for name in task.store_files:
         yield keeping.without_lines_of(name, "its offset is in .checkpoint now")
     yield from _remove_leftovers(snapshot, task)
+
+
+def _store_out_of_family(
+    snapshot: MigrationSnapshot, task: Task, state: StoreOffsets, lines: dict[TopicPartition, int]
+) -> Iterator[Change]:
+    """Move the offsets of one store into ``lines``, those of the task's ``.checkpoint`` so far."""
+    store = state.store
+    if state.silent:
+        yield from _leave_out_store(snapshot, state)
+    else:
+        yield from _edit_out(snapshot, store)
+    if state.stale:
+        yield warning(
+            f"{task.name}/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "
+            "where a release up to 4.2 does not start with an unknown one"
+        )
+        return
+    for key, offset in _line_offsets(snapshot, task, state).items():
+        if key in lines and lines[key] != offset:
+            yield warning(f"{task.name}: stores disagree about {key}: the lowest offset is taken")
+        lines[key] = min(offset, lines.get(key, offset))
+    yield from _name_unlogged(snapshot, state)
+    yield from _position_file(snapshot, task, state)
 
 
 def _line_offsets(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Offsets:
