@@ -91,7 +91,7 @@ def _foreign_file(store: Path) -> None:
     [
         (_unknown_family, "unknown column family mine"),
         (_truncated_manifest, "latest-order"),
-        (_missing_sst, ".sst"),
+        (_missing_sst, "no SST of it is here"),
         (_too_new, "format"),
         (_no_current, "CURRENT"),
         (_foreign_file, "9.sst"),
