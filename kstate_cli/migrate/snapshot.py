@@ -13,6 +13,7 @@ from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY
 from kstate_cli.migrate.options import MigrateOptions
+from kstate_cli.offsets.last_run import left_committed
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.while_running import resolve_to_plan
 from kstate_cli.releases import SUBSCRIPTION_VERSION_SINCE, OffsetsHome, Release, release
@@ -41,6 +42,8 @@ class MigrationSnapshot:
     """Stores of foreign-key subscriptions that the target cannot read, and why."""
     logged: frozenset[str] = frozenset()
     """The stores that have an offset in any task, so that they have a changelog."""
+    left_transactional: bool = False
+    """The last run had transactional stores (KIP-892): a start without them asks for offsets that it did not write."""
 
     @property
     def into_family(self) -> bool:
@@ -65,7 +68,10 @@ def read_snapshot(app: Application, target: Release, options: MigrateOptions) ->
     subscriptions = _subscriptions(whole, target)
     offsets = tuple(resolve_to_plan(app, transactional=options.transactional))
     logged = frozenset(state.store.name for task in offsets for state in task.stores if state.offsets)
-    return MigrationSnapshot(app, target, options, offsets, half_made, subscriptions, logged)
+    left_transactional = any(
+        left_committed(store, transactional=options.transactional) for task in app.tasks for store in task.stores
+    )
+    return MigrationSnapshot(app, target, options, offsets, half_made, subscriptions, logged, left_transactional)
 
 
 def _half_made(app: Application) -> dict[str, tuple[Problem, ...]]:

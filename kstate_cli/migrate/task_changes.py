@@ -39,7 +39,7 @@ def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
     moves = _moves_offsets(snapshot, task)
     if not moves and not (snapshot.into_family and state.uneven_stores):
         yield from _rewrite_only(snapshot, task)
-        if snapshot.into_family:
+        if snapshot.into_family and snapshot.left_transactional:
             yield from _wiped(snapshot, state)
         return
     options = snapshot.options
