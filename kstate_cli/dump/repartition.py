@@ -17,7 +17,7 @@ from .errors import NEW_DUMP, DumpError
 from .location import is_here, open_location
 from .model import Dump, PartitionDump
 from .open import read_dump
-from .schema import HEADERS, Columns
+from .schema import Columns
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -135,9 +135,11 @@ def _rows(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> DataF
 
 def _spark_schema(columns: Columns) -> str:
     """Return the columns of a file as Spark reads them, in its DDL."""
-    kinds = {"int32": "int", "int64": "bigint", HEADERS: "array<struct<key: string, value: binary>>"}
+    kinds = {"int32": "int", "int64": "bigint"}
+    # Strings that the writer has not marked as text are read as text all the same.
+    texts = {"topic": "string", "headers": "array<struct<key: string, value: binary>>"}
     stamp = "timestamp" if columns.zoned else "timestamp_ntz"
-    types = {name: kinds.get(kind, kind) for name, kind in columns.kinds if kind is not None}
+    types = {name: texts.get(name, kinds.get(kind, kind)) for name, kind in columns.kinds if kind is not None}
     types["timestamp"] = "bigint" if types["timestamp"] == "timestamp[ns]" else stamp
     return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
 

@@ -150,7 +150,7 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
     [
         (("--missing", "NOW"), "which of them are this host's"),
         (("--missing", "NOW", "--before", "NOW", "--share", "1/2"), "which of them are this host's"),
-        (("--before", "NOW"), "give both"),
+        (("--before", "NOW"), "pass both"),
         (("--missing", "NOW", "--before", "NOW"), "--host NAME"),
         (("--missing", "NOW", "--before", "NOW", "--host", "web-11"), "did you mean web-1"),
         (("--hosts", "3"), "--hosts is for --barrier"),
