@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kstate_cli.cli.facts_source import KnownOfLogs
+    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.formats.position import PositionBound
     from kstate_cli.statedir.model import Application
     from kstate_cli.statedir.problems import Problem
@@ -50,6 +51,7 @@ def inspect_position(
     with --at when a store is not up to it; 1 when rows may be missing.
     """
     from kstate_cli.cli.facts_source import KnownOfLogs
+    from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say
     from kstate_cli.cli.silent_segments import say_rows_lacking
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
@@ -59,13 +61,15 @@ def inspect_position(
     bound = bound_of(at or ())
     logs = KnownOfLogs(offsets, bootstrap_server, kafka_settings, from_changelog)
     logs.validate()
-    application = read_application(find_application(app))
+    path = find_application(app)
+    lines = lines_about(path)
+    application = read_application(path)
     shown = _shown_stores(application, logs, task or (), store or ())
     behind = _behind(shown.rows, bound)
     doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
     problems = [*shown.wrong, *doubts]
     if output is Format.json:
-        _print_lines(application, shown, problems, merge=merge, behind=len(behind))
+        _print_lines(lines, application, shown, problems, merge=merge)
     else:
         _show(shown, merge=merge)
     for problem in problems:
@@ -141,12 +145,10 @@ def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
 
 
 def _print_lines(
-    application: Application, shown: _ShownStores, problems: list[Problem], *, merge: bool, behind: int
+    lines: JsonLines, application: Application, shown: _ShownStores, problems: list[Problem], *, merge: bool
 ) -> None:
-    from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.problem_lines import print_problems
 
-    lines = lines_about(application.path)
     for row in shown.rows:
         lines.line("store", row)
     if merge:
@@ -155,7 +157,7 @@ def _print_lines(
     lines.summary(
         {
             "stores": len(shown.rows),
-            "behind": behind,
+            "behind": sum(not row.get("up_to_bound", True) for row in shown.rows),
             "running": application.running,
             "as_of": application.as_of,
         }

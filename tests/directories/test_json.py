@@ -166,3 +166,13 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     known = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
     assert known - kept - told == LONG | OF_A_BROKER | OF_A_DUMP | OF_SPARK | OF_HOMES
     assert not (kept | told) - known
+
+
+@pytest.mark.parametrize(
+    "words", [("inspect-position", "STATE", "--task", "9_9"), ("verify", "STATE", "--task", "9_9"), ("wipe", "STATE", "--task", "9_9"), ("query", "range", "STATE", "none")]
+)  # fmt: skip
+def test_an_error_names_the_application_that_was_found(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Whoever names a state.dir with one application is told of that application, from the first error on."""
+    app = unpack(GOLDEN, tmp_path / "state")
+    done = kstate(*(app.parent if word == "STATE" else word for word in words), "-o", "json", status=2)
+    assert done.error["app"] == str(app), done.told
