@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -89,6 +88,8 @@ class _Redacting(logging.Formatter):
 
 
 def _listen(stream: IO[str], arguments: Sequence[str]) -> None:
+    import platform  # most commands log nothing
+
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Redacting(_LINE))
     _ROOT.addHandler(handler)
