@@ -23,7 +23,7 @@ import sys
 import tempfile
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 _PACKAGES = ("formats", "rocks", "statedir", "change", "migrate", "cli")
 _OF_RESTORE = ("dump", "broker", "spec", "restore")
@@ -100,7 +100,12 @@ def _child(request: dict[str, Any]) -> None:
         may_be_traced()
         os.kill(os.getpid(), signal.SIGSTOP)
     count_names(request["argv"][1])
-    sys.argv = ["kstate", *request["argv"]]
+    run_main(request["argv"])
+
+
+def run_main(arguments: list[str]) -> NoReturn:
+    """Run kstate as its console script does, and end this process with its exit code."""
+    sys.argv = ["kstate", *arguments]
     from kstate_cli.cli.app import main
 
     code: Any = 70

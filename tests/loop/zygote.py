@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import sys
 import tempfile
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -52,18 +51,7 @@ def _child(request: dict[str, Any]) -> None:
     tempfile.tempdir = None
     set_clock(request["clock"])
     read_in_threads()
-    sys.argv = ["kstate", *request["argv"]]
-    from kstate_cli.cli.app import main
-
-    code: Any = 70
-    try:
-        main()
-    except SystemExit as ended:
-        code = ended.code
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code if isinstance(code, int) else 0)
+    zygote.run_main(request["argv"])
 
 
 def _reap(children: set[int]) -> None:
